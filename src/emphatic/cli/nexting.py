@@ -16,6 +16,7 @@ from emphatic.nexting.settings import Settings
 
 if TYPE_CHECKING:
     from emphatic.nexting.runner import NextingResult
+    from emphatic.nexting.write_back import Written
 
 __all__ = ["check_live_options", "figures", "nexting", "read_settings"]
 
@@ -27,8 +28,8 @@ def nexting(
     table: Annotated[
         str | None,
         typer.Argument(
-            help="A CSV, Parquet, Arrow, JSON lines, Excel or MCAP file, a ROS 2 bag's folder, an export of a tool, or - for "
-            "a pipe; default: a household's electric power."
+            help="A CSV, Parquet, Arrow, JSON lines, Excel, MCAP, SQLite or DuckDB file, a ROS 2 bag's folder, an export of a "
+            "tool, the address of a database or a time series store, or - for a pipe; default: a household's electric power."
         ),
     ] = None,
     out: Annotated[
@@ -41,6 +42,10 @@ def nexting(
     no_offline: Annotated[
         bool, typer.Option("--no-offline", help="Skip the offline fit that the predictions are compared with.")
     ] = False,
+    write: Annotated[
+        str | None,
+        typer.Option(help="Store to write predictions, intervals and alarms to: postgresql://…, results.db, …"),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
     model: Annotated[
         Path | None, typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel=_LIVE)
@@ -104,6 +109,8 @@ def nexting(
                 "--resume, --overwrite, --no-offline and --print-config need a file. A pipe always continues from its "
                 "--model."
             )
+        if write is not None or any(flags[name] is not None for name in ("query", "range", "step")):
+            _refuse("--query, --range, --step and --write need a table: name a database or a file instead of -.")
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
         raise typer.Exit(_follow_pipe(path, config, flags, no_learn, every, save_every, warm_up))
     if model is not None or no_learn or every is not None:
@@ -121,6 +128,7 @@ def nexting(
         with bars(_rate, "rows", quiet or print_config) as progress:
             progress("reading", 0, 0)  # before anything is imported that takes a while
             from emphatic import nexting as library
+            from emphatic.nexting.write_back import is_finished, write_back
 
             settings = read_settings(config, flags)
             path = table or _household()
@@ -129,12 +137,16 @@ def nexting(
                 print(opened.toml(), end="")
                 return 0
             folder = out or _default_folder(path, resume, overwrite)
+            if write is not None and resume and is_finished(folder):
+                _show_written(write_back(folder, write), quiet)
+                return 0
             arguments: dict[str, Any] = {
                 "out": folder,
                 "config": settings,
                 "resume": resume,
                 "overwrite": overwrite,
                 "offline": not no_offline,
+                "write": write,
                 "progress": progress,
                 "announce": None if quiet else _announce,
             }
@@ -208,8 +220,10 @@ def _announce(text: str) -> None:
 def _default_folder(path: str, resume: bool, overwrite: bool) -> Path:
     """nexting/NAME, or the first of NAME-2, NAME-3 … that is free; to overwrite, NAME; to resume, the last of them."""
     from emphatic.nexting.runner import holds_results
+    from emphatic.tables.stores import StoreAddress, is_address
 
-    folder = plain = Path("nexting") / (Path(path).name.split(".")[0] or "table")
+    name = StoreAddress.parse(path).name if is_address(path) else Path(path).name.split(".")[0]
+    folder = plain = Path("nexting") / (name or "table")
     if overwrite:
         return plain
     for number in count(2):
@@ -311,7 +325,14 @@ def _show(result: NextingResult, folder: Path) -> None:
         print(line)
     if not result.models and (periods := describe_periods(result.model.periods)):
         print(f"Periods: {periods}.")
+    _show_written(result.written, False)
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
+
+
+def _show_written(written: Written | None, quiet: bool) -> None:
+    """Where results were written to."""
+    if written is not None and not quiet:
+        print(f"Written to {written.store}: {', '.join(written.tables)}.")
 
 
 def _median(rows: list[dict[str, Any]], baseline: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import logging
@@ -166,7 +167,13 @@ def _message(error: BaseException) -> str:
             message = message.replace(keyword, written)
     quoted = r'\b(pivot|by)="([^"]*)"'
     message = re.sub(quoted, lambda match: f"--{match[1]} {shlex.quote(match[2])}", message)
+    message = re.sub(r"query=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", _query_flag, message)
     return " ".join(message.split())
+
+
+def _query_flag(match: re.Match[str]) -> str:
+    """A query of Python as a flag that a shell takes."""
+    return f"--query {shlex.quote(ast.literal_eval(match[1]))}"
 
 
 # ---------------------------------------------------------------------- progress

@@ -49,6 +49,7 @@ def run(
     resume: bool = False,
     overwrite: bool = False,
     offline: bool = True,
+    write: str | None = None,
     progress: Progress | None = None,
     announce: Callable[[str], None] | None = None,
     storage: Path | None = None,
@@ -64,6 +65,7 @@ def run(
         resume: Whether to go on with a run that was stopped.
         overwrite: Whether to replace results in the output folder.
         offline: Whether the predictions are compared with an offline fit.
+        write: The address of a store to write the results to.
         progress: Called now and then.
         announce: Called before learning begins, with how large the run will be.
         storage: The folder that shards are saved in, ``.cluster`` in the output folder by default. It is emptied when
@@ -77,7 +79,7 @@ def run(
     if overwrite:
         _clear(folder)
     executor = ClusterExecutor(out, folder, address, resume, **options)
-    job = Nexting(data, settings, out, progress or silent, offline, announce or silent)
+    job = Nexting(data, settings, out, progress or silent, offline, announce or silent, write=write)
     finished = False
     try:
         result = run_job(job, executor, resume)

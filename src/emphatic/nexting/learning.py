@@ -337,15 +337,20 @@ class OpenedLog:
 
 
 def open_log(
-    source: object, settings: Settings, progress: Progress, roles: Mapping[str, ColumnRole] | None = None
+    source: object,
+    settings: Settings,
+    progress: Progress,
+    roles: Mapping[str, ColumnRole] | None = None,
+    extent: Mapping[str, Any] | None = None,
 ) -> OpenedLog:
     """Look at a table, count its rows, and fill in the settings that were left out.
 
     Args:
-        source: The table: data in memory, or the path of a file.
+        source: The table: data in memory, the path of a file, or the address of a store.
         settings: What to predict, and how.
         progress: Called while rows are counted.
         roles: What each column is, where that is known; by default it is found from the first rows.
+        extent: What the run that is resumed had read of a database; None otherwise.
     """
     began = time.perf_counter()
     table = open_source(
@@ -363,6 +368,7 @@ def open_log(
         missing=settings.missing or (),
         skip_lines=settings.skip_lines,
         header=settings.header,
+        request=settings.request(time.time())._replace(extent=extent),
     ).keep_first_rows(FIRST)
     try:
         rows = table.count_rows(lambda rows: progress("reading", rows, 0))
@@ -899,8 +905,10 @@ def find_resumption(log: OpenedLog, out: Path, executor: Executor, resume: bool,
 
 
 def _identify(log: OpenedLog) -> dict[str, Any]:
+    names, categories, extent = list(log.table.names), list(log.table.categories), log.table.extent
+    if extent is not None:  # of a query: a database may grow, and hold other tables
+        return {"rows": log.rows, "names": names, "categories": categories, "bytes": None, "extent": extent}
     size = os.path.getsize(log.source) if isinstance(log.source, str | os.PathLike) else None
-    names, categories = list(log.table.names), list(log.table.categories)
     return {"rows": log.rows, "names": names, "categories": categories, "bytes": size}
 
 

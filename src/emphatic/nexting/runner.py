@@ -48,11 +48,13 @@ from emphatic.nexting.learning import (
 from emphatic.nexting.machines import run_machines, unfinished_file
 from emphatic.nexting.scoring import Scored, score_log
 from emphatic.nexting.settings import Settings
+from emphatic.nexting.write_back import Written, write_results_to
 from emphatic.questions.durations import format_duration
 from emphatic.scores.returns import rows_to_score
 from emphatic.stepsizes import StepSize
 from emphatic.tables import Hold, Table
 from emphatic.tables.grid import arrangement_lines
+from emphatic.tables.stores import open_destination
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,6 +86,7 @@ class NextingResult:
         out: The folder that was written, or None.
         models: With ``by``, the model of each machine; ``model`` is then that of the last machine, or with ``share``
             the one that all machines share.
+        written: The store that results were written to, with its tables, or None.
     """
 
     summary: list[dict[str, Any]]
@@ -94,6 +97,7 @@ class NextingResult:
     seconds: dict[str, float]
     out: Path | None
     models: Mapping[str, Horde] = field(default_factory=dict, repr=False)
+    written: Written | None = None
     _predictions: pa.Table | None = field(default=None, repr=False)
     _page: str | None = field(default=None, repr=False)
 
@@ -174,6 +178,9 @@ def run(
     share: bool | None = None,
     sections: str | Sequence[str] | None = None,
     increments: str | Sequence[str] | bool | None = None,
+    query: str | None = None,
+    range: str | None = None,
+    step: str | None = None,
     stepsize: str | Mapping[str, Any] | StepSize | None = None,
     coverage: float | None = None,
     false_alarm_rate: float | None = None,
@@ -181,6 +188,7 @@ def run(
     resume: bool = False,
     overwrite: bool = False,
     offline: bool = True,
+    write: str | None = None,
     progress: Progress | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> NextingResult:
@@ -191,8 +199,9 @@ def run(
     in memory.
 
     Args:
-        data: A frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), or the path of a file (CSV, Parquet,
-            Arrow, JSON lines, MCAP) or of a ROS 2 bag's folder.
+        data: A frame (pandas, polars, Arrow), a dict of arrays, an array (T, C), the path of a file (CSV, Parquet,
+            Arrow, JSON lines, MCAP, SQLite, DuckDB) or of a ROS 2 bag's folder, or the address of a database or a time
+            series store (docs/databases.md).
         predict: The columns to predict; default: every numeric column, without ids, years, counts of rows and
             constants.
         horizons: The averaging horizons, in steps or as durations such as "15min"; default: four, from two steps to a
@@ -218,6 +227,9 @@ def run(
         sections: With ``by``, the machines that have a section of their own in the report, or "all"; default: all of
             up to four.
         increments: The counters that are learned as their increments, False for none; by default they are detected.
+        query: The query of a database or a time series store, in its own language; default: its only table.
+        range: What to read of a time series store: a duration up to now such as "30d", or "START/END".
+        step: The time between two rows of a time series store, such as "1min".
         stepsize: The step-size method, a name or an object of ``emphatic.stepsizes``; default: three rates, whose
             predictions are combined.
         coverage: The target coverage of the intervals; default: 0.8.
@@ -227,6 +239,7 @@ def run(
         resume: Whether to continue the run that was interrupted in ``out``.
         overwrite: Whether to replace the results in ``out``.
         offline: Whether to compute the offline fit, with which the predictions are compared.
+        write: The address of a store to write predictions, intervals and alarms to, when the run is finished.
         progress: Called now and then with the phase, how much is done, and of how much: 0 while that is not known.
         announce: Called once before learning begins with a line about the number of learners and features, and the
             expected memory and time.
@@ -266,6 +279,9 @@ def run(
         share=share,
         sections=sections,
         increments=increments,
+        query=query,
+        range=range,
+        step=step,
         stepsize=_config(stepsize),
         coverage=coverage,
         false_alarm_rate=false_alarm_rate,
@@ -277,7 +293,7 @@ def run(
                 check_free(folder)
         else:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="emphatic-"))) / "nexting"
-        job = Nexting(data, settings, folder, progress or silent, offline, announce or silent)
+        job = Nexting(data, settings, folder, progress or silent, offline, announce or silent, write=write)
         result = NextingResult.of(job, resume)
         return result if out is not None else result.in_memory()
 
@@ -338,6 +354,7 @@ class Nexting:
         offline: Whether the predictions are compared with an offline fit.
         announce: Called once before learning begins, with how large the run will be.
         seconds: Filled in with how long each phase took.
+        write: The address of a store to write the results to.
         opened: The log after ``open``.
         prepared: The Horde after ``begin``.
     """
@@ -349,6 +366,7 @@ class Nexting:
     offline: bool = True
     announce: Announce = silent
     seconds: dict[str, float] = field(default_factory=dict)
+    write: str | None = None
     opened: OpenedLog | None = None
     prepared: Horde | None = None
 
@@ -440,7 +458,11 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
         resume: Whether to go on with a run that was stopped.
     """
     with hold_folder(job.out), ExitStack() as stack:
-        log = open_log(job.source, job.settings, job.progress)
+        # A destination that cannot be written to is reported before anything is learned.
+        destination = None if job.write is None else open_destination(job.write)
+        point = executor.find_point() if resume else None
+        extent = None if point is None else point.state.get("table", {}).get("extent")
+        log = open_log(job.source, job.settings, job.progress, extent=extent)
         stack.callback(log.table.close)
         resumption = find_resumption(log, job.out, executor, resume, job.progress)
         try:
@@ -461,7 +483,10 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
             if isinstance(error, OSError) and error.strerror and not error.filename:
                 error.filename = str(job.out)  # a full disk does not say which
             raise
-    return NextingResult(scored.summary, scored.curves, learned.horde, log.settings, log.rows, seconds, job.out)
+        written = None if destination is None else write_results_to(*destination, job.out)
+    return NextingResult(
+        scored.summary, scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written
+    )
 
 
 def _log_learning(learned: Learned) -> None:
@@ -580,6 +605,8 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
             lines.append(f"Variance explained, median over signals and horizons: best {best}, worst {worst}.")
         if failed := [f"{m['name']} ({m['why']})" for m in facts["machines"] if m.get("why")]:
             lines.append(f"Not learned from: {_list(failed)}")
+    if "query" in facts:
+        lines.append(_query_line(facts["query"]))
     if facts["sorted"]:
         lines.append("Rows sorted by time.")
     if facts["rows_dropped"]:
@@ -612,6 +639,14 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         reasons = [f"{item.get('signal', item.get('horizon'))!s} ({item['why']})" for item in facts["unscored"]]
         lines.append(f"Not scored: {_list(reasons)}.")
     return lines
+
+
+def _query_line(query: Mapping[str, Any]) -> str:
+    """What was asked of a database, and what was decided about it."""
+    text = " ".join(query["text"].split())
+    if "order" in query:
+        return f"Query: {text}; rows ordered {query['order']}."
+    return f"Query: {text}; {query['range']}{'; step ' + query['step'] if query['step'] else ''}."
 
 
 def guarded_texts(counts: Mapping[str, Mapping[str, int]]) -> list[str]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from emphatic.questions.gvf import GVF
     from emphatic.tables import Table
     from emphatic.tables.pipe import ReadingOptions
+    from emphatic.tables.stores import Request
 
 __all__ = ["Settings", "default_features", "default_horizons"]
 
@@ -94,6 +95,27 @@ def _topic_names(value: Any, function: str) -> Any:
     return topic_names(value, function)
 
 
+def _duration(text: str) -> float | None:
+    from emphatic.questions import durations
+
+    try:
+        return durations.seconds(text)
+    except ValueError:
+        return None
+
+
+def _time_range(text: str, now: float) -> tuple[float, float] | None:
+    """The first moment of a range and the one after the last, in seconds since 1970; None if it is no range."""
+    from emphatic.tables.fields import parse_time
+
+    begin, slash, end = text.partition("/")
+    if not slash:
+        duration = _duration(text)
+        return None if duration is None else (now - duration, now)
+    moments = (parse_time(begin.strip(), "iso"), parse_time(end.strip(), "iso") if end.strip() else now)
+    return moments if moments[0] < moments[1] else None
+
+
 def _is_alarm_rate(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and LEAST_RATE <= value < 1
 
@@ -127,6 +149,9 @@ class Settings:
         share: Whether all machines are learned from with one set of weights.
         sections: The machines that have a section of their own in the report.
         increments: The counters that are learned as their increments; False for none.
+        query: The query of a database or a time series store.
+        range: What to read of a time series store: a duration up to now, or START/END.
+        step: The time between two rows of a time series store.
         rates: The step sizes, as factors of 1 / mean φ·φ.
         rule: The rule that learns.
         stepsize: The step-size method.
@@ -271,6 +296,24 @@ class Settings:
         from_text=lambda text: split_list(text) if text else False,
         from_keyword=lambda value, function: value if value is False else _one_or_several(value, function),
         commands=_FILE_AND_PIPE,
+    )
+    query: str | None = setting(
+        help="Query of a database or a time series store, in its own language; default: its only table.",
+        must="text",
+        is_valid=lambda value: isinstance(value, str) and bool(value.strip()),
+        commands=_FILE,
+    )
+    range: str | None = setting(
+        help="What to read of a time series store: the last 30d, or START/END; default: 7d of Prometheus, else all.",
+        must="a duration such as 30d, or START/END such as 2026-01-01/2026-02-01",
+        is_valid=lambda value: isinstance(value, str) and _time_range(value, math.inf) is not None,
+        commands=_FILE,
+    )
+    step: str | None = setting(
+        help="Time between two rows of a time series store, such as 1min; default: 1min of Prometheus, else as stored.",
+        must="a duration such as 1min",
+        is_valid=lambda value: isinstance(value, str) and _duration(value) is not None,
+        commands=_FILE,
     )
     rates: tuple[float, ...] = setting(
         default_factory=_default_rates,
@@ -485,6 +528,17 @@ class Settings:
         policies = [GVF.from_config(table).policy for table in self.questions]
         one_hot = [feature["of"] for feature in self.features or () if feature["kind"] == "one_hot"]
         return {*one_hot, *(policy.column for policy in policies if policy is not None and policy.column is not None)}
+
+    def request(self, now: float) -> Request:
+        """Which rows of a database or a time series store are read.
+
+        Args:
+            now: The present moment, in seconds since 1970.
+        """
+        from emphatic.tables.stores import Request
+
+        time_range = None if self.range is None else _time_range(self.range, now)
+        return Request(self.query, time_range, None if self.step is None else _duration(self.step))
 
     def gvfs(self) -> list[GVF]:
         """Every signal at every horizon, and the questions of the settings."""

@@ -14,7 +14,7 @@ import lzma
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,9 @@ import pyarrow as pa
 from emphatic.common.discovery import discover
 from emphatic.tables.fields import NumberStyle
 from emphatic.tables.table import TableError, reading
+
+if TYPE_CHECKING:
+    from emphatic.tables.stores import Request
 
 __all__ = ["DroppedRows", "File", "Format", "OpenOptions", "ReadingPass", "Source", "formats", "open_file"]
 
@@ -38,7 +41,6 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", 
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive: unpack it",
     b"\x89HDF": "an HDF5 file: write its table as Parquet or CSV",
-    b"SQLite": "a database: export its table as CSV (a ROS 2 bag's ends in .db3)",
     b"#ROSBAG": "a ROS 1 bag: make it a ROS 2 bag, rosbags-convert --src FILE --dst FOLDER",
     b"FEA1": "Feather of version 1: write it again as version 2",
     b"\xff\xfe": "UTF-16: convert it to UTF-8, iconv -f utf-16 -t utf-8",
@@ -54,7 +56,8 @@ class Source(Protocol):
 
     A source may also have: ``delimiter`` (of CSV), ``units`` (of columns), ``unnamed`` (columns without a name),
     ``nested`` (names whose values are objects or lists), ``rare`` (other names that are no columns, and why) and
-    ``joined`` (whether its rows were joined from several streams, and so may come in bursts).
+    ``joined`` (whether its rows were joined from several streams, and so may come in bursts); and, of a query,
+    ``facts`` (what was decided about it) and ``extent`` (what a run that resumes reads again).
     """
 
     @property
@@ -209,13 +212,14 @@ class ReadingPass:
 
 
 class OpenOptions(NamedTuple):
-    """What a user may say about a file: the delimiter of CSV, the topics of a robot log to read, the lines to skip, and
-    the line of the header after them (0 for none) or the names of the columns."""
+    """What a user may say about a file: the delimiter of CSV, the topics of a robot log to read, the lines to skip,
+    the line of the header after them (0 for none) or the names of the columns, and the query of a database."""
 
     delimiter: str | None = None
     topics: Collection[str] | None = None
     skip_lines: int = 0
     header: int | tuple[str, ...] | None = None
+    request: Request | None = None
 
 
 @dataclass(frozen=True)
@@ -229,6 +233,7 @@ class Format:
         open: Opens such a file as a ``Source``.
         text: Whether the file is text, perhaps compressed. Formats of text are asked after all others.
         topics: Whether the option ``topics`` applies.
+        request: Whether the option ``request`` applies.
     """
 
     name: str
@@ -236,6 +241,7 @@ class Format:
     open: Callable[[File, OpenOptions], Source]
     text: bool = False
     topics: bool = False
+    request: bool = False
 
 
 @functools.cache
@@ -260,6 +266,7 @@ def open_file(
     topics: Collection[str] | None = None,
     skip_lines: int = 0,
     header: int | tuple[str, ...] | None = None,
+    request: Request | None = None,
 ) -> tuple[Source, File | None]:
     """Open a file in the format that it has.
 
@@ -269,16 +276,19 @@ def open_file(
         topics: The topics of a robot log to read; None for all.
         skip_lines: The lines above the header of CSV that are no part of the table.
         header: The line of the header, counted from 1 after those, 0 for none; or the names of the columns.
+        request: The query of a database.
 
     Returns:
         The source, and the file itself where it is text.
     """
-    file, options = File(name), OpenOptions(delimiter, topics, skip_lines, header)
+    file, options = File(name), OpenOptions(delimiter, topics, skip_lines, header, request)
     format = next((format for format in formats() if not format.text and format.recognise(file)), None)
     if format is None and file.path.is_dir():
         raise TableError(f"{name}: this is a folder, and no ROS 2 bag. Name one file in it.")
     if topics is not None and not (format and format.topics):
         raise TableError(f"{name}: this is no robot log (an MCAP file or the folder of a ROS 2 bag): it has no topics.")
+    if request is not None and request.named and not (format and format.request):
+        raise TableError(f"{name}: this is no database, so {request.named[0]}=… does not apply. Leave it out.")
     if format is not None:
         return format.open(file, options), None
     with reading(name, file.not_utf8):

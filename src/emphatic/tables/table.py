@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from emphatic.tables.files import DroppedRows, File, Source
     from emphatic.tables.grid import Arrangement, Grid, GridPlan, LongFormat
     from emphatic.tables.pipe import Notation, ParsedRow
+    from emphatic.tables.stores import Request
 
 __all__ = ["Block", "Caller", "Malformed", "Table", "TableError", "open_source", "open_table", "table_of"]
 
@@ -300,7 +301,8 @@ class Table:
         from emphatic.tables import frames, grid
 
         self.name = name
-        self._source = source
+        #: What rows are read from, before they are sorted, pivoted or put on a grid; and after.
+        self._origin = self._source = source
         self._find_line = file.not_utf8 if file else lambda: None
         arrangement = arrangement or grid.Arrangement()
         view = _View.of(name, source, time, words, missing)
@@ -474,7 +476,13 @@ class Table:
             "percent": list(self._notation.percents),
             "pivoted": [] if self.pivoted is None else ["+".join(self.pivoted.keys), *self.pivoted.values],
             "resampled": None if plan is None or grid is None else plan.facts(grid),
-        }
+        } | getattr(self._origin, "facts", {})
+
+    @property
+    def extent(self) -> dict[str, Any] | None:
+        """What a run that resumes reads again, of a query; None for files and frames."""
+        extent: dict[str, Any] | None = getattr(self._origin, "extent", None)
+        return extent
 
     def leave_out(self, reasons: Mapping[str, str]) -> None:
         """Leave columns out that are no signals.
@@ -784,13 +792,17 @@ def open_table(
     missing: str | float | Sequence[str | float] = (),
     skip_lines: int | None = None,
     header: int | str | Sequence[str] | None = None,
+    query: str | None = None,
+    range: tuple[float, float] | None = None,
+    step: float | None = None,
 ) -> Table:
     """Open a table of readings: a row a moment, a column a signal.
 
     Args:
         source: The path of a CSV, Parquet, Arrow/Feather or JSON lines file (text also with gzip, zstd, xz or bz2), of
-            an MCAP file or a ROS 2 bag's folder; its content tells which. In memory: a pyarrow, pandas or polars
-            frame, a dict of arrays, a NumPy structured array, or an array (T, C).
+            an MCAP file, a ROS 2 bag's folder, or a file of SQLite or DuckDB; its content tells which. The address of
+            a database or a time series store, ``postgresql://…``. In memory: a pyarrow, pandas or polars frame, a dict
+            of arrays, a NumPy structured array, or an array (T, C).
         time: The time column, or ``"Date+Time"`` for a date and a time of day. By default it is the column that is
             obviously the time; False for none.
         delimiter: That of CSV. By default the first lines tell.
@@ -815,6 +827,9 @@ def open_table(
         skip_lines: The lines of CSV above the header that are no part of the table; by default they are found.
         header: The line of the header of CSV, counted from 1 after those, 0 for none; or the names of the columns,
             where no line has them.
+        query: The query of a database or a store, in its own language; by default its only table.
+        range: The first moment to read from a time series store, and the one after the last, in seconds since 1970.
+        step: The seconds between two rows of a time series store.
 
     A column of text counts as numbers if most of its first values are numbers. A later value that is not a number is
     missing, and counted.
@@ -830,6 +845,8 @@ def open_table(
     0 [0.0, 1.0] [[4.2], [nan]] ['open', 'shut']
     2 [2.0] [[5.4]] ['shut']
     """
+    from emphatic.tables.stores import Request
+
     return open_source(
         source,
         CALLER,
@@ -846,6 +863,7 @@ def open_table(
         missing=missing,
         skip_lines=skip_lines,
         header=header,
+        request=Request(query, range, step),
     )
 
 
@@ -867,6 +885,7 @@ def open_source(
     skip_lines: int | None = None,
     header: int | str | Sequence[str] | None = None,
     ordered: bool = True,
+    request: Request | None = None,
 ) -> Table:
     """``open_table``; errors name what the user called. Rows that are not ``ordered`` by time may be of machines."""
     function = caller.function
@@ -885,6 +904,8 @@ def open_source(
 
         if chosen is not None:
             raise refusal("topics", function, "be left out for other than a robot log", repr(chosen))
+        if request is not None and request.named:
+            raise refusal(request.named[0], function, "be left out for data in memory", repr(request.query))
         return table_of(
             "the table",
             Frame(source, names, caller),
@@ -898,10 +919,15 @@ def open_source(
     if names is not None:
         raise refusal("names", function, "be left out for a file", repr(list(names)))
     from emphatic.tables.files import open_file
+    from emphatic.tables.stores import Request, is_address, open_store
 
     name = os.fspath(source)
+    request = (request or Request())._replace(time=time, sort=sort)
+    if is_address(name):
+        name, opened = open_store(name, request)
+        return table_of(name, opened, time, None, sort, arrangement, ordered, words, missing=absent)
     with reading(name):
-        opened, file = open_file(name, delimiter, chosen, above, line)
+        opened, file = open_file(name, delimiter, chosen, above, line, request)
     return table_of(name, opened, time, file, sort, arrangement, ordered, words, missing=absent)
 
 

@@ -1,0 +1,722 @@
+"""Databases: PostgreSQL by address, SQLite and DuckDB by the path of a file; the rows of a query, in the order of time.
+
+Rows of SQL have no order unless a query asks for one. A query is therefore wrapped: its rows are ordered by their time
+column, and rows of one time by the other columns, so that the same rows come in the same order on every run. A query
+whose rows come in the order of time is left as it is. All connections that read are read-only.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote, urlencode
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from emphatic.tables import fields
+from emphatic.tables.fields import PLAIN, TimeColumn
+from emphatic.tables.files import LOOK_ROWS, File, Format, OpenOptions
+from emphatic.tables.stores import DataStore, Destination, Request, Results, Spool, StoreAddress, join, make_array
+from emphatic.tables.table import TableError
+
+__all__ = ["DUCKDB", "DUCKDB_FILE", "POSTGRESQL", "SQLITE", "SQLITE_FILE"]
+
+#: The tables that results are written to are called by this and their kind, unless the address has ``?table=NAME``.
+PREFIX = "emphatic"
+#: Columns, at most, that decide on the order of rows of one time.
+_TIES = 32
+#: Tables that a message lists, at most.
+_LISTED = 12
+#: The words that a query may begin with.
+_READING = ("select", "with", "values", "table", "from")
+#: Pieces of SQL in which no word counts: comments, texts, quoted names; and what brackets enclose is counted by depth.
+_QUIET = re.compile(
+    r"--[^\n]*|/\*.*?\*/|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`", re.DOTALL
+)
+_TOKEN = re.compile(r"[A-Za-z_]\w*|[();]|[^\s\w]")
+
+
+# ---------------------------------------------------------------------- SQL
+
+
+class Database(Protocol):
+    """A connection to read from."""
+
+    def tables(self) -> list[str]:
+        """Its tables and views, as a query names them."""
+
+    def row_id(self, table: str) -> str | None:
+        """What orders the rows of a table as they were written; None if nothing does."""
+
+    def stream(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a query in batches of about ``rows`` rows; the first may be empty, and says which columns."""
+
+    def as_text(self, column: str) -> str:
+        """The expression for a column as text."""
+
+    def close(self) -> None:
+        """End the connection."""
+
+
+def quoted(name: str) -> str:
+    """A name in SQL, whatever is in it.
+
+    Args:
+        name: The name of a table or a column.
+    """
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+class _Outline(NamedTuple):
+    """What a query is, from its words outside of texts and brackets."""
+
+    words: list[str]
+    is_single: bool
+    is_balanced: bool
+
+    @classmethod
+    def of(cls, sql: str) -> _Outline:
+        depth, is_balanced = 0, True
+        words: list[str] = []
+        end: int | None = None
+        for token in _TOKEN.findall(_QUIET.sub(" ", sql)):
+            if token == "(":
+                depth += 1
+            elif token == ")":
+                depth -= 1
+                is_balanced &= depth >= 0
+            elif token == ";":
+                end = end if end is not None else len(words)
+            if depth == 0 and token not in "();":
+                words.append(token.lower())
+        return cls(words, end is None or end == len(words), is_balanced and depth == 0)
+
+    @property
+    def has_order(self) -> bool:
+        return any(pair == ("order", "by") for pair in zip(self.words, self.words[1:], strict=False))
+
+
+def check_query(name: str, sql: str, reading: Sequence[str] = _READING) -> str:
+    """The query without what ends it; TableError if it is not one that only reads.
+
+    Args:
+        name: The store, for messages.
+        sql: The query.
+        reading: The words that it may begin with.
+    """
+    outline = _Outline.of(sql)
+    if not outline.is_single or not outline.is_balanced:
+        what = "several statements" if not outline.is_single else "brackets that do not match"
+        raise TableError(f"{name}: the query must be one select statement. It has {what}.")
+    word = outline.words[0] if outline.words else ""
+    if word in reading or (not word and sql.lstrip().startswith("(")):
+        return re.sub(r"(?:;|\s)+$", "", _without_last_comment(sql))
+    if re.fullmatch(r'\s*(?:[\w.]+|"[^"]+")\s*', sql):
+        raise TableError(f"{name}: the query must be a select statement: query={f'select * from {sql.strip()}'!r}")
+    raise TableError(f"{name}: the query must be a select statement, which changes nothing. It begins with {word!r}.")
+
+
+def words_of(sql: str) -> list[str]:
+    """The words of a query outside of texts, comments and brackets.
+
+    Args:
+        sql: The query.
+    """
+    return _Outline.of(sql).words
+
+
+def _without_last_comment(sql: str) -> str:
+    """A query whose last ``;`` is not hidden by a comment behind it."""
+    comments = [match for match in _QUIET.finditer(sql) if match[0].startswith(("--", "/*"))]
+    while comments and not sql[comments[-1].end() :].strip():
+        sql = sql[: comments.pop().start()].rstrip()
+    return sql
+
+
+class _Query(NamedTuple):
+    """A query to read: its text, what its rows are selected from, and what orders them as they were written."""
+
+    text: str
+    origin: str
+    row_id: str | None
+    has_order: bool
+
+
+def open_query(name: str, connect: Callable[[], Database], request: Request) -> Spool:
+    """The rows of a query in the order of time, as a source.
+
+    Args:
+        name: The database, for messages.
+        connect: Opens a connection.
+        request: The query, and the time column.
+    """
+    for setting in request.named:
+        if setting != "query":
+            raise TableError(
+                f"{name}: {setting!r} is for time series stores. Put it into the query: where time >= '2026-01-01'."
+            )
+    database = connect()
+    try:
+        query = _find_query(name, database, request.query)
+        with _explaining(name, database):
+            look = _first_rows(database, f"select * from {query.origin} limit {LOOK_ROWS}")
+        if look.num_rows == 0:
+            raise TableError(f"{name}: the query has no rows.")
+        _check_columns(name, look)
+        order, how = _find_order(name, look, query, request)
+        columns = ", ".join(
+            f"{database.as_text(column.name)} as {quoted(column.name)}"
+            if _is_opaque(column.type)
+            else quoted(column.name)
+            for column in look.schema
+        )
+        sql = f"select {columns} from {query.origin}{order}"
+    except BaseException:
+        database.close()
+        raise
+    facts = {"query": {"text": query.text, "order": how}}
+    return Spool(_stream(name, database, sql), facts, request.extent)
+
+
+def _stream(name: str, database: Database, sql: str) -> Iterator[pa.RecordBatch]:
+    with closing(database), _explaining(name, database):
+        yield from database.stream(sql, LOOK_ROWS)
+
+
+def _first_rows(database: Database, sql: str) -> pa.Table:
+    batches = list(database.stream(sql, LOOK_ROWS))
+    names = batches[0].schema.names
+    return pa.Table.from_arrays([join([batch.column(i) for batch in batches]) for i in range(len(names))], names)
+
+
+def _find_query(name: str, database: Database, text: str | None) -> _Query:
+    """The query that was asked for, or that of the only table."""
+    if text is not None:
+        sql = check_query(name, text)
+        return _Query(sql, f"({sql}\n) as {quoted('query')}", None, _Outline.of(sql).has_order)
+    with _explaining(name, database):
+        tables = without_results(database.tables())
+    if not tables:
+        raise TableError(f"{name}: the database has no tables.")
+    if len(tables) > 1:
+        shown = ", ".join(tables[:_LISTED]) + (f" and {len(tables) - _LISTED} more" if len(tables) > _LISTED else "")
+        raise TableError(
+            f"{name}: the database has {len(tables)} tables: {shown}. Choose one: "
+            f"query={f'select * from {tables[0]}'!r}"
+        )
+    sql = f"select * from {tables[0]}"
+    return _Query(sql, tables[0], database.row_id(tables[0]), False)
+
+
+def without_results(tables: Sequence[str]) -> list[str]:
+    """Tables without those that a run has written beside them: a second run reads the same one as the first.
+
+    Args:
+        tables: The names of tables or measurements, perhaps quoted.
+
+    >>> without_results(["boiler", "emphatic_alarms", "emphatic_predictions", "alarms"])
+    ['boiler', 'alarms']
+    """
+    kinds = ("_predictions", "_alarms")
+    plain = {name.strip('"') for name in tables}
+    pairs = {name.removesuffix(kinds[0]) for name in plain if name.endswith(kinds[0])}
+    results = {name + kind for name in pairs if name + kinds[1] in plain for kind in kinds}
+    return [name for name in tables if name.strip('"') not in results]
+
+
+def _check_columns(name: str, look: pa.Table) -> None:
+    for column in look.column_names:
+        if look.column_names.count(column) > 1:
+            raise TableError(f"{name}: two columns of the query are named {column!r}. Rename one: … as other_name.")
+
+
+def _find_order(name: str, look: pa.Table, query: _Query, request: Request) -> tuple[str, str]:
+    """The clause that puts rows in the order of time, and what it does in words."""
+    kinds = {column: fields.find_kind(fields.as_plain(look.column(column)), PLAIN) for column in look.column_names}
+    when, why, _ = fields.find_time(name, look, kinds, request.time, PLAIN)
+    if when is not None and _sorts_as_written(look, when):
+        seconds = when.seconds(look)
+        if query.has_order and np.all(np.diff(seconds[np.isfinite(seconds)]) >= 0):
+            return "", "as the query orders them"
+        ties = [query.row_id] if query.row_id else _ties(look, when.names)
+        return f" order by {', '.join([*map(quoted, when.names), *ties])}", f"by {when.name!r}"
+    if query.has_order:
+        return "", "as the query orders them"
+    if query.row_id is not None:
+        return f" order by {query.row_id}", "as they were written"
+    if request.sort:  # which then happens in memory
+        return f" order by {', '.join(_ties(look, ()))}", "by all columns"
+    if when is not None:
+        raise TableError(
+            f"{name}: SQL cannot put dates such as {when.format} in order, which column {when.name!r} has. Sort the "
+            "rows by time, with sort=True if they fit in memory; or order them by another column in the query."
+        )
+    ordered = f"{query.text} order by {quoted(look.column_names[0])}"
+    raise TableError(
+        f"{name}: the rows of a query have no order, and {why or 'there is no time column'}. Name the time column: "
+        f"time=…; or order the rows: query={ordered!r}"
+    )
+
+
+def _ties(look: pa.Table, names: Sequence[str]) -> list[str]:
+    sortable = [column.name for column in look.schema if not pt.is_nested(column.type)]
+    return [quoted(column) for column in sortable if column not in names][:_TIES]
+
+
+def _sorts_as_written(look: pa.Table, when: TimeColumn) -> bool:
+    """Whether SQL puts a time column in the order of time: not if it is text in which the day comes first."""
+    for column, form in zip(when.names, when.formats, strict=True):
+        if fields.is_text(fields.as_plain(look.column(column))) and form not in (
+            "iso",
+            "clock %H:%M:%S",
+            "clock %H:%M",
+        ):
+            return False
+    return True
+
+
+def _is_opaque(of: pa.DataType) -> bool:
+    """Whether a type has no numbers, times or texts that Arrow knows: an enumeration, JSON, a UUID."""
+    return isinstance(of, pa.BaseExtensionType) or pt.is_binary(of) or pt.is_large_binary(of)
+
+
+@contextmanager
+def _explaining(name: str, database: Database) -> Iterator[None]:
+    """Turn an error of a query into one sentence with the tables that there are."""
+    try:
+        yield
+    except (TableError, GeneratorExit):
+        raise
+    except Exception as error:  # each driver has its own, and a stream of Arrow those of Arrow
+        reason = explain(error)
+        if re.search(r"(no such table|relation .* does not exist|[Tt]able with name .* does not exist)", reason):
+            tables: list[str] = []
+            with suppress(Exception):
+                tables = database.tables()
+            there = f" It has: {', '.join(tables[:_LISTED])}." if tables else ""
+            raise TableError(f"{name}: {reason}.{there}") from None
+        if re.search(r"read-?only", reason):
+            raise TableError(f"{name}: the query must change nothing: {reason}.") from None
+        if isinstance(error, OSError) and "space" in reason.lower():
+            raise
+        raise TableError(f"{name}: the query failed: {reason}.") from None
+
+
+def explain(error: BaseException) -> str:
+    """An error of a driver in one line, without its prefixes, its hints and where it occurred.
+
+    Args:
+        error: The error.
+    """
+    text = str(error).strip()
+    text = re.split(
+        r"\n\s*(?:LINE \d|HINT|DETAIL|Detail|\^)|\. SQLSTATE|\[Vendor|\s+Is the server running|!\s+Did you mean", text
+    )[0]
+    text = re.sub(r"^\w+ Error: ", "", text)
+    text = re.sub(r"^(?:[A-Z_]+: )?(?:\[libpq\] )?(?:Failed to (?:execute|connect)[^:]*: )?", "", text)
+    text = re.sub(r"^.*?ERROR:\s+", "", text, flags=re.DOTALL)
+    return " ".join(text.split()).rstrip(".") or type(error).__name__
+
+
+# ---------------------------------------------------------------------- SQLite
+
+
+class _Sqlite:
+    """A file of SQLite, read by the module of the standard library."""
+
+    def __init__(self, path: str) -> None:
+        if not Path(path).is_file():
+            raise TableError(f"{path}: there is no such file.")
+        location = f"file:{quote(str(Path(path).absolute()))}?mode=ro"
+        try:
+            self._connection = sqlite3.connect(location, uri=True, timeout=30.0, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise TableError(f"{path}: the database cannot be opened: {explain(error)}.") from None
+        self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
+
+    def tables(self) -> list[str]:
+        sql = (
+            "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite\\_%' escape '\\'"
+        )
+        return [_plain_name(name) for (name,) in self._connection.execute(f"{sql} order by name")]
+
+    def row_id(self, table: str) -> str | None:
+        try:
+            self._connection.execute(f"select rowid from {table} where rowid is not null limit 1").fetchall()
+        except sqlite3.Error:  # a view, or a table without row ids
+            return None
+        is_view = (
+            f"select 1 from sqlite_master where type = 'view' and {_as_literal(table)} in (name, '\"' || name || '\"')"
+        )
+        return None if self._connection.execute(is_view).fetchall() else "rowid"
+
+    def stream(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
+        with closing(self._connection.execute(sql)) as cursor:
+            names = [column[0] for column in cursor.description]
+            yield pa.RecordBatch.from_arrays([pa.nulls(0) for _ in names], names)
+            while batch := cursor.fetchmany(rows):
+                yield pa.RecordBatch.from_arrays(
+                    [make_array(list(column)) for column in zip(*batch, strict=True)], names
+                )
+
+    def as_text(self, column: str) -> str:
+        return quoted(column)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _plain_name(name: str) -> str:
+    """A name as people write it: quoted only where it must be."""
+    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) and name not in _READING else quoted(name)
+
+
+def _as_literal(text: str) -> str:
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
+class _SqliteDestination:
+    """Tables in a file of SQLite. Each kind of results is written in one transaction."""
+
+    def __init__(self, address: StoreAddress) -> None:
+        self._address = address
+
+    def check(self) -> None:
+        with closing(self._connect()) as connection, self._explaining():
+            connection.execute("begin immediate")
+            connection.rollback()
+
+    def write(self, results: Results) -> str:
+        table = f"{self._address.options.get('table', PREFIX)}_{results.kind}"
+        names = results.schema.names
+        with closing(self._connect()) as connection, self._explaining():
+            connection.execute("begin immediate")
+            connection.execute(_create_table(table, results, _SQLITE_TYPES))
+            places = ", ".join("?" for _ in names)
+            for batch in results.batches():
+                rows = zip(*(_as_values(column) for column in batch.columns), strict=True)
+                connection.executemany(f"{_insert(table, results)} values ({places}) {_on_conflict(results)}", rows)
+            connection.commit()
+        return table
+
+    def _connect(self) -> sqlite3.Connection:
+        with self._explaining():
+            return sqlite3.connect(self._address.path, timeout=30.0, isolation_level=None)
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise TableError(f"{self._address}: the results cannot be written: {explain(error)}.") from None
+
+
+def _as_values(column: pa.Array) -> list[Any]:
+    """Values for SQLite, which has no dates: these are texts whose order is that of time."""
+    if pt.is_timestamp(column.type):
+        zone = "Z" if column.type.tz else ""
+        column = pc.strftime(column.cast(pa.timestamp("us", "UTC" if zone else None)), f"%Y-%m-%dT%H:%M:%S{zone}")
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+# ---------------------------------------------------------------------- tables of results
+
+_SQLITE_TYPES = {"stamp": "text", "zoned": "text", "float": "real", "integer": "integer", "bool": "integer"}
+_SQL_TYPES = {
+    "stamp": "timestamp",
+    "zoned": "timestamp with time zone",
+    "float": "double precision",
+    "integer": "bigint",
+    "bool": "boolean",
+}
+
+
+def _create_table(table: str, results: Results, types: dict[str, str]) -> str:
+    columns = [f"{quoted(column.name)} {types.get(_type_name(column.type), 'text')}" for column in results.schema]
+    key = ", ".join(map(quoted, ("time", "name")))
+    return f"create table if not exists {quoted(table)} ({', '.join(columns)}, primary key ({key}))"
+
+
+def _type_name(of: pa.DataType) -> str:
+    if pt.is_timestamp(of):
+        return "zoned" if of.tz else "stamp"
+    return (
+        "float" if pt.is_floating(of) else "integer" if pt.is_integer(of) else "bool" if pt.is_boolean(of) else "text"
+    )
+
+
+def _insert(table: str, results: Results) -> str:
+    return f"insert into {quoted(table)} ({', '.join(map(quoted, results.schema.names))})"
+
+
+def _on_conflict(results: Results) -> str:
+    updated = [quoted(name) for name in results.schema.names if name not in ("time", "name")]
+    return f'on conflict ("time", "name") do update set {", ".join(f"{name} = excluded.{name}" for name in updated)}'
+
+
+# ---------------------------------------------------------------------- DuckDB
+
+
+class _DuckDb:
+    """A file of DuckDB."""
+
+    def __init__(self, path: str) -> None:
+        self._connection = _connect_duckdb(path, read_only=True)
+
+    def tables(self) -> list[str]:
+        sql = (
+            "select table_schema, table_name from information_schema.tables "
+            "where table_schema not in ('information_schema', 'pg_catalog') order by all"
+        )
+        rows = self._connection.execute(sql).fetchall()
+        return [(f"{_plain_name(schema)}." if schema != "main" else "") + _plain_name(name) for schema, name in rows]
+
+    def row_id(self, table: str) -> str | None:
+        import duckdb
+
+        try:
+            self._connection.execute(f"select rowid from {table} limit 0")
+        except duckdb.Error:  # a view
+            return None
+        return "rowid"
+
+    def stream(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
+        result = self._connection.sql(sql)
+        # Before DuckDB 1.4 the reader had another name.
+        read = getattr(result, "to_arrow_reader", None) or result.fetch_arrow_reader
+        with read(rows) as reader:
+            yield pa.RecordBatch.from_pylist([], reader.schema)
+            yield from reader
+
+    def as_text(self, column: str) -> str:
+        return f"{quoted(column)}::varchar"
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _connect_duckdb(path: str, read_only: bool) -> Any:
+    import duckdb
+
+    if read_only and not Path(path).is_file():
+        raise TableError(f"{path}: there is no such file.")
+    try:
+        return duckdb.connect(path, read_only=read_only)
+    except duckdb.Error as error:
+        reason = explain(error)
+        if re.search("lock|different configuration", reason):
+            holder = re.search(r"PID (\d+)", reason)
+            process = f" (process {holder[1]})" if holder else ""
+            remedy = "Close it there, or read a copy of the file" if read_only else "Close it there"
+            raise TableError(f"{path}: this database is already open elsewhere{process}. {remedy}.") from None
+        raise TableError(f"{path}: the database cannot be opened: {reason}.") from None
+
+
+class _DuckDbDestination:
+    """Tables in a file of DuckDB. Each kind of results is written in one transaction."""
+
+    def __init__(self, address: StoreAddress) -> None:
+        import duckdb
+
+        self._address, self._error = address, duckdb.Error
+
+    def check(self) -> None:
+        _connect_duckdb(self._address.path, read_only=False).close()
+
+    def write(self, results: Results) -> str:
+        table = f"{self._address.options.get('table', PREFIX)}_{results.kind}"
+        names = ", ".join(map(quoted, results.schema.names))
+        try:
+            with closing(_connect_duckdb(self._address.path, read_only=False)) as connection:
+                connection.execute("begin")
+                connection.execute(_create_table(table, results, _SQL_TYPES))
+                for batch in results.batches():
+                    connection.register("emphatic batch", pa.Table.from_batches([batch]))
+                    select = f'select {names} from "emphatic batch"'
+                    connection.execute(f"{_insert(table, results)} {select} {_on_conflict(results)}")
+                connection.execute("commit")
+        except self._error as error:
+            raise TableError(f"{self._address}: the results cannot be written: {explain(error)}.") from None
+        return table
+
+
+# ---------------------------------------------------------------------- PostgreSQL
+
+
+def _connect_postgresql(address: StoreAddress, read_only: bool) -> Any:
+    """A connection by ADBC; TableError in one line if there is none to be had."""
+    import adbc_driver_manager
+    import adbc_driver_postgresql.dbapi
+
+    options = {"connect_timeout": "10", "application_name": "emphatic"} | {
+        name: value for name, value in address.options.items() if name not in ("table",)
+    }
+    if read_only:
+        options["options"] = f"{options.get('options', '')} -c default_transaction_read_only=on".strip()
+    user = "" if address.user is None else quote(address.user, safe="")
+    password = "" if address.secret is None else ":" + quote(address.secret.reveal(), safe="")
+    login = f"{user}{password}@" if user or password else ""
+    uri = f"postgresql://{login}{address.place}{quote(address.path)}?{urlencode(options, quote_via=quote)}"
+    try:
+        return adbc_driver_postgresql.dbapi.connect(uri)
+    except adbc_driver_manager.Error as error:
+        reason = address.hide(explain(error))
+    remedy = "Check host and port, and that the server runs"
+    if re.search("password|authentication", reason):
+        remedy = "Set the environment variable EMPHATIC_PASSWORD, or name a file: ?password_file=PATH"
+    elif "does not exist" in reason:
+        remedy = "Check the names of the database and the user"
+    raise TableError(f"{address}: no connection: {reason}. {remedy}.")
+
+
+class _PostgreSql:
+    """A connection to PostgreSQL that can only read."""
+
+    def __init__(self, address: StoreAddress) -> None:
+        self._connection = _connect_postgresql(address, read_only=True)
+
+    def tables(self) -> list[str]:
+        sql = (
+            "select case when table_schema = current_schema() then '' else quote_ident(table_schema) || '.' end "
+            "|| quote_ident(table_name) from information_schema.tables "
+            "where table_schema not in ('information_schema', 'pg_catalog') order by 1"
+        )
+        self._connection.rollback()  # of a query that failed
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return [name for (name,) in cursor.fetchall()]
+
+    def row_id(self, table: str) -> str | None:
+        return None
+
+    def stream(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            with cursor.fetch_record_batch() as reader:
+                yield pa.RecordBatch.from_pylist([], reader.schema)
+                yield from reader
+
+    def as_text(self, column: str) -> str:
+        return f"{quoted(column)}::text"
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _PostgreSqlDestination:
+    """Tables of PostgreSQL. Each kind of results is written in one transaction, by COPY and an upsert."""
+
+    def __init__(self, address: StoreAddress) -> None:
+        import adbc_driver_manager
+
+        self._address, self._error = address, adbc_driver_manager.Error
+
+    def check(self) -> None:
+        with self._explaining(), closing(_connect_postgresql(self._address, read_only=False)) as connection:
+            with connection.cursor() as cursor:
+                cursor.execute("create temporary table emphatic_check (x integer)")
+            connection.rollback()
+
+    def write(self, results: Results) -> str:
+        table = f"{self._address.options.get('table', PREFIX)}_{results.kind}"
+        names = ", ".join(map(quoted, results.schema.names))
+        # COPY takes stamps of every zone as they are; ties of one time and name go to the later row.
+        staged = f'select distinct on ("time", "name") {names} from emphatic_rows order by "time", "name", "row" desc'
+        with self._explaining(), closing(_connect_postgresql(self._address, read_only=False)) as connection:
+            with connection.cursor() as cursor:
+                cursor.execute(_create_table(table, results, _SQL_TYPES))
+                reader = pa.RecordBatchReader.from_batches(results.schema, results.batches())
+                cursor.adbc_ingest("emphatic_rows", reader, mode="create", temporary=True)
+                cursor.execute(f"{_insert(table, results)} {staged} {_on_conflict(results)}")
+                cursor.execute("drop table emphatic_rows")
+            connection.commit()
+        return table
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except self._error as error:
+            reason = self._address.hide(explain(error))
+            raise TableError(f"{self._address}: the results cannot be written: {reason}.") from None
+
+
+# ---------------------------------------------------------------------- what there is
+
+
+def _read_postgresql(address: StoreAddress, request: Request) -> Spool:
+    return open_query(repr(address), lambda: _PostgreSql(address), request)
+
+
+def _read_sqlite(address: StoreAddress, request: Request) -> Spool:
+    return open_query(address.path, lambda: _Sqlite(address.path), request)
+
+
+def _read_duckdb(address: StoreAddress, request: Request) -> Spool:
+    return open_query(address.path, lambda: _DuckDb(address.path), request)
+
+
+def _write_postgresql(address: StoreAddress) -> Destination:
+    return _PostgreSqlDestination(address)
+
+
+def _write_sqlite(address: StoreAddress) -> Destination:
+    return _SqliteDestination(address)
+
+
+def _write_duckdb(address: StoreAddress) -> Destination:
+    return _DuckDbDestination(address)
+
+
+POSTGRESQL = DataStore(
+    name="PostgreSQL",
+    schemes=("postgresql", "postgres"),
+    form="postgresql://USER@HOST:PORT/DATABASE",
+    read=_read_postgresql,
+    write=_write_postgresql,
+    package="adbc-driver-postgresql",
+    extra="emphatic[postgresql]",
+)
+SQLITE = DataStore(name="SQLite", schemes=("sqlite",), form="sqlite:///PATH", read=_read_sqlite, write=_write_sqlite)
+DUCKDB = DataStore(
+    name="DuckDB",
+    schemes=("duckdb",),
+    form="duckdb:///PATH",
+    read=_read_duckdb,
+    write=_write_duckdb,
+    package="duckdb",
+    extra="emphatic[duckdb]",
+)
+
+
+def _is_sqlite(file: File) -> bool:
+    return file.start.startswith(b"SQLite") and file.path.suffix != ".db3"  # which is a ROS 2 bag
+
+
+def _is_duckdb(file: File) -> bool:
+    if file.path.is_dir():
+        return False
+    with file.path.open("rb") as raw:
+        return raw.read(12)[8:] == b"DUCK"  # behind a checksum
+
+
+def _open_file(store: DataStore) -> Callable[[File, OpenOptions], Spool]:
+    def open_path(file: File, options: OpenOptions) -> Any:
+        with store.importing():
+            return store.read(StoreAddress(store.schemes[0], path=file.name), options.request or Request())
+
+    return open_path
+
+
+SQLITE_FILE = Format("SQLite", _is_sqlite, _open_file(SQLITE), request=True)
+DUCKDB_FILE = Format("DuckDB", _is_duckdb, _open_file(DUCKDB), request=True)

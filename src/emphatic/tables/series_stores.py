@@ -1,0 +1,760 @@
+"""Time series stores by HTTP: InfluxDB (1.x and 2.x), Prometheus and VictoriaMetrics.
+
+A query gives series, each with its own times. They are read in windows of time, and the series of a window are joined:
+a row for each time, a column for each series. The name of a column is that of the series with its labels, as
+PromQL writes it: ``temperature{machine="a"}``.
+
+Results are written in the line protocol of InfluxDB, which VictoriaMetrics takes too.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import http.client
+import io
+import json
+import math
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from emphatic.tables.databases import PREFIX, check_query, without_results, words_of
+from emphatic.tables.stores import DataStore, Destination, Request, Results, Spool, StoreAddress, make_array
+from emphatic.tables.table import TableError
+
+__all__ = ["INFLUXDB", "PROMETHEUS"]
+
+#: Seconds after which a server that says nothing is given up.
+_TIMEOUT = 300.0
+#: Points of one series that Prometheus returns at a time, at most 11,000; and of all series in a window, about.
+_STEPS, _POINTS = 10_000, 300_000
+#: What is read of Prometheus by default: the last week, in steps of a minute.
+_RANGE, _STEP = 7 * 86400.0, 60.0
+#: Rows of a chunk of InfluxDB, and lines that are written to it at a time.
+_CHUNK, _LINES = 10_000, 20_000
+#: The ports of addresses that have none.
+_PORTS = {"prometheus": 9090, "victoriametrics": 8428, "influxdb": 8086}
+#: Measurements that a message lists, at most.
+_LISTED = 12
+#: Names of columns of times, the first that no series has.
+_TIME_NAMES = ("time", "timestamp", "time of row")
+
+
+# ---------------------------------------------------------------------- HTTP
+
+
+class _Refused(TableError):
+    """A server that answers, and does not do what it was asked."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would send the password to another server."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
+        return None
+
+
+class _Server:
+    """A server at an address, with the login that it asks for.
+
+    Args:
+        address: The address, whose scheme may name the kind of store.
+        token: How a password without a user is sent: ``Bearer`` or ``Token``.
+        prefix: The path before those of requests.
+    """
+
+    def __init__(self, address: StoreAddress, token: str = "Bearer", prefix: str = "") -> None:
+        self.address = address
+        secure = address.scheme.endswith("https")
+        port = _PORTS.get(address.scheme.partition("+")[0]) if address.port is None else address.port
+        self._root = f"http{'s' if secure else ''}://{replace(address, port=port).place}{prefix}"
+        self._headers = {"User-Agent": "emphatic"}
+        if address.secret is not None:
+            login = f"{token} {address.secret.reveal()}"
+            if address.user is not None:
+                pair = f"{address.user}:{address.secret.reveal()}".encode()
+                login = f"Basic {base64.b64encode(pair).decode()}"
+            self._headers["Authorization"] = login
+        self._opener = urllib.request.build_opener(_NoRedirect)
+
+    @contextmanager
+    def open(
+        self, path: str, options: Mapping[str, str], body: bytes | None = None, content: str = "text/plain"
+    ) -> Iterator[http.client.HTTPResponse]:
+        """The answer to a request; TableError in one line if there is none.
+
+        Args:
+            path: The path.
+            options: The options behind the question mark.
+            body: What is sent, by POST; None to GET.
+            content: The type of what is sent.
+        """
+        url = f"{self._root}{path}?{urlencode(options)}"
+        headers = self._headers if body is None else {**self._headers, "Content-Type": f"{content}; charset=utf-8"}
+        try:
+            with self._opener.open(urllib.request.Request(url, body, headers), timeout=_TIMEOUT) as answer:
+                yield answer
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refused(error.code, error.read(4000), error.headers.get("Location")) from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, TableError):
+                raise
+            reason = getattr(error, "reason", error)
+            shown = self.address.hide(" ".join(str(getattr(reason, "strerror", None) or reason).split())).rstrip(".")
+            raise TableError(
+                f"{self.address}: the server does not answer: {shown}. Check host and port, and that it runs."
+            ) from None
+
+    def _refused(self, code: int, body: bytes, location: str | None) -> TableError:
+        if code in (401, 403):
+            return TableError(
+                f"{self.address}: wrong or missing password ({code}). Name the user in the address (none for a token), "
+                "and set the environment variable EMPHATIC_PASSWORD, or name a file: ?password_file=PATH."
+            )
+        if 300 <= code < 400:
+            return _Refused(f"{self.address}: the server is elsewhere: {self.address.hide(str(location))}. Name it.")
+        return _Refused(f"{self.address}: the server refused: {self.address.hide(_error_text(body))} ({code}).")
+
+    def get_json(self, path: str, options: Mapping[str, str]) -> Any:
+        """The answer of a server that answers in JSON."""
+        with self.open(path, options) as answer:
+            text = answer.read()
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise _Refused(f"{self.address}: the answer is not JSON, so this is another kind of server.") from None
+
+
+def _error_text(body: bytes) -> str:
+    """What a server says is wrong, in one line."""
+    text = body.decode("utf-8", "replace")
+    try:
+        content = json.loads(text)
+        text = str(content.get("error") or content.get("message") or text)
+    except (ValueError, AttributeError):
+        pass
+    return " ".join(text.split())[:500].rstrip(".") or "without a reason"
+
+
+# ---------------------------------------------------------------------- series and windows
+
+
+class Series(NamedTuple):
+    """A series in a window: its name, and its times in nanoseconds with their values."""
+
+    name: str
+    times: list[int]
+    values: list[Any]
+
+
+def series_name(field: str, labels: Mapping[str, str]) -> str:
+    """The name of a series with its labels.
+
+    Args:
+        field: The metric or field.
+        labels: The labels or tags.
+
+    >>> series_name("temperature", {"machine": "a", "floor": '2"'})
+    'temperature{floor="2\\\\"",machine="a"}'
+    """
+    written = []
+    for key, value in sorted(labels.items()):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        written.append(f'{key}="{escaped}"')
+    return f"{field}{{{','.join(written)}}}" if written else field
+
+
+def join_series(series: list[Series], time_name: str) -> pa.RecordBatch | None:
+    """The series of a window as rows, in the order of time; None without any.
+
+    Args:
+        series: The series. Several of one name are joined; of two values at one time the later counts.
+        time_name: The name of the column of times.
+    """
+    stamps = [np.array(entry.times, np.int64) for entry in series]
+    if not any(map(len, stamps)):
+        return None
+    moments = np.unique(np.concatenate(stamps))
+    columns: dict[str, list[Any]] = {}
+    for entry, times in zip(series, stamps, strict=True):
+        column = columns.setdefault(entry.name, [None] * len(moments))
+        for place, value in zip(np.searchsorted(moments, times).tolist(), entry.values, strict=True):
+            column[place] = value
+    arrays = [pa.array(moments).cast(pa.timestamp("ns", "UTC")), *map(make_array, columns.values())]
+    return pa.RecordBatch.from_arrays(arrays, [time_name, *columns])
+
+
+def _describe_range(span: tuple[float, float] | None) -> str:
+    if span is None:
+        return "all times"
+    begin, end = (datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z") for moment in span)
+    return f"{begin} to {end}"
+
+
+def _facts(query: str, span: tuple[float, float] | None, step: float | None) -> dict[str, Any]:
+    text = None if step is None else f"{step:g} s"
+    return {"query": {"text": query, "range": _describe_range(span), "step": text}}
+
+
+def _fixed_range(request: Request) -> tuple[float, float] | None:
+    """The range of a request, or that of the run that is resumed."""
+    if request.extent is not None and "range" in request.extent:
+        begin, end = request.extent["range"]
+        return float(begin), float(end)
+    return request.range
+
+
+# ---------------------------------------------------------------------- Prometheus and VictoriaMetrics
+
+
+def _read_prometheus(address: StoreAddress, request: Request) -> Spool:
+    """The series of a query of PromQL or MetricsQL."""
+    server = _Server(address, prefix=_path(address))
+    if request.query is None:
+        raise TableError(f"{address}: a query is needed, such as query='avg by (instance) (node_load1)'")
+    step = request.step or _STEP
+    begin, end = _fixed_range(request) or (time.time() - _RANGE, time.time())
+    begin_step, stop = math.ceil(begin / step), math.ceil(end / step)  # on whole steps: the same rows on every run
+    if stop <= begin_step:
+        raise TableError(f"{address}: the range is shorter than the step, {step:g} s. Choose a longer range=…")
+    span = (begin_step * step, stop * step)
+    batches = _prometheus_batches(server, request.query, begin_step, stop, step)
+    extent = {**(request.extent or {}), "range": list(span)}
+    return Spool(batches, _facts(request.query, span, step), extent, complete=True)
+
+
+def _prometheus_batches(server: _Server, query: str, begin: int, stop: int, step: float) -> Iterator[pa.RecordBatch]:
+    at, length, empty = begin, 500, True
+    while at < stop:
+        end = min(at + length, stop)
+        options = {"query": query, "start": repr(at * step), "end": repr((end - 1) * step), "step": repr(step)}
+        answer = server.get_json("/api/v1/query_range", options)
+        result = answer.get("data", {}).get("result", []) if isinstance(answer, dict) else []
+        series = []
+        for entry in result:
+            labels = dict(entry["metric"])
+            name = series_name(labels.pop("__name__", ""), labels) or query
+            # Times of float64 seconds are on the grid of steps: rounding recovers them.
+            times = [round(round(float(t) / step) * step * 1e9) for t, _ in entry["values"]]
+            series.append(Series(name, times, [_parse_value(text) for _, text in entry["values"]]))
+        batch = join_series(series, _time_name({entry.name for entry in series}))
+        if batch is not None:
+            empty = False
+            yield batch
+        at = end
+        length = max(100, min(_STEPS, _POINTS // max(1, len(series))))
+    if empty:
+        raise TableError(f"{server.address}: the query has no values in this range. Check query=… and range=…")
+
+
+def _parse_value(text: str) -> float | None:
+    value = float(text)
+    return None if math.isnan(value) else value
+
+
+def _time_name(names: set[str]) -> str:
+    return next(name for name in _TIME_NAMES if name not in names)
+
+
+def _is_prometheus(address: StoreAddress) -> bool:
+    """Whether a server says which Prometheus it is; VictoriaMetrics does so too."""
+    try:
+        answer = _Server(address, prefix=_path(address)).get_json("/api/v1/status/buildinfo", {})
+    except _Refused:
+        return False
+    return isinstance(answer, dict) and "data" in answer
+
+
+def _path(address: StoreAddress) -> str:
+    return quote(address.path.rstrip("/"))
+
+
+class _VictoriaMetrics:
+    """VictoriaMetrics, which keeps two values of one time unless the series is deleted in between.
+
+    A series that has values at times to be written is read, deleted and written again, with new values in the place of
+    old ones.
+    """
+
+    def __init__(self, address: StoreAddress) -> None:
+        self._address, self._server = address, _Server(address, prefix=_path(address))
+        self._prefix = address.options.get("table", PREFIX)
+
+    def check(self) -> None:
+        with self._server.open("/metrics", {}) as answer:
+            is_victoria = b"vm_" in answer.read()
+        if not is_victoria:
+            raise TableError(
+                f"{self._address}: Prometheus takes no values of the past. Write to VictoriaMetrics, InfluxDB or a "
+                "database instead."
+            )
+
+    def write(self, results: Results) -> str:
+        measurement = f"{self._prefix}_{results.kind}"
+        self._call("/internal/force_flush")  # what was written a moment ago is seen
+        for labels, times, values in _collect_series(measurement, results):
+            selector = ",".join(f"{name}={json.dumps(text, ensure_ascii=False)}" for name, text in labels.items())
+            self._write_series(labels, {"match[]": f"{{{selector}}}"}, times, values)
+        self._call("/internal/force_flush")
+        self._call("/internal/resetRollupResultCache")  # or past queries would be answered as before
+        return measurement
+
+    def _write_series(
+        self, labels: Mapping[str, str], selector: dict[str, str], times: NDArray[np.int64], values: NDArray[np.float64]
+    ) -> None:
+        span = {"start": f"{times[0] / 1000:.3f}", "end": f"{times[-1] / 1000:.3f}"}
+        if len(self._export({**selector, **span}, labels)[0]):
+            stored_times, stored_values = self._export(selector, labels)
+            is_other = ~np.isin(stored_times, times)
+            times = np.concatenate([stored_times[is_other], times])
+            values = np.concatenate([stored_values[is_other], values])
+            order = np.argsort(times, kind="stable")
+            times, values = times[order], values[order]
+            self._call("/api/v1/admin/tsdb/delete_series", selector)
+        for begin in range(0, len(times), _CHUNK):
+            piece = slice(begin, begin + _CHUNK)
+            line = {"metric": labels, "values": values[piece].tolist(), "timestamps": times[piece].tolist()}
+            self._call("/api/v1/import", {}, json.dumps(line).encode())
+
+    def _export(
+        self, selector: Mapping[str, str], labels: Mapping[str, str]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The stored values of the series with exactly these labels, in the order of time."""
+        times: list[int] = []
+        values: list[float | None] = []
+        with self._server.open("/api/v1/export", selector) as answer:
+            for line in answer:
+                entry = json.loads(line)
+                if entry["metric"] == labels:
+                    times += entry["timestamps"]
+                    values += entry["values"]
+        return np.array(times, np.int64), np.array(values, np.float64)
+
+    def _call(self, path: str, options: Mapping[str, str] | None = None, body: bytes | None = None) -> None:
+        with self._server.open(path, options or {}, body, "application/json"):
+            pass
+
+
+def _collect_series(
+    measurement: str, results: Results
+) -> Iterator[tuple[dict[str, str], NDArray[np.int64], NDArray[np.float64]]]:
+    """The labels of each series of results, its times in milliseconds and its values."""
+    numeric = [name for name in results.values if not pt.is_string(results.schema.field(name).type)]
+    pieces: dict[tuple[str, ...], list[tuple[NDArray[np.int64], list[NDArray[np.float64]]]]] = {}
+    for batch in results.batches():
+        times = _nanoseconds(batch.column("time")) // 1_000_000
+        names = np.array(batch.column("name").to_pylist(), object)
+        columns = [batch.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False) for name in numeric]
+        for place in sorted(np.unique(names, return_index=True)[1].tolist()):
+            rows = names == names[place]
+            key = tuple(batch.column(name)[place].as_py() or "" for name in results.keys)
+            pieces.setdefault(key, []).append((times[rows], [column[rows] for column in columns]))
+    for key, pieces_of_series in pieces.items():
+        times = np.concatenate([piece[0] for piece in pieces_of_series])
+        for i, field in enumerate(numeric):
+            values = np.concatenate([piece[1][i] for piece in pieces_of_series])
+            # Of several values of one millisecond the last counts.
+            latest = len(times) - 1 - np.unique(times[::-1], return_index=True)[1]
+            known = latest[np.isfinite(values[latest])]
+            if len(known):
+                labels = {name: text for name, text in zip(results.keys, key, strict=True) if text}
+                yield {"__name__": f"{measurement}_{field}", **labels}, times[known], values[known]
+
+
+# ---------------------------------------------------------------------- InfluxDB
+
+
+class _Influx(NamedTuple):
+    """A database of InfluxDB 1.x, or a bucket of 2.x where ``organisation`` is not None."""
+
+    server: _Server
+    database: str
+    organisation: str | None
+
+    @classmethod
+    def of(cls, address: StoreAddress) -> _Influx:
+        options = address.options
+        database = options.get("db") or options.get("bucket") or address.path.strip("/")
+        if not database:
+            raise TableError(
+                f"{address}: name the database: influxdb://{address.place}/DATABASE (2.x: /BUCKET?org=ORG)."
+            )
+        organisation = options.get("org")
+        shown = replace(address, path=f"/{database}")
+        return cls(_Server(shown, token="Token"), database, organisation)
+
+    def query(self, text: str, options: Mapping[str, str] | None = None) -> Iterator[Any]:
+        """The series of a query of InfluxQL, in chunks."""
+        parameters = {"db": self.database, "q": text, "epoch": "ns", **(options or {})}
+        with self.server.open("/query", parameters) as answer:
+            for line in answer:
+                if not line.strip():
+                    continue
+                chunk = json.loads(line)
+                for result in chunk.get("results", [chunk]):
+                    if "error" in result:
+                        reason = self.server.address.hide(str(result["error"])).rstrip(".")
+                        raise TableError(f"{self.server.address}: the query failed: {reason}.")
+                    yield from result.get("series", [])
+
+
+def _read_influxdb(address: StoreAddress, request: Request) -> Spool:
+    """The series of a query of InfluxQL, or of Flux on InfluxDB 2.x."""
+    influx = _Influx.of(address)
+    name = repr(influx.server.address)
+    span = _fixed_range(request)
+    if influx.organisation is not None or _is_flux(request.query):
+        return _read_flux(influx, request, span)
+    query = request.query or _only_measurement(influx)
+    text = check_query(name, query, ("select",))
+    words = words_of(text)
+    if "into" in words:
+        raise TableError(f"{name}: the query must change nothing, and this one writes into a measurement.")
+    if not {"group", "order", "limit", "fill", "tz"} & set(words):  # each set of tags is a series of its own
+        text += " group by *"
+    is_grouped = re.search(r"\btime\s*\(", text, re.I) is not None  # by time: a window must not cut a group
+    batches = _influx_batches(influx, text, span, request.step, is_grouped)
+    extent = request.extent if span is None else {**(request.extent or {}), "range": list(span)}
+    return Spool(batches, _facts(query, span, request.step), extent, complete=True)
+
+
+def _only_measurement(influx: _Influx) -> str:
+    names = without_results([row[0] for series in influx.query("show measurements") for row in series["values"]])
+    address = influx.server.address
+    if not names:
+        raise TableError(f"{address}: the database has no measurements, or does not exist.")
+    quoted = ['"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"' for name in names]
+    if len(names) > 1:
+        unlisted = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        raise TableError(
+            f"{address}: the database has {len(names)} measurements: {', '.join(quoted[:_LISTED])}{unlisted}. "
+            f"Choose one: query={f'select * from {quoted[0]}'!r}"
+        )
+    return f"select * from {quoted[0]}"
+
+
+def _influx_batches(
+    influx: _Influx, text: str, span: tuple[float, float] | None, step: float | None, is_grouped: bool
+) -> Iterator[pa.RecordBatch]:
+    moments = _influx_times(influx, text, span)
+    if moments is None:
+        raise TableError(f"{influx.server.address}: the query has no rows. Check query=… and range=…")
+    begin, end, points = moments
+    pieces = 1 if is_grouped and step is None else max(1, math.ceil(points / _POINTS))
+    size = math.ceil((end - begin) / pieces)
+    if step is not None:  # groups begin at multiples of the step
+        unit = round(step * 1e9)
+        begin, size = begin // unit * unit, max(unit, math.ceil(size / unit) * unit)
+    while begin < end:
+        stop = min(begin + size, end)
+        where = f"where time >= {begin} and time < {stop}"
+        wrapped = f"select * from ({text}) {where} group by *"
+        if step is not None:
+            wrapped = f"select mean(*) from ({text}) {where} group by time({round(step * 1e9)}ns), * fill(none)"
+        batch = _influx_window(influx.query(wrapped, {"chunked": "true", "chunk_size": str(_CHUNK)}), step is not None)
+        if batch is not None:
+            yield batch
+        begin = stop
+
+
+def _influx_times(influx: _Influx, text: str, span: tuple[float, float] | None) -> tuple[int, int, int] | None:
+    """The first time of a query, the one after its last, and about how many values it has; None without rows."""
+    where = "" if span is None else f"where time >= {round(span[0] * 1e9)} and time < {round(span[1] * 1e9)} "
+    ends = []
+    for order in ("", "order by time desc "):
+        times = [
+            row[0]
+            for series in influx.query(f"select * from ({text}) {where}group by * {order}limit 1")
+            for row in series["values"]
+        ]
+        if not times:
+            return None
+        ends += [min(times), max(times)]
+    counts = influx.query(f"select count(*) from ({text}) {where}group by *")
+    points = sum(int(value or 0) for series in counts for row in series["values"] for value in row[1:])
+    return min(ends), max(ends) + 1, points
+
+
+def _influx_window(chunks: Iterator[Any], is_mean: bool) -> pa.RecordBatch | None:
+    """The rows of the series of a window."""
+    collected: dict[tuple[str, str, str], Series] = {}
+    for chunk in chunks:
+        tags = {key: value for key, value in chunk.get("tags", {}).items() if value}
+        columns = list(zip(*chunk["values"], strict=True))
+        for field, values in list(zip(chunk["columns"], columns, strict=True))[1:]:
+            label = field.removeprefix("mean_") if is_mean else field
+            key = (chunk["name"], label, json.dumps(tags, sort_keys=True))
+            entry = collected.setdefault(key, Series(series_name(label, tags), [], []))
+            entry.times.extend(columns[0])
+            entry.values.extend(values)
+    if len({measurement for measurement, _, _ in collected}) > 1:  # their fields may have the same names
+        collected = {
+            key: entry._replace(name=series_name(f"{key[0]}.{key[1]}", json.loads(key[2])))
+            for key, entry in collected.items()
+        }
+    series = [entry for entry in collected.values() if any(value is not None for value in entry.values)]
+    return join_series(series, _time_name({entry.name for entry in series}))
+
+
+# ---------------------------------------------------------------------- Flux
+
+
+def _is_flux(query: str | None) -> bool:
+    return query is not None and re.match(r"\s*(?:import\b|option\b|from\s*\(|\w+\s*=)", query) is not None
+
+
+def _read_flux(influx: _Influx, request: Request, span: tuple[float, float] | None) -> Spool:
+    """The series of a query of Flux. It may name ``v.timeRangeStart``, ``v.timeRangeStop`` and ``v.windowPeriod``."""
+    address = influx.server.address
+    if influx.organisation is None:
+        raise TableError(f"{address}: InfluxDB 2.x needs the organisation: add ?org=ORG to the address.")
+    query = request.query
+    bucket = influx.database.replace("\\", "\\\\").replace('"', '\\"')
+    if query is None:
+        query = f'from(bucket: "{bucket}") |> range(start: v.timeRangeStart, stop: v.timeRangeStop)'
+    elif not _is_flux(query):
+        raise TableError(f"{address}: InfluxDB 2.x is asked in Flux: query='from(bucket: \"{bucket}\") |> …'")
+    if re.search(r"\bto\s*\(|\bdelete\b|http\.post", re.sub(r'"(?:[^"\\]|\\.)*"', '""', query)):
+        raise TableError(f"{address}: the query must change nothing, and this one writes.")
+    if "v.timeRange" in query and span is None:
+        raise TableError(f"{address}: a range is needed: range=… such as 30d, or START/END.")
+    extent = request.extent if span is None else {**(request.extent or {}), "range": list(span)}
+    batches = _flux_batches(influx, query, span, request.step)
+    return Spool(batches, _facts(query, span, request.step), extent, complete=True)
+
+
+def _flux_batches(
+    influx: _Influx, query: str, span: tuple[float, float] | None, step: float | None
+) -> Iterator[pa.RecordBatch]:
+    text = query
+    if span is not None:
+        begin, stop = (_rfc3339(moment) for moment in span)
+        period = f"{round((step or 60.0) * 1e9)}ns"
+        option = f"option v = {{timeRangeStart: {begin}, timeRangeStop: {stop}, windowPeriod: {period}}}\n"
+        text = option + query
+    if step is not None and "v.windowPeriod" not in query:
+        text += f" |> aggregateWindow(every: {round(step * 1e9)}ns, fn: mean, createEmpty: false)"
+    dialect = {"annotations": ["datatype"], "header": True, "delimiter": ","}
+    body = json.dumps({"query": text, "type": "flux", "dialect": dialect}).encode()
+    options = {"org": influx.organisation or ""}
+    with influx.server.open("/api/v2/query", options, body, "application/json") as answer:
+        series = parse_flux(io.TextIOWrapper(answer, "utf-8", newline=""), repr(influx.server.address))
+    batch = join_series(series, _time_name({entry.name for entry in series}))
+    if batch is None:
+        raise TableError(f"{influx.server.address}: the query has no rows. Check query=… and range=…")
+    for begin_row in range(0, len(batch), 1 << 16):
+        yield batch.slice(begin_row, 1 << 16)
+
+
+def parse_flux(lines: io.TextIOBase, name: str) -> list[Series]:
+    """The series of an answer in annotated CSV: tables with ``_time``, ``_value``, ``_field`` and tags.
+
+    Args:
+        lines: The text of the answer.
+        name: The store, for messages.
+    """
+    collected: dict[str, Series] = {}
+    types: list[str] = []
+    header: list[str] = []
+    for row in csv.reader(lines):
+        if not row or not any(row):
+            header = []
+        elif row[0] == "#datatype":
+            types, header = row, []
+        elif row[0].startswith("#"):
+            continue
+        elif not header:
+            header = row
+            if "error" in header and "_time" not in header:
+                types = ["error"]
+        elif types == ["error"]:
+            reason = dict(zip(header, row, strict=False)).get("error", "")
+            raise TableError(f"{name}: the query failed: {' '.join(reason.split())}.")
+        else:
+            _add_flux_row(collected, header, types, row, name)
+    return list(collected.values())
+
+
+def _add_flux_row(collected: dict[str, Series], header: list[str], types: list[str], row: list[str], name: str) -> None:
+    cells = dict(zip(header, row, strict=False))
+    kinds = dict(zip(header, types, strict=False))
+    if "_time" not in cells:
+        raise TableError(f"{name}: the query has no column _time. Keep it, or use aggregateWindow.")
+    if not cells["_time"]:
+        return
+    stamp = int(np.datetime64(cells["_time"].removesuffix("Z"), "ns").astype(np.int64))
+    reserved = {"", "result", "table", "_start", "_stop", "_time", "_value", "_field", "_measurement"}
+    if "_value" in cells:
+        tags = {key: text for key, text in cells.items() if key not in reserved and text}
+        values = {cells.get("_field", "value"): "_value"}
+    else:  # after pivot(): a column for each field
+        tags = {}
+        values = {key: key for key in cells if key not in reserved}
+    for field, column in values.items():
+        label = series_name(field, tags)
+        entry = collected.setdefault(label, Series(label, [], []))
+        entry.times.append(stamp)
+        entry.values.append(_flux_value(cells[column], kinds.get(column, "string")))
+
+
+def _flux_value(text: str, kind: str) -> Any:
+    if text == "":
+        return None
+    if kind in ("double", "long", "unsignedLong"):
+        return _parse_value(text)
+    return text == "true" if kind == "boolean" else text
+
+
+def _rfc3339(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+# ---------------------------------------------------------------------- the line protocol
+
+
+class _InfluxDestination:
+    """Measurements of InfluxDB. It keeps one value for each time and set of tags."""
+
+    def __init__(self, address: StoreAddress) -> None:
+        self._influx = _Influx.of(address)
+        self._prefix = address.options.get("table", PREFIX)
+        if self._influx.organisation is None:
+            self._path, self._options = "/write", {"db": self._influx.database, "precision": "ns"}
+        else:
+            self._path = "/api/v2/write"
+            bucket = {"bucket": self._influx.database, "precision": "ns"}
+            self._options = {"org": self._influx.organisation, **bucket}
+
+    def check(self) -> None:
+        # Without a line nothing is written, but the login and the database are checked.
+        with self._influx.server.open(self._path, self._options, b"# emphatic\n"):
+            pass
+
+    def write(self, results: Results) -> str:
+        measurement = f"{self._prefix}_{results.kind}"
+        _write_lines(self._influx.server, self._path, self._options, measurement, results)
+        return measurement
+
+
+def _write_lines(server: _Server, path: str, options: Mapping[str, str], measurement: str, results: Results) -> None:
+    waiting: list[str] = []
+
+    def send(least: int) -> None:
+        while len(waiting) >= least and waiting:
+            body = "\n".join(waiting[:_LINES]).encode()
+            del waiting[:_LINES]
+            with server.open(path, options, body):
+                pass
+
+    for batch in results.batches():
+        waiting.extend(to_lines(batch, measurement, results))
+        send(_LINES)
+    send(1)
+
+
+def to_lines(batch: pa.RecordBatch, measurement: str, results: Results) -> Iterator[str]:
+    """Rows in the line protocol of InfluxDB; a row without any value has no line.
+
+    Args:
+        batch: The rows.
+        measurement: The measurement.
+        results: Says which columns are tags, and which are fields.
+    """
+    keys = [batch.column(name).to_pylist() for name in results.keys]
+    heads: dict[tuple[Any, ...], str] = {}
+    fields = [_field_texts(name, batch.column(name)) for name in results.values]
+    for stamp, labels, texts in zip(
+        _nanoseconds(batch.column("time")).tolist(), zip(*keys, strict=True), zip(*fields, strict=True), strict=True
+    ):
+        if labels not in heads:
+            tags = [f"{name}={_escape(value)}" for name, value in zip(results.keys, labels, strict=True) if value]
+            heads[labels] = ",".join([_escape(measurement), *tags])
+        present = [text for text in texts if text]
+        if present:
+            yield f"{heads[labels]} {','.join(present)} {stamp}"
+
+
+def _field_texts(name: str, column: pa.Array) -> list[str]:
+    """``name=value`` for each value, empty where it is missing."""
+    values = column.to_pylist()
+    write: Callable[[Any], str] = repr
+    if pt.is_integer(column.type):
+        write = "{}i".format
+    elif pt.is_boolean(column.type):
+        write = "{!s}".format
+    elif pt.is_string(column.type):
+        write = _quote_field
+    return ["" if value is None or value != value else f"{name}={write(value)}" for value in values]
+
+
+def _quote_field(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _escape(text: str) -> str:
+    """A measurement, a tag or its value. A line must not end in it, and a backslash at its end would escape a comma."""
+    text = re.sub(r"[\r\n]+", " ", text)
+    text = re.sub(r"([,= ])", r"\\\1", text)
+    return f"{text}\u200b" if text.endswith("\\") else text
+
+
+def _nanoseconds(column: pa.Array) -> NDArray[np.int64]:
+    """Times in nanoseconds since 1970. A time that is only a number counts as seconds."""
+    if pt.is_timestamp(column.type):
+        stamps = column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64())
+        return np.asarray(stamps.to_numpy(zero_copy_only=False), np.int64)
+    seconds = np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
+    return np.asarray(np.round(seconds * 1e9), np.int64)
+
+
+# ---------------------------------------------------------------------- what there is
+
+
+def _is_influxdb(address: StoreAddress) -> bool:
+    """Whether a server says that it is InfluxDB."""
+    try:
+        with _Server(address, token="Token").open("/ping", {}) as answer:
+            return "X-Influxdb-Build" in answer.headers  # which VictoriaMetrics, that also answers, does not send
+    except _Refused:
+        return False
+
+
+def _write_victoria_metrics(address: StoreAddress) -> Destination:
+    return _VictoriaMetrics(address)
+
+
+def _write_influxdb(address: StoreAddress) -> Destination:
+    return _InfluxDestination(address)
+
+
+PROMETHEUS = DataStore(
+    name="Prometheus or VictoriaMetrics",
+    schemes=("prometheus", "prometheus+https", "victoriametrics", "victoriametrics+https", "http", "https"),
+    form="prometheus://HOST:PORT or victoriametrics://HOST:PORT",
+    read=_read_prometheus,
+    write=_write_victoria_metrics,
+    recognise=_is_prometheus,
+)
+INFLUXDB = DataStore(
+    name="InfluxDB",
+    schemes=("influxdb", "influxdb+https", "http", "https"),
+    form="influxdb://HOST:PORT/DATABASE",
+    read=_read_influxdb,
+    write=_write_influxdb,
+    recognise=_is_influxdb,
+)

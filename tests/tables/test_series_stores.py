@@ -1,0 +1,391 @@
+"""InfluxDB, Prometheus and VictoriaMetrics: series as columns, results as lines; on real servers if installed."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from emphatic import nexting
+from emphatic.tables import Table, TableError, open_table
+from emphatic.tables.series_stores import Series, join_series, parse_flux, series_name, to_lines
+from emphatic.tables.stores import Results
+from tests.support import servers
+
+BEGIN, ROWS = 1_767_225_600, 400  # 2026-01-01
+SPAN = (float(BEGIN), float(BEGIN + 60 * ROWS))
+RANGE = "2026-01-01/2026-01-01T06:40:00Z"
+MACHINES = {"a": 0.0, 'b c,"d=': 1.0}
+
+
+def wave(i: int, shift: float = 0.0) -> float:
+    return 20.0 + math.sin(i / 9) + shift
+
+
+def read(table: Table) -> np.ndarray[Any, Any]:
+    return np.concatenate([block.values for block in table.blocks(100)])
+
+
+def get(url: str, body: bytes | None = None) -> bytes:
+    with urllib.request.urlopen(url, body) as answer:
+        content: bytes = answer.read()
+    return content
+
+
+# ---------------------------------------------------------------------- without a server
+
+
+def test_series_are_joined_by_time() -> None:
+    batch = join_series([Series("x", [10, 30], [1.0, None]), Series("y", [20, 10], [2, 4.5])], "time")
+    assert batch is not None
+    assert batch.to_pydict()["x"] == [1.0, None, None]
+    assert batch.to_pydict()["y"] == [4.5, 2.0, None]
+    assert batch.column("time").cast(pa.int64()).to_pylist() == [10, 20, 30]
+    assert join_series([Series("x", [], [])], "time") is None
+
+
+def test_names_of_series() -> None:
+    assert series_name("x", {}) == "x"
+    assert series_name("x", {"b": "1", "a": 'q"\\'}) == 'x{a="q\\"\\\\",b="1"}'
+
+
+def test_lines_escape_what_the_protocol_needs() -> None:
+    schema = pa.schema(
+        [
+            ("time", pa.timestamp("us", "UTC")),
+            ("name", pa.string()),
+            ("low", pa.float64()),
+            ("why", pa.string()),
+            ("n", pa.int64()),
+            ("alarm", pa.bool_()),
+        ]
+    )
+    rows = [
+        {"time": 1_000_001, "name": "a b,c=d\n\"e\"", "low": 0.5, "why": 'too "high" \\', "n": 3, "alarm": True},
+        {"time": 2_000_000, "name": "x", "low": None, "why": None, "n": None, "alarm": None},
+        {"time": 3_000_000, "name": "ends in \\", "low": math.nan, "why": None, "n": None, "alarm": False},
+    ]  # fmt: skip
+    batch = pa.RecordBatch.from_pylist(rows, schema)
+    results = Results("alarms", ("name",), ("low", "why", "n", "alarm"), schema, lambda: iter([batch]))
+    assert list(to_lines(batch, "m", results)) == [
+        r'm,name=a\ b\,c\=d\ "e" low=0.5,why="too \"high\" \\",n=3i,alarm=True 1000001000',
+        "m,name=ends\\ in\\ \\\u200b alarm=False 3000000000",
+    ]
+
+
+def test_answers_of_flux() -> None:
+    text = (
+        "#datatype,string,long,dateTime:RFC3339,double,string,string\r\n"
+        ",result,table,_time,_value,_field,machine\r\n"
+        ",,0,2026-01-01T00:00:00Z,1.5,temperature,a\r\n"
+        ",,0,2026-01-01T00:01:00.5Z,,temperature,a\r\n"
+        "\r\n"
+        "#datatype,string,long,dateTime:RFC3339,boolean,string,string\r\n"
+        ",result,table,_time,_value,_field,machine\r\n"
+        ",,1,2026-01-01T00:00:00Z,true,open,\r\n"
+    )
+    first, second = parse_flux(io.StringIO(text), "x")
+    assert first == ('temperature{machine="a"}', [BEGIN * 10**9, (BEGIN + 60) * 10**9 + 500_000_000], [1.5, None])
+    assert second == ("open", [BEGIN * 10**9], [True])
+    with pytest.raises(TableError, match="the query failed: no such bucket"):
+        parse_flux(io.StringIO("#datatype,string,string\n,error,reference\n,no such bucket,897\n"), "x")
+
+
+# ---------------------------------------------------------------------- InfluxDB 2.x, as its documentation says
+
+
+#: The path of a request, its options, its login and its body.
+Asked = tuple[str, dict[str, list[str]], str, str]
+
+
+class _Version2(BaseHTTPRequestHandler):
+    """What the documentation of InfluxDB 2.x says of /ping, /api/v2/query and /api/v2/write. No real one was tried."""
+
+    asked: ClassVar[list[Asked]] = []
+
+    def do_GET(self) -> None:
+        self.send_response(204)
+        self.send_header("X-Influxdb-Build", "OSS")
+        self.send_header("X-Influxdb-Version", "v2.7.0")
+        self.end_headers()
+
+    def do_POST(self) -> None:
+        url = urlsplit(self.path)
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        type(self).asked.append((url.path, parse_qs(url.query), self.headers.get("Authorization", ""), body))
+        if self.headers.get("Authorization") != "Token t0ken":
+            content, code = b'{"code":"unauthorized","message":"unauthorized access t0ken"}', 401
+        elif url.path == "/api/v2/write":
+            content, code = b"", 204
+        else:
+            lines = [
+                "#datatype,string,long,dateTime:RFC3339,double,string,string,string",
+                ",result,table,_time,_value,_field,_measurement,machine",
+            ]
+            for table, (machine, shift) in enumerate({"a": 0.0, "b": 1.0}.items()):
+                for i in range(ROWS):
+                    moment = np.datetime64(BEGIN + 60 * i, "s")
+                    lines.append(f",,{table},{moment}Z,{wave(i, shift)!r},temperature,boiler,{machine}")
+            content, code = "\r\n".join(lines).encode(), 200
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@contextmanager
+def version_2() -> Iterator[tuple[int, list[Asked]]]:
+    class Handler(_Version2):
+        asked: ClassVar[list[Asked]] = []
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port, Handler.asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_influxdb_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMPHATIC_PASSWORD", "t0ken")
+    with version_2() as (port, asked):
+        url = f"influxdb://127.0.0.1:{port}/plant?org=works"
+        table = open_table(url, range=SPAN)
+        assert table.names == ('temperature{machine="a"}', 'temperature{machine="b"}')
+        np.testing.assert_array_equal(read(table), [[wave(i), wave(i, 1.0)] for i in range(ROWS)])
+        path, options, login, body = asked[-1]
+        assert (path, options, login) == ("/api/v2/query", {"org": ["works"]}, "Token t0ken")
+        query = json.loads(body)["query"]
+        assert 'from(bucket: "plant") |> range(start: v.timeRangeStart, stop: v.timeRangeStop)' in query
+        assert "option v = {timeRangeStart: 2026-01-01T00:00:00.000000Z, timeRangeStop: 2026-01-01T06:40:00" in query
+        for refused, reason in {
+            "select 1": "asked in Flux",
+            'from(bucket: "a") |> to(bucket: "b")': "this one writes",
+        }.items():
+            with pytest.raises(TableError, match=reason):
+                open_table(url, query=refused)
+        with pytest.raises(TableError, match="a range is needed"):
+            open_table(url)
+        nexting.run(url, range=RANGE, horizons=[2], offline=False, write=url)
+        path, options, _, body = asked[-1]
+        assert (path, options["bucket"], options["precision"]) == ("/api/v2/write", ["plant"], ["ns"])
+        assert body.startswith('emphatic_alarms,name=temperature{machine\\="a"} row=0i,anomaly=0.0,alarm=False ')
+        monkeypatch.setenv("EMPHATIC_PASSWORD", "wr0ng")
+        with pytest.raises(TableError, match=r"wrong or missing password \(401\)") as caught:
+            open_table(url, range=SPAN).count_rows()
+        assert "wr0ng" not in str(caught.value)
+
+
+def test_a_redirect_does_not_take_the_password_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Elsewhere(_Version2):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", "http://127.0.0.1:1/pass/w0rd")
+            self.end_headers()
+
+    monkeypatch.setenv("EMPHATIC_PASSWORD", "w0rd")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with pytest.raises(TableError, match=r"the server is elsewhere: http://127\.0\.0\.1:1/pass/\*\*\*"):
+                open_table(f"prometheus://127.0.0.1:{server.server_port}", query="up")
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+# ---------------------------------------------------------------------- real servers
+
+
+@pytest.fixture(scope="module")
+def influxdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with servers.influxdb(tmp_path_factory.mktemp("influxdb")) as port:
+        url = f"http://127.0.0.1:{port}"
+        get(f"{url}/query", urlencode({"q": "create database plant"}).encode())
+        lines = []
+        for machine, shift in MACHINES.items():
+            tag = machine.replace(" ", "\\ ").replace(",", "\\,").replace("=", "\\=")
+            for i in range(ROWS):
+                door = "true" if i % 2 else "false"
+                lines.append(f"boiler,machine={tag} temperature={wave(i, shift)!r},door={door} {BEGIN + 60 * i}")
+        get(f"{url}/write?db=plant&precision=s", "\n".join(lines).encode())
+        yield url
+
+
+def ask(url: str, query: str) -> Any:
+    return json.loads(get(f"{url}/query?{urlencode({'db': 'plant', 'q': query})}"))["results"][0].get("series", [])
+
+
+@pytest.mark.serve
+def test_influxdb(influxdb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("emphatic.tables.series_stores._POINTS", 100)  # many windows
+    expected = [[wave(i), wave(i, 1.0)] for i in range(ROWS)]
+    names = ('temperature{machine="a"}', 'temperature{machine="b c,\\"d="}')
+    for address in (f"{influxdb}/plant", f"{influxdb}/?db=plant", f"{influxdb.replace('http', 'influxdb')}/plant"):
+        table = open_table(address, query="select temperature from boiler")
+        assert table.names == names
+        np.testing.assert_array_equal(read(table), expected)
+        assert (table.zone, table.clock() is not None) == ("UTC", True)
+    everything = open_table(f"{influxdb}/plant")
+    assert len(everything.names) == 4
+    part = open_table(f"{influxdb}/plant", query="select temperature from boiler", range=(BEGIN + 60.0, BEGIN + 600.0))
+    np.testing.assert_array_equal(read(part), expected[1:10])
+    stepped = open_table(f"{influxdb}/plant", query="select temperature from boiler", range=SPAN, step=600.0)
+    np.testing.assert_allclose(read(stepped), np.array(expected).reshape(-1, 10, 2).mean(axis=1), rtol=1e-12)
+    where = f"time < {BEGIN + 60 * ROWS}s and time >= {BEGIN}s"
+    grouped = f"select max(temperature) as peak from boiler where {where} group by time(7m), machine"
+    assert open_table(f"{influxdb}/plant", query=grouped).count_rows() == math.ceil(ROWS / 7) + (BEGIN % 420 > 0)
+
+
+@pytest.mark.serve
+def test_influxdb_refuses(influxdb: str) -> None:
+    for query, reason in {
+        "drop measurement boiler": "It begins with 'drop'",
+        "select * into other from boiler": "writes into a measurement",
+        "select * from boiler; drop measurement boiler": "several statements",
+        "select * from nothing": "the query has no rows",
+        "select * frm boiler": "error parsing query",
+    }.items():
+        with pytest.raises(TableError, match=reason):
+            open_table(f"{influxdb}/plant", query=query)
+    with pytest.raises(TableError, match="has no measurements, or does not exist"):
+        open_table(f"{influxdb}/none")
+    with pytest.raises(TableError, match="name the database"):
+        open_table(f"{influxdb}")
+    assert ask(influxdb, "select count(temperature) from boiler")[0]["values"][0][1] == 2 * ROWS
+
+
+@pytest.mark.serve
+def test_influxdb_takes_results_once(influxdb: str, tmp_path: Path) -> None:
+    url = f"{influxdb.replace('http', 'influxdb')}/plant"
+    outcomes = []
+    for run in range(2):
+        result = nexting.run(url, horizons=[2, "10min"], offline=False, out=tmp_path / str(run), write=url)
+        assert result.reading["query"]["text"] == 'select * from "boiler"'
+        outcomes.append(ask(influxdb, "select * from emphatic_predictions group by *"))
+    assert outcomes[0] == outcomes[1]
+    assert len(outcomes[0]) == 8
+    assert {len(series["values"]) for series in outcomes[0]} == {ROWS}
+    (series,) = [s for s in outcomes[0] if s["tags"]["name"] == 'temperature{machine="b c,\\"d="}@10min']
+    assert series["tags"]["signal"] == 'temperature{machine="b c,\\"d="}'
+    place = series["columns"].index("prediction")
+    stored = result.predictions.column('temperature{machine="b c,\\"d="}@10min').to_pylist()
+    assert [row[place] for row in series["values"]] == stored
+
+
+@pytest.mark.serve
+def test_influxdb_with_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with servers.influxdb(tmp_path / "server", password=True) as port:
+        create = f"create user reader with password '{servers.PASSWORD}' with all privileges"
+        get(f"http://127.0.0.1:{port}/query", urlencode({"q": create}).encode())
+        url = f"influxdb://reader@127.0.0.1:{port}/plant"
+        monkeypatch.setenv("EMPHATIC_PASSWORD", "wr0ng")
+        with pytest.raises(TableError, match="wrong or missing password"):
+            open_table(url)
+        monkeypatch.setenv("EMPHATIC_PASSWORD", servers.PASSWORD)
+        with pytest.raises(TableError, match="has no measurements"):
+            open_table(url)
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    lines = ["# TYPE temperature gauge"]
+    for machine, shift in (("a", 0.0), ('b "c', 1.0)):
+        label = machine.replace('"', '\\"')
+        # The second machine begins late, and has no values for an hour.
+        rows = [i for i in range(ROWS) if machine == "a" or (i >= 100 and not 200 <= i < 260)]
+        lines += [f'temperature{{machine="{label}"}} {wave(i, shift)!r} {BEGIN + 60 * i}' for i in rows]
+    with servers.prometheus(tmp_path_factory.mktemp("prometheus"), "\n".join(lines) + "\n") as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.serve
+def test_prometheus(prometheus: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("emphatic.tables.series_stores._POINTS", 400)  # several windows
+    for address in (prometheus, prometheus.replace("http", "prometheus")):
+        table = open_table(address, query="temperature", range=SPAN, step=60.0)
+        assert table.names == ('temperature{machine="a"}', 'temperature{machine="b \\"c"}')
+        values = read(table)
+        assert values[:, 0].tolist() == [wave(i) for i in range(ROWS)]
+        assert np.isnan(values[:100, 1]).all()
+        assert np.isnan(values[206:260, 1]).all()  # Prometheus holds a value for five minutes
+        assert values[260:, 1].tolist() == [wave(i, 1.0) for i in range(260, ROWS)]
+    for query, reason in {"temper(": "parse error", "nothing": "no values in this range"}.items():
+        with pytest.raises(TableError, match=reason):
+            open_table(prometheus, query=query, range=SPAN)
+    with pytest.raises(TableError, match="a query is needed"):
+        open_table(prometheus)
+    with pytest.raises(TableError, match="Prometheus takes no values of the past"):
+        nexting.run(prometheus, query="temperature", range=RANGE, step="1min", out=tmp_path / "out", write=prometheus)
+    result = nexting.run(prometheus, query="temperature", range=RANGE, step="1min", horizons=[2], offline=False)
+    assert result.reading["query"] == {
+        "text": "temperature",
+        "range": "2026-01-01T00:00:00Z to 2026-01-01T06:40:00Z",
+        "step": "60 s",
+    }
+
+
+@pytest.mark.serve
+def test_victoria_metrics_takes_results_once(tmp_path: Path) -> None:
+    """A value that changes replaces the one before, and values of other times stay."""
+    with servers.victoria_metrics(tmp_path / "server") as port:
+        url = f"http://127.0.0.1:{port}"
+        stamps = [1000 * (BEGIN + 60 * i) for i in range(ROWS)]
+        entry = {"metric": {"__name__": "temperature"}, "values": [wave(i) for i in range(ROWS)], "timestamps": stamps}
+        get(f"{url}/api/v1/import", json.dumps(entry).encode())
+        get(f"{url}/internal/force_flush")
+
+        def stored() -> dict[str, list[Any]]:
+            selector = urlencode({"match[]": '{__name__=~"emphatic.*"}'})
+            lines = get(f"{url}/api/v1/export?{selector}").splitlines()
+            entries = [json.loads(line) for line in lines]
+            return {json.dumps(e["metric"], sort_keys=True): [e["timestamps"], e["values"]] for e in entries}
+
+        options: dict[str, Any] = {
+            "query": "temperature",
+            "step": "1min",
+            "horizons": [2],
+            "offline": False,
+            "write": url,
+        }
+        nexting.run(url, range="2026-01-01/2026-01-01T05:00", **options)
+        earlier = stored()
+        assert {len(times) for times, _ in earlier.values()} == {300}
+        nexting.run(url, range="2026-01-01/2026-01-01T05:00", **options)
+        assert stored() == earlier
+        nexting.run(url, range="2026-01-01T02:00/2026-01-01T06:40", **options)
+        later = stored()
+        assert later.keys() == earlier.keys()
+        for name, (times, values) in later.items():
+            assert times == stamps
+            assert values[:120] == pytest.approx(earlier[name][1][:120], rel=1e-9)  # it rounds what it stores
+
+
+@pytest.mark.serve
+def test_a_relative_range_is_fixed_when_a_run_is_resumed(prometheus: str) -> None:
+    table = open_table(prometheus, query="temperature", range=SPAN, step=60.0)
+    table.count_rows()
+    assert table.extent == {"range": list(SPAN), "rows": ROWS}
+    from emphatic.tables.stores import Request, open_store
+
+    now = Request("temperature", (SPAN[0] + 6000, SPAN[1] + 6000), 60.0, extent=table.extent)
+    _, source = open_store(prometheus, now)
+    assert source.look().column("time")[0].as_py().timestamp() == BEGIN
+    assert source.look().num_rows == ROWS
