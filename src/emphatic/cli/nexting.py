@@ -28,8 +28,9 @@ def nexting(
     table: Annotated[
         str | None,
         typer.Argument(
-            help="A CSV, Parquet, Arrow, JSON lines, Excel, MCAP, SQLite or DuckDB file, a ROS 2 bag's folder, an export of a "
-            "tool, the address of a database or a time series store, or - for a pipe; default: a household's electric power."
+            help="A CSV, Parquet, Arrow, JSON lines, Excel, MCAP, SQLite or DuckDB file, a ROS 2 bag's folder, an export "
+            "of a tool, the address of a database or a time series store, or - for a pipe; default: a household's "
+            "electric power."
         ),
     ] = None,
     out: Annotated[
