@@ -27,8 +27,8 @@ def nexting(
     table: Annotated[
         str | None,
         typer.Argument(
-            help="A CSV, Parquet, Arrow, JSON lines, Excel or MCAP file, a ROS 2 bag's folder, an export of a tool, or - "
-            "for a pipe; default: a household's electric power."
+            help="A CSV, Parquet, Arrow, JSON lines, Excel or MCAP file, a ROS 2 bag's folder, an export of a tool, or "
+            "- for a pipe; default: a household's electric power."
         ),
     ] = None,
     out: Annotated[
