@@ -856,8 +856,8 @@ def pivot(
 
     def read(grid: Grid) -> Iterator[Records]:
         for begin in range(0, len(at), _CHUNK):
-            moments, columns, cells = (array[begin : begin + _CHUNK] for array in records)
-            yield moments, columns, cells
+            chunk = slice(begin, begin + _CHUNK)
+            yield records[0][chunk], records[1][chunk], records[2][chunk]
 
     gridded = GriddedSource(grid, read, when, lambda: dropped, is_complete)
     return Pivoted(gridded, long, tuple(switches), tuple(percents), ignored, plan)
