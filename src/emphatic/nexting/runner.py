@@ -485,7 +485,7 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
             raise
         written = None if destination is None else write_results_to(*destination, job.out)
     return NextingResult(
-        scored.summary, scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written
+        scored.summary, scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written=written
     )
 
 
