@@ -400,16 +400,16 @@ def choose_columns(
         )
     if reasons:
         table.leave_out(reasons)
-    counters = settings.increments
-    if counters is None:
+    counters = settings.increments if isinstance(settings.increments, tuple) else ()
+    if settings.increments is None:
         counters = tuple(name for name in table.names if roles[name].kind == "counter")
-    for name in counters or ():
+    for name in counters:
         if name not in table.names:
             raise ValueError(f"{table.name}: 'increments' names {name!r}, and there is no such numeric column.")
     if counters:
         values = block.values if not reasons else next(table.blocks(FIRST)).values
         table.take_increments({name: _largest_rise(values[:, table.names.index(name)]) for name in counters})
-    return settings if settings.increments is False else replace(settings, increments=tuple(counters or ()) or None)
+    return settings if settings.increments is False else replace(settings, increments=counters or None)
 
 
 def _largest_rise(values: Array) -> float:
