@@ -398,8 +398,14 @@ def choose_columns(
             f"{table.name}: there is no signal to predict: {listed}. To predict a column all the same, name it: "
             "predict=…"
         )
+    # What never changes is not predicted, but stays a column: what comes after a row changes nothing before it.
+    constant = {name: why for name, why in reasons.items() if why == CONSTANT}
+    reasons = {name: why for name, why in reasons.items() if why != CONSTANT}
     if reasons:
         table.leave_out(reasons)
+    table.ignored |= constant
+    if constant and settings.predict is None:
+        settings = replace(settings, predict=tuple(name for name in table.names if name not in constant))
     counters = settings.increments if isinstance(settings.increments, tuple) else ()
     if settings.increments is None:
         counters = tuple(name for name in table.names if roles[name].kind == "counter")
@@ -684,8 +690,9 @@ class LocalExecutor:
 
     without_answers = "with one rate the learner's prediction is the answer"
 
+    block = BLOCK
+
     def __init__(self, out: Path) -> None:
-        self.block = BLOCK
         self._out, self._checkpoint = out, checkpoint_file(out)
         #: Whether a run was interrupted here: its folder is there, perhaps without a checkpoint.
         self._interrupted = self._checkpoint.parent.exists()
@@ -707,12 +714,12 @@ class LocalExecutor:
         raise ValueError(f"{self._out}: nothing to resume: the run there is finished.")
 
     def prepare(self, log: OpenedLog, horde: Horde) -> Learners:
-        self.block = block_rows(len(horde.questions))
+        self.block = min(self.block, block_rows(len(horde.questions)))
         return _LocalLearners(horde, self._checkpoint)
 
     def resume(self, log: OpenedLog, point: ResumePoint) -> Learners:
         horde = self._saved[0]
-        self.block = block_rows(len(horde.questions))
+        self.block = min(self.block, block_rows(len(horde.questions)))
         return _LocalLearners(horde, self._checkpoint)
 
     def is_resumable(self, error: BaseException, resumed: bool) -> bool:
