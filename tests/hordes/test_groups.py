@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -250,11 +252,13 @@ def test_damaged_files(name: str, tmp_path: Path) -> None:
         if name == "of":
             saved["of"] = [[0, 1], [2]]
         elif name == "groups":
-            saved["groups"] = []
+            arrays["horde.groups"] = np.frombuffer(zlib.compress(b"[]"), np.uint8)
         elif name == "learner":
-            saved["groups"][0]["learner"]["n"] = 3
+            groups = json.loads(zlib.decompress(arrays["horde.groups"].tobytes()))
+            groups[0]["learner"]["n"] = 3
+            arrays["horde.groups"] = np.frombuffer(zlib.compress(json.dumps(groups).encode()), np.uint8)
         elif name == "array":
-            arrays.pop("group 1.horde.base")
+            arrays.pop("groups.horde.base")
         else:
             saved["of"] = saved["of"][::-1]
 

@@ -54,7 +54,7 @@ def test_what_comes_after_a_row_changes_nothing_before_it(horizons: list[int], r
     for column in disturbed.values():
         column[row:] = np.random.default_rng(5).normal(size=6000 - row) * 50
     short = {name: column[:row] for name, column in whole.items()}
-    found = [emphatic.nexting.run(table, horizons=horizons, offline=False).predictions
+    found = [emphatic.nexting.run(table, predict=list(whole), horizons=horizons, offline=False).predictions
              for table in (whole, disturbed, short)]  # fmt: skip
     for name in found[0].column_names:
         one, other, cut = (table.column(name).to_numpy() for table in found)

@@ -114,9 +114,13 @@ def loaded(out: Path) -> tuple[Any, list[dict[str, Any]]]:
 def finished(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The output folder of one run that nothing disturbed, and what it said."""
     out: Path = tmp_path_factory.mktemp("finished") / "new [bold]" / "out"
-    code, said, wrong = process("nexting", log, "--horizons", "2,1h", "--out", out)
+    code, said, wrong = process("nexting", log, "--horizons", "2,1h", "--predict", SIGNALS, "--out", out)
     assert (code, wrong) == (0, "")
     return out, said
+
+
+#: All columns of numbers: the last of them never changes, and is predicted because it is named.
+SIGNALS = "wave (°C),walk,level"
 
 
 def with_ends(*names: str) -> list[str]:
@@ -297,12 +301,14 @@ def test_killed_again_and_again_it_comes_to_the_same(finished: tuple[Path, str],
     model = out / ".unfinished" / "model.safetensors"
     stood = []
     for left in (4, 4, 7, 8, 6):
-        told = process(left, "nexting", log, "--horizons", "2,1h", "--out", out, "--resume", code=KILLED)
+        told = process(
+            left, "nexting", log, "--horizons", "2,1h", "--predict", SIGNALS, "--out", out, "--resume", code=KILLED
+        )
         assert told == (-signal.SIGKILL, "", "")
         stood.append(emphatic.Horde.load(model).rows)
     assert stood == [BLOCK, 2 * BLOCK, 3 * BLOCK, 4 * BLOCK, T]
     assert sorted(path.name for path in out.iterdir()) == [".unfinished", "predictions.parquet"]
-    code, said, wrong = process("nexting", log, "--horizons", "2,1h", "--out", out, "--resume")
+    code, said, wrong = process("nexting", log, "--horizons", "2,1h", "--predict", SIGNALS, "--out", out, "--resume")
     assert (code, wrong) == (0, "")
     assert said.splitlines()[:-1] == finished[1].splitlines()[:-1]
     assert sorted(path.name for path in out.iterdir()) == FILES
@@ -636,7 +642,7 @@ def test_columns_of_any_name(call: Call, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_odd_readings_are_no_error(x: NDArray[Any], call: Call, tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": x, "y": np.cos(np.arange(len(x)))}), tmp_path / "odd.parquet")
-    code, _, wrong = call("odd.parquet", "--horizons", "1,2,5", "--out", "out")
+    code, _, wrong = call("odd.parquet", "--horizons", "1,2,5", "--predict", "x,y", "--increments", "", "--out", "out")
     assert (code, wrong) == (0, "")
     table, summary = loaded(Path("out"))
     assert (table.num_rows, len(summary)) == (len(x), 6)
@@ -870,7 +876,9 @@ def test_from_python_and_by_the_command_it_is_the_same(
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     told: list[tuple[str, int, int]] = []
     for data in (str(log), log, pq.read_table(log), pq.read_table(log).to_pandas(), pl.read_parquet(log)):
-        result = emphatic.nexting.run(data, horizons=[2, "1h"], progress=lambda *given: told.append(given))
+        result = emphatic.nexting.run(
+            data, horizons=[2, "1h"], predict=SIGNALS.split(","), progress=lambda *given: told.append(given)
+        )
         assert result.predictions.equals(table)
         assert result.summary == summary
         assert result.out is None

@@ -245,7 +245,9 @@ def test_a_pipe_is_neither_sorted_nor_a_run_to_resume(capsys: pytest.CaptureFixt
 
 
 def test_a_column_that_is_never_read_says_why_it_has_no_score(call: Call) -> None:
-    code, out, _ = call(rows("time,x,y,z", lambda t, x: f"{t:%Y-%m-%d %H:%M},{x},,3"), "--horizons", 2)
+    code, out, _ = call(
+        rows("time,x,y,z", lambda t, x: f"{t:%Y-%m-%d %H:%M},{x},,3"), "--horizons", 2, "--predict", "x,y,z"
+    )
     assert code == 0
     assert "Not scored: y (it has no reading in the whole log), z (it never changes)." in out
 

@@ -52,7 +52,7 @@ def test_related_are_the_most_correlated() -> None:
 
 def test_many_signals_see_what_is_related_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    asked = {"predict": list(log()), "horizons": [2, 6]}  # one of them never changes
+    asked: dict[str, Any] = {"predict": list(log()), "horizons": [2, 6]}  # one of them never changes
     result = emphatic.nexting.run(log(), **asked, out=tmp_path / "out", announce=said.append)
     assert "so many signals that a question sees its own and the 3 most related ones" in said[0]
     horde = result.model

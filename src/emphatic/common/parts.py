@@ -87,8 +87,7 @@ class PartStore:
 
         table = pa.table(dict(columns)).replace_schema_metadata({_RUN: self.run})
         with atomic_file(self.path(kind, number)) as file:
-            # (numbers hardly ever repeat: a dictionary of them would only take memory)
-            pq.write_table(table, file, compression="zstd", use_dictionary=False, write_page_checksum=True)
+            pq.write_table(table, file, compression="zstd", write_page_checksum=True)
         if table.num_columns > _COLUMNS:
             pa.default_memory_pool().release_unused()
 

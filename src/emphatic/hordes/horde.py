@@ -34,7 +34,7 @@ from emphatic.learning.returns import UndiscountedWarning
 from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.questions.evaluator import Before, Behaviour, Evaluator, check_behaviour
 from emphatic.questions.gvf import GVF, LARGEST, Observations, action_name
-from emphatic.rules import AnyRule
+from emphatic.rules import AnyRule, Rule
 from emphatic.stepsizes import StepSize
 from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table, open_table
 
@@ -1330,7 +1330,7 @@ def _without_vectors(learner: Learner, arrays: Mapping[str, TensorPart]) -> Mapp
 def _with_vectors(rule: AnyRule, header: Mapping[str, Any], arrays: dict[str, Stored]) -> dict[str, Stored]:
     """The arrays of a group, with the vectors of its learner."""
     vectors = header["vectors"]
-    if all(vector in arrays for vector in vectors):
+    if all(vector in arrays for vector in vectors) or not isinstance(rule, Rule):
         return arrays
     from emphatic.engines.sparse.sparse_many import SparseMany  # late: it imports numba
 

@@ -145,7 +145,7 @@ class Seasons:
         length = len(self.codes)
         if length < min(rows, SPAN):
             longer = _span(rows) - length
-            self.ring, self.flags = (np.pad(array, ((0, 0), (0, longer))) for array in (self.ring, self.flags))
+            self.ring, self.flags = np.pad(self.ring, ((0, 0), (0, longer))), np.pad(self.flags, ((0, 0), (0, longer)))
             self.codes = np.pad(self.codes, (0, longer))
 
     def _run(self, inputs: tuple[Any, ...], begin: int, end: int, out: Array, fresh: Flags, earlier: int = 0) -> int:

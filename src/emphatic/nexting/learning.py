@@ -412,18 +412,24 @@ def choose_columns(
             f"{table.name}: there is no signal to predict: {listed}. To predict a column all the same, name it: "
             "predict=…"
         )
+    # What never changes is not predicted, but stays a column: what comes after a row changes nothing before it.
+    constant = {name: why for name, why in reasons.items() if why == CONSTANT}
+    reasons = {name: why for name, why in reasons.items() if why != CONSTANT}
     if reasons:
         table.leave_out(reasons)
-    counters = settings.increments
-    if counters is None:
+    table.ignored |= constant
+    if constant and settings.predict is None:
+        settings = replace(settings, predict=tuple(name for name in table.names if name not in constant))
+    counters = settings.increments if isinstance(settings.increments, tuple) else ()
+    if settings.increments is None:
         counters = tuple(name for name in table.names if roles[name].kind == "counter")
-    for name in counters or ():
+    for name in counters:
         if name not in table.names:
             raise ValueError(f"{table.name}: 'increments' names {name!r}, and there is no such numeric column.")
     if counters:
         values = block.values if not reasons else next(table.blocks(FIRST)).values
         table.take_increments({name: _largest_rise(values[:, table.names.index(name)]) for name in counters})
-    return settings if settings.increments is False else replace(settings, increments=tuple(counters or ()) or None)
+    return settings if settings.increments is False else replace(settings, increments=counters or None)
 
 
 def _largest_rise(values: Array) -> float:
@@ -698,8 +704,9 @@ class LocalExecutor:
 
     without_answers = "with one rate the learner's prediction is the answer"
 
+    block = BLOCK
+
     def __init__(self, out: Path) -> None:
-        self.block = BLOCK
         self._out, self._checkpoint = out, checkpoint_file(out)
         #: Whether a run was interrupted here: its folder is there, perhaps without a checkpoint.
         self._interrupted = self._checkpoint.parent.exists()
@@ -721,12 +728,12 @@ class LocalExecutor:
         raise ValueError(f"{self._out}: nothing to resume: the run there is finished.")
 
     def prepare(self, log: OpenedLog, horde: Horde) -> Learners:
-        self.block = block_rows(len(horde.questions))
+        self.block = min(self.block, block_rows(len(horde.questions)))
         return _LocalLearners(horde, self._checkpoint)
 
     def resume(self, log: OpenedLog, point: ResumePoint) -> Learners:
         horde = self._saved[0]
-        self.block = block_rows(len(horde.questions))
+        self.block = min(self.block, block_rows(len(horde.questions)))
         return _LocalLearners(horde, self._checkpoint)
 
     def is_resumable(self, error: BaseException, resumed: bool) -> bool:

@@ -522,7 +522,9 @@ def _file_name(machine: str) -> str:
     """A name for a file: the machine's own, with signs that files may not have written as %2F."""
     name = quote(machine, safe=" +@=,()äöüÄÖÜß").replace(".", "%2E") if machine.startswith(".") else ""
     name = name or quote(machine, safe=" +@=,()äöüÄÖÜß")
-    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{xxhash.xxh3_64_hexdigest(machine)}"
+    return (
+        name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{xxhash.xxh3_64_hexdigest(machine.encode())}"
+    )
 
 
 def describe_machine(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -517,7 +517,7 @@ class Settings:
 
     def names_columns(self, columns: Sequence[str]) -> set[str]:
         """Those of these columns that the settings name: to predict, or in features and questions."""
-        named = {*(self.predict or ()), *(self.increments or ())}
+        named = {*(self.predict or ()), *(self.increments if isinstance(self.increments, tuple) else ())}
         text = repr((self.features, self.questions, self.related))
         return {column for column in columns if column in named or column in text}
 

@@ -206,11 +206,11 @@ def combine_roles(machines: Iterable[Mapping[str, ColumnRole]]) -> dict[str, Col
         for name, role in roles.items():
             kinds.setdefault(name, []).append(role)
     combined = {}
-    for name, roles in kinds.items():
-        moving = [role for role in roles if role.why != CONSTANT]
+    for name, in_machines in kinds.items():
+        moving = [role for role in in_machines if role.why != CONSTANT]
         counters = [role for role in moving if role.kind == "counter"]
         if not moving:
-            combined[name] = roles[0]
+            combined[name] = in_machines[0]
         elif len(counters) == len(moving):
             combined[name] = ColumnRole("counter", largest=max(role.largest for role in counters))
         elif all(role.kind == "none" for role in moving):
