@@ -1,0 +1,105 @@
+"""``emphatic journal``: check and repair the journal of a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from emphatic.cli.terminal import FAILURES, report_error
+
+if TYPE_CHECKING:
+    from emphatic.serve.journal import Inspection
+
+__all__ = ["check", "repair"]
+
+_File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The folder of the journal, a file in it, or the model that it belongs to.")
+]
+#: Damages and lost ranges that are listed one by one.
+_LISTED = 20
+
+
+def check(file: _File) -> None:
+    """Check every line of a journal, and show what a repair would save and lose. Nothing is changed.
+
+    The exit code is 0 for a whole journal, also for one whose last write was cut off by a crash; 1 for a damaged one.
+    """
+    from emphatic.serve.journal import inspect
+
+    try:
+        folder = _folder(file)
+        found = inspect(folder)
+    except FAILURES as error:
+        raise typer.Exit(report_error(error)) from None
+    _show(folder, found)
+    if found.damages:
+        typer.echo(f"A repair saves {_count(found.readings)} and loses {_count(found.lost_count)}:{_ranges(found)}")
+        typer.echo(f"Repair it with: emphatic journal repair {file}")
+    raise typer.Exit(1 if found.damages else 0)
+
+
+def repair(file: _File) -> None:
+    """Repair a journal: keep every reading that can be read, and a copy of the journal as it was.
+
+    Stop the service first. Readings that are swapped or doubled go back to their places.
+    """
+    from emphatic.common.locks import hold_lock
+    from emphatic.serve import journal
+
+    try:
+        folder = _folder(file)
+        with hold_lock(folder / ".lock", folder):
+            found = journal.inspect(folder)
+            _show(folder, found)
+            copy = journal.repair(folder)
+    except FAILURES as error:
+        raise typer.Exit(report_error(error)) from None
+    if copy is None:
+        typer.echo("There is nothing to repair.")
+        return
+    typer.echo(f"Repaired: {_count(found.readings)} saved, {_count(found.lost_count)} lost.{_ranges(found)}")
+    typer.echo(f"The journal as it was is in {copy}.")
+
+
+def _folder(path: Path) -> Path:
+    """The folder of a journal, by any path that names it."""
+    if path.is_dir():
+        folder = path
+    elif path.suffix == ".jsonl" or path.name in ("end", "id"):
+        folder = path.parent
+    else:
+        folder = path.with_name(f"{path.name}.journal")
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder: name the journal, a file in it, or the model that it belongs to.")
+    names = {entry.name for entry in folder.iterdir()}
+    if not names & {"end", "id"} and not any(name.endswith(".jsonl") for name in names):
+        raise ValueError(f"{folder} is not a journal: it has neither a file id nor a file of readings (*.jsonl).")
+    return folder
+
+
+def _show(folder: Path, found: Inspection) -> None:
+    where = f", number {found.first} to {found.last}" if found.last >= found.first else ""
+    typer.echo(f"{folder}: {_count(found.readings)}{where}.")
+    if found.empty:
+        typer.echo(f"An earlier repair could not save {_count(found.empty)}.")
+    for damage in found.damages[:_LISTED]:
+        typer.echo(f"Damaged: {damage}.")
+    if len(found.damages) > _LISTED:
+        typer.echo(f"Damaged: {len(found.damages) - _LISTED} more places.")
+    if found.torn is not None:
+        typer.echo(f"Torn: {found.torn.path.name}: {found.torn.problem}")
+    if not found.damages and found.torn is None:
+        typer.echo("Every line is whole.")
+
+
+def _count(count: int) -> str:
+    return f"{count:,} reading{'' if count == 1 else 's'}"
+
+
+def _ranges(found: Inspection) -> str:
+    """The numbers of the lost readings, in lines."""
+    ranges = [f"{first}" if first == last else f"{first} to {last}" for first, last in found.lost]
+    more = [f"and {len(ranges) - _LISTED} more ranges"] if len(ranges) > _LISTED else []
+    return "".join(f"\n  {text}" for text in [*ranges[:_LISTED], *more])
