@@ -141,7 +141,7 @@ def test_an_old_journal_with_a_hole_or_with_damage_is_refused(tmp_path: Path) ->
     (tmp_path / f"{5:020d}.jsonl").rename(tmp_path / f"{2:020d}.jsonl")
     assert len(numbers(tmp_path)) == 2
     (tmp_path / f"{2:020d}.jsonl").write_text("nonsense\n")
-    with pytest.raises(JournalError, match="is damaged: .*line 1: it is not a whole line.*emphatic journal repair"):
+    with pytest.raises(JournalError, match=r"is damaged: .*line 1: it is not a whole line.*emphatic journal repair"):
         numbers(tmp_path)
     repair(tmp_path)
     assert numbers(tmp_path) == [(1, 1)]

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["check", "repair"]
 
 _File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The folder of the journal, a file in it, or the model that it belongs to.")
+    Path,
+    typer.Argument(metavar="FILE", help="The folder of the journal, a file in it, or the model that it belongs to."),
 ]
 #: Damages and lost ranges that are listed one by one.
 _LISTED = 20

@@ -10,7 +10,7 @@ of a checksum, the number of the reading, its origin (or null) and the reading:
 
 The checksum is the CRC-32 of everything behind it in the line. A file ``end`` beside the segments has the number of the
 last reading that may have been acknowledged. Every line up to that number must be there, in order and unchanged; a torn
-line behind it is what a crash leaves of a write, and is dropped with a message. Anything else is a ``JournalError``, and
+line behind it is what a crash leaves of a write, and is dropped with a message. Anything else is a ``JournalError``;
 ``repair`` saves what can be saved. A file ``id`` says whose readings these are: a model is saved with the id of its
 journal. Lines of earlier versions have neither checksum nor number, and are still read.
 """
@@ -90,9 +90,9 @@ class Journal:
         inspection = inspect(folder)
         if inspection.damages:
             raise JournalError(
-                f"{folder}: the journal is damaged: {inspection.summary()}. Show what a repair would save and lose with "
-                f"'emphatic journal check {folder}', repair it with 'emphatic journal repair {folder}', or move it "
-                "elsewhere to continue from the last save of the model."
+                f"{folder}: the journal is damaged: {inspection.summary()}. Show what a repair would save and lose "
+                f"with 'emphatic journal check {folder}', repair it with 'emphatic journal repair {folder}', or move "
+                "it elsewhere to continue from the last save of the model."
             )
         if inspection.torn is not None:
             logger.warning("%s: %s", folder, inspection.torn.problem)
@@ -171,7 +171,8 @@ class Journal:
             self._write_end(synced)
         segments = _segments(self.folder)
         # The oldest go first: if this is interrupted, the segments that are left still reach the end.
-        for (_, path), end in zip(segments, [*(start - 1 for start, _ in segments[1:]), synced], strict=True):
+        ends = [*(start - 1 for start, _ in segments[1:]), synced]
+        for (_, path), end in zip(segments, ends, strict=False):  # without segments there is no end
             if end <= number:
                 self._close_if(path)
                 path.unlink()
@@ -437,12 +438,12 @@ def _inspect_segment(found: Inspection, numbers: _Numbers, start: int, path: Pat
     if not bad:
         return
     at, whole, number, line = bad[0]
-    if plain:
-        is_torn = len(bad) == 1 and not line.endswith(b"\n")
-    else:  # also nothing but zeros, which a loss of power leaves
-        is_torn = found.end is not None and number > found.end
+    is_unacknowledged = found.end is not None and number > found.end  # perhaps zeros, which a loss of power leaves
+    is_torn = len(bad) == 1 and not line.endswith(b"\n") if plain else is_unacknowledged
     if is_last and is_torn:
-        problem = f"the last write was cut off by a crash: {size - whole} bytes after reading {number - 1} are dropped; "
+        problem = (
+            f"the last write was cut off by a crash: {size - whole} bytes after reading {number - 1} are dropped; "
+        )
         found.torn = Torn(path, whole, problem + "no reading in them was acknowledged.")
     else:
         _report_bad(found, path, bad)
