@@ -975,8 +975,8 @@ def open_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
             raise ValueError(f"--host {host} is not an address of this machine: {error.strerror}.") from None
-        kind = InUseError if error.errno == errno.EADDRINUSE else ValueError
-        raise kind(f"port {port} of {host} cannot be used: {error.strerror}. Choose another: --port N.") from None
+        failure = InUseError if error.errno == errno.EADDRINUSE else ValueError
+        raise failure(f"port {port} of {host} cannot be used: {error.strerror}. Choose another: --port N.") from None
 
 
 class StreamConnection(Protocol):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,10 @@ class _Connection:
         self.client.on_connect, self.client.on_disconnect = self._connected, self._lost
         self.client.on_connect_fail = self._failed
         self._lasting, self._users = lasting, 0
+        # A broker closes the connection of a client that sends more at a time than it allows, and paho does not look at
+        # what it allows: at first as many as mosquitto does, then as many as this broker has said.
+        self._allowed = 20
+        self.client.max_inflight_messages_set(self._allowed)
         #: How often it has connected.
         self.number = 0
         #: Those who want to know of the connection, and what is called when it is there.
@@ -138,15 +143,14 @@ class _Connection:
         self.client.loop_stop()
 
     def _connected(
-        self, client: Client, _data: object, flags: ConnectFlags, reason: ReasonCode, properties: Properties | None
+        self, _client: Client, _data: object, flags: ConnectFlags, reason: ReasonCode, properties: Properties | None
     ) -> None:
         if reason.is_failure:
             advice = f" Add {_OLD_VERSION} to the topic." if "protocol" in str(reason).lower() else ""
             logger.error("%r refuses the connection: %s.%s", self.address, reason, advice)
             self._tell(f"refused: {reason}")
             return
-        # paho does not look at what the broker allows, and a broker closes the connection of a client that exceeds it.
-        client.max_inflight_messages_set(min(_INFLIGHT, getattr(properties, "ReceiveMaximum", _INFLIGHT)))
+        self._allowed = min(_INFLIGHT, getattr(properties, "ReceiveMaximum", _INFLIGHT))
         self.number += 1
         for status in self.statuses:
             status.connect()
@@ -155,12 +159,14 @@ class _Connection:
 
     def _lost(
         self,
-        _client: Client,
+        client: Client,
         _data: object,
         _flags: DisconnectFlags,
         reason: ReasonCode,
         _properties: Properties | None,
     ) -> None:
+        with suppress(RuntimeError):  # not while it is connected
+            client.max_inflight_messages_set(self._allowed)
         if reason.is_failure:
             logger.warning("%r: the connection is lost: %s; trying again.", self.address, reason)
             self._tell(str(reason))

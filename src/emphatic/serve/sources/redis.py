@@ -42,6 +42,8 @@ _BEGINNING = "0-0"
 
 def _connect(address: Address) -> Redis:
     from redis import Redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
 
     return Redis(
         host=address.host,
@@ -51,6 +53,7 @@ def _connect(address: Address) -> Redis:
         ssl=address.encrypted,
         socket_timeout=_PATIENCE,
         socket_connect_timeout=_PATIENCE,
+        retry=Retry(NoBackoff(), 0),  # the worker tries again, and says so
     )
 
 
