@@ -187,6 +187,7 @@ def kill_under_load(
         with_broker = set(rng.sample(range(kills), broker_kills))
         for kill in range(kills):
             with Served(model, *options) as service:
+                assert service.url, service.log
                 time.sleep(rng.uniform(0.0, 1.0))
                 if kill in with_broker:
                     broker.kill(rng.uniform(0.0, 0.5))

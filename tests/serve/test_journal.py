@@ -70,6 +70,35 @@ def test_it_is_cut_after_a_save_and_goes_on(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.jsonl"))) == 1
 
 
+@pytest.mark.parametrize("unlinked", [0, 1, 2])
+def test_a_crash_while_it_is_cut_leaves_a_whole_journal(
+    unlinked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model has learned from all readings, also from those that were never written."""
+    write_journal(tmp_path)
+    journal = Journal(tmp_path)
+    for x in range(61, 65):
+        journal.append({"x": x})
+    unlink, calls = Path.unlink, list[Path]()
+
+    def crash(path: Path, missing_ok: bool = False) -> None:
+        if path.suffix == ".jsonl" and len(calls) == unlinked:
+            raise KeyboardInterrupt
+        calls.append(path)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", crash)
+    with pytest.raises(KeyboardInterrupt):
+        journal.cut(64)
+    monkeypatch.undo()
+    again = Journal(tmp_path)
+    assert (again.first, again.last) == (1 + 20 * unlinked, 60)
+    again.cut(64)
+    assert again.append({"x": 65}) == 65
+    again.sync()
+    assert numbers(tmp_path) == [(65, 65)]
+
+
 def test_what_a_crash_leaves_of_the_last_line_is_dropped_and_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -167,8 +167,6 @@ class Journal:
         self._pending = self._pending[len(self._pending) - min(later, len(self._pending)) :]
         self.last = max(self.last, number)
         synced = self.last - len(self._pending)
-        if synced:
-            self._write_end(synced)
         segments = _segments(self.folder)
         # The oldest go first: if this is interrupted, the segments that are left still reach the end.
         ends = [*(start - 1 for start, _ in segments[1:]), synced]
@@ -176,6 +174,8 @@ class Journal:
             if end <= number:
                 self._close_if(path)
                 path.unlink()
+        if synced:  # after that: readings that were never written do not make a segment incomplete
+            self._write_end(synced)
         self.first = number + 1
 
     def close(self) -> None:
