@@ -200,7 +200,8 @@ def test_ids_that_cannot_be_ids_are_refused(value: str, tmp_path: Path) -> None:
         assert (answer.status_code, "an id must have 1 to 255 characters" in answer.text) == (400, True)
     answer = web.post("/readings", json={"S1": 1, "reading_id": value})
     assert (answer.status_code, "an id must have 1 to 255 characters" in answer.text) == (422, True)
-    for wrong in ([1], True, 1.5, {}):
+    wrong_values: list[Any] = [[1], True, 1.5, {}]
+    for wrong in wrong_values:
         assert web.post("/readings", json={"S1": 1, "reading_id": wrong}).status_code == 422
     assert web.post("/readings", json={"S1": 1, "reading_id": None}).status_code == 200
     assert service.waiting == 1

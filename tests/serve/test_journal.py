@@ -10,8 +10,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from emphatic.cli import app
 from emphatic.serve.journal import Journal, JournalError, inspect, repair

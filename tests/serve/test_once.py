@@ -22,10 +22,10 @@ pytestmark = pytest.mark.serve
 
 
 def test_killed_with_its_broker_under_load(tmp_path: Path) -> None:
-    counts = kill_under_load(tmp_path / "run", kills=5, broker_kills=2, seed=3)
+    counts = kill_under_load(tmp_path / "run", kills=5, broker_kills=2, rate=100, seed=3)
     assert (counts.doubled, counts.lost, counts.unpublished, counts.differing) == (0, 0, 0, 0)
     assert counts.sent - counts.lost_by_broker == counts.steps
-    assert counts.sent > 500
+    assert counts.sent > 300
 
 
 def source_of(service: Served) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def test_a_redis_server_that_lost_its_last_second_doubles_nothing(tmp_path: Path
     with redis_server(tmp_path, port) as server, redis.Redis(port=port) as client:
         for row in rows[:100]:
             client.xadd("readings", {"json": json.dumps(row)})
-        client.save()  # type: ignore[no-untyped-call]
+        client.save()
         with Served(tmp_path / "model", *options) as service:
             for row in rows[100:200]:
                 client.xadd("readings", {"json": json.dumps(row)})
@@ -132,7 +132,7 @@ class Sender:
     """An MQTT 5 client."""
 
     def __init__(self, port: int) -> None:
-        self.client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)  # type: ignore[arg-type]
+        self.client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
         self.client.connect("127.0.0.1", port)
         self.client.loop_start()
 

@@ -31,14 +31,16 @@ def check(file: _File) -> None:
 
     try:
         folder = _folder(file)
-        found = inspect(folder)
+        inspection = inspect(folder)
     except FAILURES as error:
         raise typer.Exit(report_error(error)) from None
-    _show(folder, found)
-    if found.damages:
-        typer.echo(f"A repair saves {_count(found.readings)} and loses {_count(found.lost_count)}:{_ranges(found)}")
+    _show(folder, inspection)
+    if inspection.damages:
+        typer.echo(
+            f"A repair saves {_count(inspection.readings)} and loses {_count(inspection.lost_count)}:{_ranges(inspection)}"
+        )
         typer.echo(f"Repair it with: emphatic journal repair {file}")
-    raise typer.Exit(1 if found.damages else 0)
+    raise typer.Exit(1 if inspection.damages else 0)
 
 
 def repair(file: _File) -> None:
@@ -52,15 +54,17 @@ def repair(file: _File) -> None:
     try:
         folder = _folder(file)
         with hold_lock(folder / ".lock", folder):
-            found = journal.inspect(folder)
-            _show(folder, found)
+            inspection = journal.inspect(folder)
+            _show(folder, inspection)
             copy = journal.repair(folder)
     except FAILURES as error:
         raise typer.Exit(report_error(error)) from None
     if copy is None:
         typer.echo("There is nothing to repair.")
         return
-    typer.echo(f"Repaired: {_count(found.readings)} saved, {_count(found.lost_count)} lost.{_ranges(found)}")
+    typer.echo(
+        f"Repaired: {_count(inspection.readings)} saved, {_count(inspection.lost_count)} lost.{_ranges(inspection)}"
+    )
     typer.echo(f"The journal as it was is in {copy}.")
 
 
@@ -80,18 +84,18 @@ def _folder(path: Path) -> Path:
     return folder
 
 
-def _show(folder: Path, found: Inspection) -> None:
-    where = f", number {found.first} to {found.last}" if found.last >= found.first else ""
-    typer.echo(f"{folder}: {_count(found.readings)}{where}.")
-    if found.empty:
-        typer.echo(f"An earlier repair could not save {_count(found.empty)}.")
-    for damage in found.damages[:_LISTED]:
+def _show(folder: Path, inspection: Inspection) -> None:
+    where = f", number {inspection.first} to {inspection.last}" if inspection.last >= inspection.first else ""
+    typer.echo(f"{folder}: {_count(inspection.readings)}{where}.")
+    if inspection.empty:
+        typer.echo(f"An earlier repair could not save {_count(inspection.empty)}.")
+    for damage in inspection.damages[:_LISTED]:
         typer.echo(f"Damaged: {damage}.")
-    if len(found.damages) > _LISTED:
-        typer.echo(f"Damaged: {len(found.damages) - _LISTED} more places.")
-    if found.torn is not None:
-        typer.echo(f"Torn: {found.torn.path.name}: {found.torn.problem}")
-    if not found.damages and found.torn is None:
+    if len(inspection.damages) > _LISTED:
+        typer.echo(f"Damaged: {len(inspection.damages) - _LISTED} more places.")
+    if inspection.torn is not None:
+        typer.echo(f"Torn: {inspection.torn.path.name}: {inspection.torn.problem}")
+    if not inspection.damages and inspection.torn is None:
         typer.echo("Every line is whole.")
 
 
@@ -99,8 +103,8 @@ def _count(count: int) -> str:
     return f"{count:,} reading{'' if count == 1 else 's'}"
 
 
-def _ranges(found: Inspection) -> str:
+def _ranges(inspection: Inspection) -> str:
     """The numbers of the lost readings, in lines."""
-    ranges = [f"{first}" if first == last else f"{first} to {last}" for first, last in found.lost]
+    ranges = [f"{first}" if first == last else f"{first} to {last}" for first, last in inspection.lost]
     more = [f"and {len(ranges) - _LISTED} more ranges"] if len(ranges) > _LISTED else []
     return "".join(f"\n  {text}" for text in [*ranges[:_LISTED], *more])

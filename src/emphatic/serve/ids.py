@@ -103,11 +103,11 @@ class KnownIds:
 
     def dump(self) -> bytes:
         """All of it, as text: a line for each id, and one for each answer behind its id."""
-        lines = [
-            b"+%s\n%s\n" % (id.encode("utf-8", "surrogatepass"), answer.rstrip(b"\n")) if answer
-            else b"-%s\n" % id.encode("utf-8", "surrogatepass")
-            for id, answer in self._answers.items()
-        ]  # fmt: skip
+        lines = []
+        for id, answer in self._answers.items():
+            lines.append(b"%s%s\n" % (b"+" if answer else b"-", id.encode("utf-8", "surrogatepass")))
+            if answer:
+                lines.append(answer.rstrip(b"\n") + b"\n")
         return b"".join(lines)
 
     def load(self, text: bytes) -> None:

@@ -355,33 +355,35 @@ def inspect(folder: Path) -> Inspection:
     Args:
         folder: The folder of the journal.
     """
-    found = Inspection(end=_read_end(folder))
+    inspection = Inspection(end=_read_end(folder))
     segments = _segments(folder)
     if not segments:
-        found.last = found.end or 0
-        found.first = found.last + 1
+        inspection.last = inspection.end or 0
+        inspection.first = inspection.last + 1
     else:
-        found.first = segments[0][0]
-        found.last = found.first - 1
-    numbers = _Numbers(found.first)
+        inspection.first = segments[0][0]
+        inspection.last = inspection.first - 1
+    numbers = _Numbers(inspection.first)
     for start, path in segments:
-        _inspect_segment(found, numbers, start, path, is_last=path == segments[-1][1])
+        _inspect_segment(inspection, numbers, start, path, is_last=path == segments[-1][1])
     if segments:
-        found.last = max(numbers.highest, found.first - 1)
+        inspection.last = max(numbers.highest, inspection.first - 1)
     end_path = folder / "end"
-    if end_path.exists() and found.end is None:
-        found.damages.append(Damage(end_path, None, "its checksum is wrong"))
-    elif found.end is None and any(not _is_plain_segment(path) for _, path in segments):
-        found.damages.append(Damage(end_path, None, "it is missing"))
-    if found.end is not None and found.end > found.last:
-        missing = (found.last + 1, found.end)
-        found.damages.append(Damage(end_path, None, f"{_numbers(*missing)} {_are(missing)} missing at the end"))
-        found.lost.append(missing)
-        found.last = found.end
+    if end_path.exists() and inspection.end is None:
+        inspection.damages.append(Damage(end_path, None, "its checksum is wrong"))
+    elif inspection.end is None and any(not _is_plain_segment(path) for _, path in segments):
+        inspection.damages.append(Damage(end_path, None, "it is missing"))
+    if inspection.end is not None and inspection.end > inspection.last:
+        missing = (inspection.last + 1, inspection.end)
+        inspection.damages.append(
+            Damage(end_path, None, f"{_describe_range(*missing)} {_are(missing)} missing at the end")
+        )
+        inspection.lost.append(missing)
+        inspection.last = inspection.end
     count, missing_between = numbers.count_and_missing()
-    found.lost = [*missing_between, *found.lost]
-    found.readings = count - found.empty
-    return found
+    inspection.lost = [*missing_between, *inspection.lost]
+    inspection.readings = count - inspection.empty
+    return inspection
 
 
 class _Numbers:
@@ -409,12 +411,14 @@ class _Numbers:
         return count, missing
 
 
-def _inspect_segment(found: Inspection, numbers: _Numbers, start: int, path: Path, *, is_last: bool) -> None:
+def _inspect_segment(inspection: Inspection, numbers: _Numbers, start: int, path: Path, *, is_last: bool) -> None:
     expected, size = start, 0
     if start != numbers.highest + 1:
         gap = (numbers.highest + 1, start - 1)
-        problem = f"{_numbers(*gap)} {_are(gap)} missing before it" if gap[1] >= gap[0] else "it begins too early"
-        found.damages.append(Damage(path, None, problem))
+        problem = (
+            f"{_describe_range(*gap)} {_are(gap)} missing before it" if gap[1] >= gap[0] else "it begins too early"
+        )
+        inspection.damages.append(Damage(path, None, problem))
     plain = _is_plain_segment(path)
     bad: list[tuple[int, int, int, bytes]] = []  # line, size before it, number that it should have, its bytes
     with open(path, "rb") as file:
@@ -425,34 +429,36 @@ def _inspect_segment(found: Inspection, numbers: _Numbers, start: int, path: Pat
                 if plain:
                     expected += 1  # only the place of a line tells its number
             else:
-                _report_bad(found, path, bad)
+                _report_bad(inspection, path, bad)
                 bad = []
                 if number != expected:
                     problem = f"it holds reading {number}, where reading {expected} belongs"
-                    found.damages.append(Damage(path, at, problem))
+                    inspection.damages.append(Damage(path, at, problem))
                 if line.endswith(b", null]\n"):
-                    found.empty += 1
+                    inspection.empty += 1
                 numbers.add(number)
                 expected = number + 1
             size += len(line)
     if not bad:
         return
     at, whole, number, line = bad[0]
-    is_unacknowledged = found.end is not None and number > found.end  # perhaps zeros, which a loss of power leaves
+    is_unacknowledged = (
+        inspection.end is not None and number > inspection.end
+    )  # perhaps zeros, which a loss of power leaves
     is_torn = len(bad) == 1 and not line.endswith(b"\n") if plain else is_unacknowledged
     if is_last and is_torn:
         problem = (
             f"the last write was cut off by a crash: {size - whole} bytes after reading {number - 1} are dropped; "
         )
-        found.torn = Torn(path, whole, problem + "no reading in them was acknowledged.")
+        inspection.torn = Torn(path, whole, problem + "no reading in them was acknowledged.")
     else:
-        _report_bad(found, path, bad)
+        _report_bad(inspection, path, bad)
 
 
-def _report_bad(found: Inspection, path: Path, bad: list[tuple[int, int, int, bytes]]) -> None:
+def _report_bad(inspection: Inspection, path: Path, bad: list[tuple[int, int, int, bytes]]) -> None:
     for at, _, _, line in bad:
         problem = "its checksum is wrong" if _CHECKED.match(line) and line.endswith(b"\n") else "it is not a whole line"
-        found.damages.append(Damage(path, at, problem))
+        inspection.damages.append(Damage(path, at, problem))
 
 
 def _plain_number(line: bytes, expected: int, path: Path) -> int | None:
@@ -474,7 +480,7 @@ def _read_end(folder: Path) -> int | None:
     return int(match[1]) if match is not None and zlib.crc32(match[1]) == int(match[2], 16) else None
 
 
-def _numbers(first: int, last: int) -> str:
+def _describe_range(first: int, last: int) -> str:
     return f"reading {first}" if first == last else f"readings {first} to {last}"
 
 
@@ -494,8 +500,8 @@ def repair(folder: Path) -> Path | None:
     Args:
         folder: The folder of the journal. No service may be using it.
     """
-    found = inspect(folder)
-    if not found.damages and found.torn is None:
+    inspection = inspect(folder)
+    if not inspection.damages and inspection.torn is None:
         return None
     copy = folder.with_name(f"{folder.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}")
     shutil.copytree(folder, copy)
@@ -509,12 +515,12 @@ def repair(folder: Path) -> Path | None:
                 if number is None:
                     continue
                 lines.setdefault(number, _with_checksum(number, line, path) if plain else line)
-    last = max(lines, default=found.first - 1)
+    last = max(lines, default=inspection.first - 1)
     segments = _segments(folder)
-    repaired = folder / f"{found.first:020d}.jsonl"
+    repaired = folder / f"{inspection.first:020d}.jsonl"
     if lines:
         with atomic_file(repaired) as file:
-            for number in range(found.first, last + 1):
+            for number in range(inspection.first, last + 1):
                 file.write(lines.get(number) or _line(number, b"null", b"null"))
     for _, path in segments:
         if path != repaired or not lines:
