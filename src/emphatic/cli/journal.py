@@ -36,9 +36,8 @@ def check(file: _File) -> None:
         raise typer.Exit(report_error(error)) from None
     _show(folder, inspection)
     if inspection.damages:
-        typer.echo(
-            f"A repair saves {_count(inspection.readings)} and loses {_count(inspection.lost_count)}:{_ranges(inspection)}"
-        )
+        saved, lost = _count(inspection.readings), _count(inspection.lost_count)
+        typer.echo(f"A repair saves {saved} and loses {lost}:{_ranges(inspection)}")
         typer.echo(f"Repair it with: emphatic journal repair {file}")
     raise typer.Exit(1 if inspection.damages else 0)
 

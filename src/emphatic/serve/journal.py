@@ -442,9 +442,8 @@ def _inspect_segment(inspection: Inspection, numbers: _Numbers, start: int, path
     if not bad:
         return
     at, whole, number, line = bad[0]
-    is_unacknowledged = (
-        inspection.end is not None and number > inspection.end
-    )  # perhaps zeros, which a loss of power leaves
+    # Perhaps nothing but zeros, which a loss of power leaves.
+    is_unacknowledged = inspection.end is not None and number > inspection.end
     is_torn = len(bad) == 1 and not line.endswith(b"\n") if plain else is_unacknowledged
     if is_last and is_torn:
         problem = (
