@@ -909,6 +909,9 @@ _NO_POSITIONS = {"delimiter", "unnamed", "ids", "payload"}
 
 def _split_at_repeats(block: Sequence[Incoming]) -> Iterator[list[Incoming]]:
     """The readings of a block, cut before each that may be known once those before it are learned from."""
+    if not any(incoming.origin for incoming in block):
+        yield list(block)
+        return
     independent: list[Incoming] = []
     seen: set[str] = set()
     for incoming in block:

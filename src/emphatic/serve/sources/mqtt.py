@@ -111,7 +111,7 @@ class _Connection:
         # what it allows: at first as many as mosquitto does, then as many as this broker has said.
         self._allowed = 20
         self.client.max_inflight_messages_set(self._allowed)
-        #: How often it has connected.
+        #: Counts connections and their ends.
         self.number = 0
         #: Those who want to know of the connection, and what is called when it is there.
         self.statuses: list[ConnectionStatus] = []
@@ -165,6 +165,7 @@ class _Connection:
         reason: ReasonCode,
         _properties: Properties | None,
     ) -> None:
+        self.number += 1  # before the next connection: nothing of this one may be acknowledged there
         with suppress(RuntimeError):  # not while it is connected
             client.max_inflight_messages_set(self._allowed)
         if reason.is_failure:
