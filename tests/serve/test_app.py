@@ -262,7 +262,8 @@ def test_what_cannot_be_started_says_so_in_one_line(tmp_path: Path) -> None:
         for arguments, said in cases:
             done = run(COMMAND, "serve", *arguments, "--model", tmp_path / "m")
             error = done.stderr.decode()
-            assert (done.returncode, said in error, error.count("\n")) == (2, True, 1), error
+            code = 75 if "already in use" in said else 2  # only a port may be free later
+            assert (done.returncode, said in error, error.count("\n")) == (code, True, 1), error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["binary", "empty", "token"]
 
 

@@ -170,12 +170,13 @@ def _find(name: str) -> str:
 
 
 @contextmanager
-def mosquitto(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+def mosquitto(folder: Path, port: int, *settings: str) -> Iterator[subprocess.Popen[bytes]]:
     """A broker that sends as many messages at a time as it likes, and remembers all of them."""
     config = folder / "mosquitto.conf"
     config.write_text(
         f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_inflight_messages 0\nmax_queued_messages 0\n"
         f"persistence true\npersistence_location {folder}/\nuser root\n"
+        + "".join(f"{setting}\n" for setting in settings)
     )
     with _server([_find("mosquitto"), "-c", str(config)], port) as process:
         yield process

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,6 +49,13 @@ def serve(
     publish: Annotated[
         str | None, typer.Option(help="Send predictions there too: mqtt://HOST:1883/TOPIC or redis://HOST:6379/STREAM.")
     ] = None,
+    id_field: Annotated[
+        str, typer.Option(help="The field of a reading that has its id; '' for none. A known id is not learned again.")
+    ] = "reading_id",
+    id_window: Annotated[int, typer.Option(help="How many ids of readings are remembered.", min=0)] = 100_000,
+    source_timeout: Annotated[
+        str, typer.Option(help="Without a connection to the source for so long, /readyz says that it is not ready.")
+    ] = "30s",
     token_file: Annotated[
         Path | None, typer.Option(help="A file with the token that clients must give, as Authorization: Bearer TOKEN.")
     ] = None,
@@ -59,6 +67,9 @@ def serve(
     """Serve a model: readings come in by HTTP, MQTT or Redis, predictions go out, and a page shows them.
 
     It learns from every reading, and after a stop or a crash it continues from where it was.
+
+    Exit codes: 0 stopped; 1 learning failed; 2 wrong options; 65 the journal or the model is damaged (emphatic journal
+    check shows how); 75 the port, the folder or the disk cannot be used now.
     """
     logging.getLogger("emphatic").setLevel(log_level.value.upper())
 
@@ -67,16 +78,18 @@ def serve(
 
         path = model or Path("nexting") / "live" / "model.safetensors"
         check_live_options(path, no_learn, warm_up)
-        try:
-            seconds = durations.seconds(save_every)
-        except ValueError as error:
-            raise ValueError(f"--save-every: {error}.") from None
+        seconds = {}
+        for flag, text in (("--save-every", save_every), ("--source-timeout", source_timeout)):
+            try:
+                seconds[flag] = durations.seconds(text)
+            except ValueError as error:
+                raise ValueError(f"{flag}: {error}.") from None
         if any(find_spec(name) is None for name in ("starlette", "uvicorn")):
             raise ValueError("emphatic serve needs starlette and uvicorn: pip install 'emphatic[serve]'")
         from emphatic.serve import service as running
         from emphatic.serve.app import create_app
         from emphatic.serve.service import Service
-        from emphatic.serve.sources import make_publisher, make_source
+        from emphatic.serve.sources import check_loop, make_publisher, make_source
 
         token = None if token_file is None else running.read_token(token_file)
         if token is None and not running.is_loopback(host):
@@ -84,12 +97,23 @@ def serve(
                 f"--host {host} can be reached by others: a token is required. Write one to a file, and give it as "
                 "--token-file FILE."
             )
-        if publish is not None and publish == source:
-            raise ValueError(f"--publish {publish} is where the readings come from: predictions must go elsewhere.")
+        check_loop(source, publish)
         settings = read_settings(config, flags)
-        service = Service(path, settings, learn=not no_learn, warm_up=warm_up, save_every=seconds, journal=journal)
+        service = Service(
+            path,
+            settings,
+            learn=not no_learn,
+            warm_up=warm_up,
+            save_every=seconds["--save-every"],
+            journal=journal,
+            id_field=id_field,
+            id_window=id_window,
+            source_timeout=seconds["--source-timeout"],
+        )
         with running.open_socket(host, port) as listening:
-            publisher, readings = make_publisher(publish, path), make_source(source, service)
+            publisher = make_publisher(publish, path)
+            service.publish_to(publisher)
+            readings = make_source(source, service)
             service.open()
             try:
                 app = create_app(service, token=token, hosts=running.allowed_hosts(host))
@@ -100,5 +124,20 @@ def serve(
     try:
         code = command()
     except (*FAILURES, ImportError) as error:
-        code = report_error(error)
+        report_error(error)
+        code = _exit_code(error)
     raise typer.Exit(code)
+
+
+def _exit_code(error: BaseException) -> int:
+    """The exit code of a service that cannot start, by the names that systemd knows.
+
+    DATAERR asks for a repair, and TEMPFAIL for another attempt; wrong options are 2, as for every command.
+    """
+    from emphatic.common.locks import InUseError
+    from emphatic.errors import CheckpointError
+    from emphatic.serve.journal import JournalError
+
+    if isinstance(error, JournalError | CheckpointError):
+        return os.EX_DATAERR
+    return os.EX_TEMPFAIL if isinstance(error, InUseError | OSError | MemoryError) else 2

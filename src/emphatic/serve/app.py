@@ -8,7 +8,7 @@ import ipaddress
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib import resources
 from importlib.metadata import version
@@ -25,7 +25,19 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, Prediction, format_lines
-from emphatic.serve.service import LONGEST, NUMERIC_HOSTS, Incoming, NotJson, Receipt, Service, read_json, read_lines
+from emphatic.serve.ids import check_id
+from emphatic.serve.service import (
+    LONGEST,
+    NUMERIC_HOSTS,
+    Incoming,
+    NotJson,
+    Receipt,
+    Service,
+    read_json,
+    read_lines,
+    with_ids,
+)
+from emphatic.serve.status import ConnectionStatus
 from emphatic.tables.table import Malformed
 
 __all__ = ["EventStream", "Guarded", "Sessions", "create_app"]
@@ -113,7 +125,12 @@ class _Interface:
             incoming, several = (read_lines(body), True) if kind == _LINES else read_json(body)
         except NotJson as error:
             return _error(400, str(error))
-        receipts, count = await self._learn(incoming)
+        key = request.headers.get("idempotency-key")
+        try:
+            id = None if key is None else check_id(key)
+        except Malformed as error:
+            return _error(400, f"Idempotency-Key: {error}")
+        receipts, count = await self._learn(with_ids(incoming, "", self.service.id_field, id))
         if count < len(incoming):
             return _count_taken(count)
         if not several and isinstance(receipts[0].outcome, Malformed):
@@ -164,10 +181,13 @@ class _Interface:
         """Whether there is a model, and the disk takes it."""
         service = self.service
         if service.warming_up:
-            return JSONResponse({"status": "warming up", "waiting": service.waiting, "warm_up": service.warm_up}, 503)
-        if service.trouble or not service.alive:
-            return JSONResponse({"status": "trouble", "error": service.trouble or "stopped"}, 503)
-        return JSONResponse({"status": "ready"})
+            state = {"status": "warming up", "waiting": service.waiting, "warm_up": service.warm_up}
+            return JSONResponse({**state, **describe_sources(service)}, 503)
+        sources = describe_sources(service)
+        trouble = service.trouble or service.disconnected or ("" if service.alive else "stopped")
+        if trouble:
+            return JSONResponse({"status": "trouble", "error": trouble, **sources}, 503)
+        return JSONResponse({"status": "ready", **sources})
 
     async def metrics(self, request: Request) -> Response:
         """Metrics, for Prometheus."""
@@ -258,8 +278,10 @@ def _lines(receipts: Sequence[Receipt]) -> bytes:
     outcomes = [receipt.outcome for receipt in receipts]
     predicted = iter(format_lines(outcome for outcome in outcomes if isinstance(outcome, Prediction)))
     lines = []
-    for number, outcome in enumerate(outcomes, start=1):
-        if isinstance(outcome, Prediction):
+    for number, (outcome, receipt) in enumerate(zip(outcomes, receipts, strict=True), start=1):
+        if receipt.line is not None:
+            lines.append(receipt.line)
+        elif isinstance(outcome, Prediction):
             lines.append(next(predicted))
         elif isinstance(outcome, Malformed):
             lines.append(json.dumps({"error": f"reading {number}: {outcome}"}).encode() + b"\n")
@@ -325,11 +347,42 @@ def describe_status(service: Service, signal: str | None = None) -> dict[str, An
         "warming_up": service.warming_up,
         "waiting": service.waiting,
         "warm_up": service.warm_up,
-        "trouble": service.trouble,
+        "trouble": service.trouble or service.disconnected,
+        "repeated": service.repeated,
+        **describe_sources(service),
     }
     if signal is not None:
         status["error"] = {horizon: error for name, horizon, error in service.rmse() if name == signal}
     return status
+
+
+def describe_sources(service: Service) -> dict[str, Any]:
+    """How sources and publishers do; empty if there are none."""
+    found = {"sources": service.sources, "publishers": service.publishers}
+    return {kind: [status.describe() for status in statuses] for kind, statuses in found.items() if statuses}
+
+
+#: What is known of each source or publisher: the name of the metric, its kind, its text, and its value.
+_OF_A_CONNECTION: tuple[tuple[str, str, str, Callable[[ConnectionStatus], float | None]], ...] = (
+    ("connected", "gauge", "1 while it is connected.", lambda status: int(status.state == "connected")),
+    ("lag", "gauge", "Messages that are still to be taken.", lambda status: status.lag),
+    ("messages_total", "counter", "Messages since the service started.", lambda status: status.messages),
+    ("last_message_seconds", "gauge", "When the last message was, in Unix time.", lambda status: status.last_message),
+    ("lost_total", "counter", "Messages that were lost, as far as they can be counted.", lambda status: status.lost),
+    ("losses_total", "counter", "How often messages were lost.", lambda status: status.losses),
+    ("skipped_total", "counter", "Predictions that came back, and were skipped.", lambda status: status.skipped),
+)
+
+
+def _connection_metrics(kind: str, statuses: Sequence[ConnectionStatus]) -> Iterator[str]:
+    for name, type_, text, value in _OF_A_CONNECTION:
+        values = {status.name: value(status) for status in statuses}
+        if any(number is not None for number in values.values()):
+            yield f"# HELP emphatic_{kind}_{name} {text}"
+            yield f"# TYPE emphatic_{kind}_{name} {type_}"
+        for address, number in values.items():
+            if number is not None:
+                yield f'emphatic_{kind}_{name}{{{kind}="{_label(address)}"}} {number}'
 
 
 def write_metrics(service: Service) -> str:
@@ -337,6 +390,7 @@ def write_metrics(service: Service) -> str:
     rate, lag = service.traffic.rate_and_lag()
     metrics = {
         "readings_total": ("counter", "Readings taken since the service started.", service.readings),
+        "repeated_total": ("counter", "Readings that were known, and not learned from again.", service.repeated),
         "malformed_total": ("counter", "Readings that could not be used.", service.malformed),
         "queue": ("gauge", "Readings that wait.", len(service.inbox)),
         "lag_seconds": ("gauge", "The longest wait of a reading in the last five seconds.", lag),
@@ -350,6 +404,8 @@ def write_metrics(service: Service) -> str:
     lines = []
     for name, (kind, text, value) in metrics.items():
         lines += [f"# HELP emphatic_{name} {text}", f"# TYPE emphatic_{name} {kind}", f"emphatic_{name} {value}"]
+    lines += _connection_metrics("source", service.sources)
+    lines += _connection_metrics("publisher", service.publishers)
     errors = [(_label(name), _label(horizon), error) for name, horizon, error in service.rmse() if error is not None]
     if errors:
         lines += ["# HELP emphatic_rmse Root mean square error of recent predictions.", "# TYPE emphatic_rmse gauge"]

@@ -3,6 +3,8 @@
 A reading is acknowledged when it is in the journal and the journal is on the disk. Readings are synced in groups: as
 soon as nothing waits, and at the latest a tenth of a second after the first of a group. After each save the journal is
 cut; a service that was killed goes on from the last save through the journal, to the same bits.
+
+A reading with an id that is known is acknowledged, and not learned from again (``emphatic.serve.ids``).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
@@ -28,11 +30,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.common.locks import hold_lock
+from emphatic.common.locks import InUseError, hold_lock
 from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, WHY, LineFormat, Outcome, Prediction, Predictor, format_lines
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import LARGEST
-from emphatic.serve.journal import Journal
+from emphatic.serve.ids import DEFAULT_FIELD, DEFAULT_WINDOW, KnownIds, check_id, scoped_id
+from emphatic.serve.journal import Journal, JournalError
+from emphatic.serve.status import ConnectionStatus
 from emphatic.tables.fields import as_name
 from emphatic.tables.pipe import BLOCK, JSON, Reading, TextForm
 from emphatic.tables.table import Malformed
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 __all__ = ["Inbox", "Incoming", "Receipt", "RecentRows", "RunningError", "Service", "Traffic", "read_json", "run"]
+__all__ += ["with_ids"]
 
 logger = logging.getLogger("emphatic.serve")
 
@@ -64,6 +69,10 @@ _ROWS, _VALUES = 4096, 1 << 22
 _GRACE = 3
 #: Connections at a time, and seconds for which one may be open without a complete request.
 _CONNECTIONS, _IDLE = 128, 20.0
+#: Topics whose last payload is remembered.
+_TOPICS = 10_000
+#: Seconds without a connection to a source after which the service is not ready.
+SOURCE_TIMEOUT = 30.0
 #: Stands for every numeric address among the names that a Host header may have.
 NUMERIC_HOSTS = "*.*.*.*"
 
@@ -74,18 +83,29 @@ NUMERIC_HOSTS = "*.*.*.*"
 class Receipt(NamedTuple):
     """What became of a reading, once it is safe: why it was not used, or its prediction if it has one.
 
-    ``taken`` is False if the service stopped before the reading was written down.
+    ``taken`` is False if the service stopped before the reading was written down. ``repeated`` is True if the reading
+    was known; ``line`` is then its first answer, if that is kept.
     """
 
     outcome: Prediction | Malformed | None
     taken: bool = True
+    repeated: bool = False
+    line: bytes | None = None
 
 
 class Incoming(NamedTuple):
     """A reading on its way in.
 
-    ``text`` is its JSON if that is at hand, ``origin`` what its source needs to go on after it, and ``acknowledge`` is
-    called once the reading is safe.
+    ``text`` is its JSON if that is at hand, and ``acknowledge`` is called once the reading is safe. ``origin`` is kept
+    in the journal with the reading, and may have:
+
+    - "ids": the ids of the reading; it is learned from only if none of them is known (``with_ids`` writes them),
+    - "payload": a topic, and a digest of what came from it,
+    - "delimiter" and "unnamed": how it was written, if it was not JSON,
+    - any other name, such as the address of a source: where that source goes on after this reading.
+
+    ``retained`` says that a broker had kept the reading for whoever subscribes: it is learned from unless its payload
+    is the last one that was learned from its topic.
     """
 
     reading: Reading | Malformed
@@ -93,6 +113,7 @@ class Incoming(NamedTuple):
     origin: dict[str, Any] | None = None
     acknowledge: Callable[[Receipt], None] | None = None
     arrived: float = 0.0
+    retained: bool = False
 
     def arriving(self, seconds: float) -> Incoming:
         """The reading with the time at which it arrived, by ``time.monotonic``."""
@@ -155,6 +176,39 @@ class Inbox:
             self.closed = True
             self._filled.notify_all()
             self._emptied.notify_all()
+
+
+def with_ids(
+    readings: Sequence[Incoming], scope: str, field: str, id: str | None = None, origin: dict[str, Any] | None = None
+) -> list[Incoming]:
+    """The readings of a message with their origins and ids.
+
+    Args:
+        readings: The readings.
+        scope: What the ids belong to: a topic or a stream, empty for HTTP.
+        field: The field of a reading that has its id, which is taken out of the reading; empty for none.
+        id: The id of the message. A field goes before it.
+        origin: What the origins of all the readings have.
+    """
+    identified = []
+    for index, incoming in enumerate(readings):
+        reading, ids = incoming.reading, list((origin or {}).get("ids", ()))
+        if isinstance(reading, Malformed):
+            identified.append(incoming._replace(origin=origin))
+            continue
+        value = reading.get(field) if field else None
+        try:
+            if value is not None:
+                ids.append(scoped_id(scope, check_id(value)))
+                reading = {name: inner for name, inner in reading.items() if name != field}
+                incoming = incoming._replace(reading=reading, text=None)
+            elif id is not None:
+                ids.append(scoped_id(scope, check_id(id), index, len(readings)))
+        except Malformed as error:
+            incoming = incoming._replace(reading=error)
+        with_origin = {**(origin or {}), **({"ids": ids} if ids else {})}
+        identified.append(incoming._replace(origin=with_origin or None))
+    return identified
 
 
 class NotJson(ValueError):
@@ -403,6 +457,9 @@ class Service:
         save_every: Seconds between two saves of the model.
         journal: The folder of readings since the last save; by default beside the model.
         capacity: The readings that may wait.
+        id_field: The field of a reading that has its id; empty for none.
+        id_window: The ids that are remembered.
+        source_timeout: Seconds without a connection to a source after which the service is not ready.
     """
 
     def __init__(
@@ -415,14 +472,24 @@ class Service:
         save_every: float = 30.0,
         journal: Path | None = None,
         capacity: int = _CAPACITY,
+        id_field: str = DEFAULT_FIELD,
+        id_window: int = DEFAULT_WINDOW,
+        source_timeout: float = SOURCE_TIMEOUT,
     ) -> None:
         self.model, self.settings, self.learn, self._warm_up = model, settings, learn, warm_up
         self.save_every, self.inbox, self.traffic = save_every, Inbox(capacity), Traffic()
         self._folder = journal or model.with_name(f"{model.name}.journal")
         #: Where each source that can be asked again goes on: its own kind of position, by name.
         self.positions: dict[str, Any] = {}
-        #: Readings taken since the service started, and those of them that could not be used.
-        self.readings = self.malformed = 0
+        #: The field of a reading that has its id, and the ids that were learned from.
+        self.id_field, self.ids = id_field, KnownIds(id_window)
+        self._payloads: dict[str, str] = {}  # the digest of the last payload of each topic that was learned from
+        #: How sources and publishers do.
+        self.sources: list[ConnectionStatus] = []
+        self.publishers: list[ConnectionStatus] = []
+        self.source_timeout = source_timeout
+        #: Readings taken since the service started; those of them that could not be used, and that were known.
+        self.readings = self.malformed = self.repeated = 0
         self.saved_step = self.saved = 0
         #: The last prediction, and the recent rows, once there are any.
         self.latest: Prediction | None = None
@@ -433,8 +500,9 @@ class Service:
         self.trouble = ""
         #: What ended the thread, if it was an error.
         self.failure: BaseException | None = None
-        #: Called with the line of every prediction, once its reading is safe.
-        self.publish: Callable[[bytes], None] | None = None
+        #: Called with the line of every prediction, once its reading is safe. It must be set before ``open``, which
+        #: publishes again what may not have been published before a crash.
+        self.publish: Publisher | Callable[[bytes], None] | None = None
         self._unacknowledged: list[tuple[Incoming, Receipt]] = []
         self._first_unsynced = 0.0
         self._journal: Journal | None = None
@@ -461,11 +529,21 @@ class Service:
                         "%s: the model's own settings hold; ignored, since they differ: %s.", self.model, ignored
                     )
                 serve = state.get("serve", {})
+                if "serve_ids" in state:
+                    self.ids.load(np.asarray(state["serve_ids"], np.uint8).tobytes())
                 self._watch()
             else:
                 self.predictor = Predictor(self.settings, warm_up=self._warm_up, resilient=True, **options)
                 if self._first.exists():
                     serve = self.predictor.load_warm_up(self._first)
+                    self.ids.load(serve.get("ids", "").encode("utf-8", "surrogatepass"))
+            if self.recent is not None and self.id_field in self.recent.names:
+                logger.warning("%s: %r is a signal of the model, and no id.", self.model, self.id_field)
+                self.id_field = ""
+            self._payloads = dict(serve.get("payloads", {}))
+            if self.publish is not None:
+                for line in serve.get("unpublished", ()):
+                    self.publish(line.encode())
             self.positions, self._id = dict(serve.get("positions", {})), serve.get("id")
             self.saved_step = self.predictor.step
             if self.learn:
@@ -529,6 +607,27 @@ class Service:
         """Whether the thread that learns is there."""
         return self._thread.is_alive()
 
+    @property
+    def disconnected(self) -> str:
+        """The source that has had no connection for too long; empty if there is none."""
+        for status in self.sources:
+            if (seconds := status.seconds_without()) > self.source_timeout:
+                why = f": {status.error}" if status.error else ""
+                return f"{status.name}: no connection for {seconds:.0f} s{why}"
+        return ""
+
+    def publish_to(self, publisher: Publisher | None) -> None:
+        """Publish predictions there, too. It must be called before ``open``."""
+        self.publish = publisher
+        if isinstance(status := getattr(publisher, "status", None), ConnectionStatus):
+            self.publishers.append(status)
+
+    def add_source(self, name: str) -> ConnectionStatus:
+        """The status of a new source, which the source keeps current."""
+        status = ConnectionStatus(name)
+        self.sources.append(status)
+        return status
+
     def rmse(self) -> list[tuple[str, str, float | None]]:
         """The error of recent predictions: name, horizon, root mean square."""
         recent, errors = self.recent, self._errors
@@ -565,25 +664,50 @@ class Service:
                 self._journal.close()
 
     def _learn(self, block: Sequence[Incoming]) -> None:
-        """Put the readings of a block into the journal, and learn from them."""
-        entries: list[tuple[int, Reading | Malformed, dict[str, Any] | None]] = []
-        for number, incoming in enumerate(block, self.readings + 1):
-            reading = incoming.reading
-            if not isinstance(reading, Malformed) and is_deep(reading):
-                reading = Malformed("nested too deeply")
-            if self._journal is not None and not isinstance(reading, Malformed):
-                self._journal.append(reading, incoming.text, incoming.origin)
-            entries.append((number, reading, incoming.origin))
+        """Put the readings of a block into the journal, and learn from them; known ones are only acknowledged."""
         if not self._unacknowledged:
             self._first_unsynced = time.monotonic()
-        outcomes = self._go_through(entries)
+        for independent in _split_at_repeats(block):
+            receipts = [self._recognise(incoming) for incoming in independent]
+            entries: list[tuple[int, Reading | Malformed, dict[str, Any] | None]] = []
+            for incoming, receipt in zip(independent, receipts, strict=True):
+                if receipt is not None:
+                    continue
+                reading = incoming.reading
+                if not isinstance(reading, Malformed) and is_deep(reading):
+                    reading = Malformed("nested too deeply")
+                if self._journal is not None and not isinstance(reading, Malformed):
+                    self._journal.append(reading, incoming.text, incoming.origin)
+                entries.append((self.readings + len(entries) + 1, reading, incoming.origin))
+            outcomes = iter(self._go_through(entries))
+            self._unacknowledged += [
+                (incoming, Receipt(next(outcomes)) if receipt is None else receipt)
+                for incoming, receipt in zip(independent, receipts, strict=True)
+            ]
         self.traffic.add(len(block), time.monotonic() - block[0].arrived)
-        self._unacknowledged += [
-            (incoming, Receipt(outcome)) for incoming, outcome in zip(block, outcomes, strict=True)
-        ]
+
+    def _recognise(self, incoming: Incoming) -> Receipt | None:
+        """The receipt of a reading that was learned from before; None for a new one."""
+        origin = incoming.origin
+        if origin is None or isinstance(incoming.reading, Malformed):
+            return None
+        known = self.ids.find(origin.get("ids", ()))
+        if known is None and incoming.retained:
+            topic, digest = origin["payload"]
+            if self._payloads.get(topic) != digest:
+                return None
+        elif known is None:
+            return None
+        self.repeated += 1
+        self._advance(origin)
+        return Receipt(None, repeated=True, line=None if known is None else self.ids.answer(known))
+
+    def _advance(self, origin: dict[str, Any]) -> None:
+        """Take over where a source goes on."""
+        self.positions |= {name: position for name, position in origin.items() if name not in _NO_POSITIONS}
 
     def _go_through(self, entries: Sequence[tuple[int, Reading | Malformed, dict[str, Any] | None]]) -> list[Outcome]:
-        """Learn from readings with their origins: how they were written, or the position of their source."""
+        """Learn from readings with their origins: how they were written, their ids, the position of their source."""
         outcomes: list[Outcome] = []
         block: list[tuple[int, Reading | Malformed]] = []
         for number, reading, origin in entries:
@@ -593,9 +717,31 @@ class Service:
                     outcomes += self._take(block)
                     self._form, block = form, []
             elif origin is not None:
-                self.positions |= origin
+                self._advance(origin)
             block.append((number, reading))
-        return outcomes + self._take(block)
+        outcomes += self._take(block)
+        self._remember([(origin, outcome) for (_, _, origin), outcome in zip(entries, outcomes, strict=True) if origin])
+        return outcomes
+
+    def _remember(self, learned: Sequence[tuple[dict[str, Any], Outcome]]) -> None:
+        """Remember the ids of readings with the answers to those that came by HTTP, and the payloads of topics."""
+        answered = {
+            place: outcome
+            for place, (origin, outcome) in enumerate(learned)
+            if isinstance(outcome, Prediction) and any(id.startswith("#") for id in origin.get("ids", ()))
+        }
+        answers = dict(zip(answered, format_lines(answered.values()), strict=True))
+        for place, (origin, outcome) in enumerate(learned):
+            if isinstance(outcome, Malformed):
+                continue
+            for id in origin.get("ids", ()):
+                self.ids.add(id, answers.get(place, b""))
+            if "payload" in origin:
+                topic, digest = origin["payload"]
+                self._payloads.pop(topic, None)
+                self._payloads[topic] = digest
+                if len(self._payloads) > _TOPICS:
+                    del self._payloads[next(iter(self._payloads))]
 
     def _take(self, numbered: Sequence[tuple[int, Reading | Malformed]]) -> list[Outcome]:
         """``Predictor.take``, with its counts and what the page shows."""
@@ -645,8 +791,11 @@ class Service:
         for incoming, receipt in done:
             if incoming.acknowledge is not None:
                 incoming.acknowledge(receipt)
+        self._publish(receipt.outcome for _, receipt in done)
+
+    def _publish(self, outcomes: Iterable[Outcome]) -> None:
         if self.publish is not None:
-            for line in format_lines(receipt.outcome for _, receipt in done if isinstance(receipt.outcome, Prediction)):
+            for line in format_lines(outcome for outcome in outcomes if isinstance(outcome, Prediction)):
                 self.publish(line)
 
     def _save(self) -> bool:
@@ -667,13 +816,31 @@ class Service:
 
     def _store(self, journal: Journal) -> None:
         """Write the model, or the readings of its warm-up, with the position in the journal."""
-        serve = {"journal": journal.last, "id": self._id, "positions": self.positions}
+        serve: dict[str, Any] = {
+            "journal": journal.last,
+            "id": self._id,
+            "positions": self.positions,
+            "payloads": self._payloads,
+        }
+        # What is learned and not acknowledged yet is published only after this.
+        unconfirmed = getattr(self.publish, "unconfirmed", list)  # of a publisher that does not know, nothing
+        unpublished = [*unconfirmed(), *self._unpublished_lines()]
+        serve["unpublished"] = [line.decode() for line in unpublished]
+        ids = self.ids.dump()
         self.model.parent.mkdir(parents=True, exist_ok=True)
         if self.predictor.horde is None:
-            self.predictor.save_warm_up(self._first, **serve)
+            self.predictor.save_warm_up(self._first, **serve, ids=ids.decode("utf-8", "surrogatepass"))
         else:
-            self.predictor.horde.save(self.model, **self.predictor.state(), serve=serve)
+            array = {"serve_ids": np.frombuffer(ids, np.uint8)} if ids else {}
+            self.predictor.horde.save(self.model, **self.predictor.state(), serve=serve, **array)
             self._first.unlink(missing_ok=True)
+
+    def _unpublished_lines(self) -> list[bytes]:
+        """The predictions for readings that are learned from, and not acknowledged yet."""
+        if self.publish is None:
+            return []
+        outcomes = (receipt.outcome for _, receipt in self._unacknowledged)
+        return format_lines(outcome for outcome in outcomes if isinstance(outcome, Prediction))
 
     def _end(self) -> None:
         """Save for the last time; if the disk does not take it, the journal has all that was acknowledged."""
@@ -694,13 +861,23 @@ class Service:
         count = journal.last - journal.first + 1
         if count and not self.model.exists() and not self._first.exists():
             self._id = journal.id  # of a model that was killed before it was ever saved
-        if count and (position is None or journal.first > position + 1 or journal.id != self._id):
-            raise ValueError(
+        is_missing = position is not None and journal.first > position + 1
+        if (count and (position is None or is_missing or journal.id != self._id)) or (
+            is_missing and journal.id == self._id and self._id is not None
+        ):
+            raise JournalError(
                 f"{self._folder}: the journal, with {count} readings from number {journal.first} on, does not follow "
-                f"on the model {self.model}. Serve the model it belongs to, or move it elsewhere."
+                f"on the model {self.model}, which has learned from {position or 0} readings of it. Serve the model it "
+                "belongs to, or move the journal elsewhere to continue from the last save of this model."
+            )
+        if is_missing:
+            logger.warning(
+                "%s: the journal has had %d readings that this model does not know; they are in another model.",
+                self._folder,
+                journal.last,
             )
         self._id = journal.mark(self._id)
-        if position is None:  # so that the model knows the journal before that has any readings
+        if position is None or is_missing:  # so that the model knows the journal before that has any readings
             try:
                 self._store(journal)
             except OSError as error:
@@ -709,7 +886,7 @@ class Service:
         journal.cut(self.saved)
         entries = journal.entries(self.saved)
         while block := list(islice(entries, BLOCK)):
-            self._go_through(block)
+            self._publish(self._go_through(block))  # perhaps again: nobody knows what was sent before the crash
         if self.readings:
             logger.info("%s: learned again from %d readings since the last save.", self._folder, self.readings)
         self.readings = self.malformed = 0
@@ -724,6 +901,30 @@ class Service:
         if trouble != self.trouble:
             logger.error("%s.", trouble)
         self.trouble = trouble
+
+
+#: What the origin of a reading may have besides the positions of sources.
+_NO_POSITIONS = {"delimiter", "unnamed", "ids", "payload"}
+
+
+def _split_at_repeats(block: Sequence[Incoming]) -> Iterator[list[Incoming]]:
+    """The readings of a block, cut before each that may be known once those before it are learned from."""
+    if not any(incoming.origin for incoming in block):
+        yield list(block)
+        return
+    independent: list[Incoming] = []
+    seen: set[str] = set()
+    for incoming in block:
+        origin = incoming.origin or {}
+        names = {*origin.get("ids", ()), *([f"topic {origin['payload'][0]}"] if incoming.retained else ())}
+        if names & seen:
+            yield independent
+            independent, seen = [], set()
+        independent.append(incoming)
+        seen |= names
+        if "payload" in origin:
+            seen.add(f"topic {origin['payload'][0]}")
+    yield independent
 
 
 # ---------------------------------------------------------------------- running
@@ -777,7 +978,8 @@ def open_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
             raise ValueError(f"--host {host} is not an address of this machine: {error.strerror}.") from None
-        raise ValueError(f"port {port} of {host} cannot be used: {error.strerror}. Choose another: --port N.") from None
+        failure = InUseError if error.errno == errno.EADDRINUSE else ValueError
+        raise failure(f"port {port} of {host} cannot be used: {error.strerror}. Choose another: --port N.") from None
 
 
 class StreamConnection(Protocol):
@@ -794,7 +996,11 @@ class Publisher(StreamConnection, Protocol):
     """Where predictions go, besides HTTP."""
 
     def __call__(self, line: bytes) -> None:
-        """Send a prediction."""
+        """Send a prediction.
+
+        A publisher may also have a method ``unconfirmed``, the lines that the broker has not confirmed, which are saved
+        with the model and sent again after a restart; and ``status``, a ``ConnectionStatus``.
+        """
 
 
 def run(
@@ -854,7 +1060,6 @@ def run(
         for task in watching:
             task.cancel()
 
-    service.publish = publisher
     service.start()
     for connection in (publisher, source):
         if connection is not None:

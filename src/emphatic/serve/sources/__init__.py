@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,12 +18,13 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from emphatic.common.discovery import discover
-from emphatic.serve.service import Incoming, Publisher, Service, StreamConnection
+from emphatic.serve.service import Incoming, Publisher, Service, StreamConnection, with_ids
 from emphatic.tables.pipe import JSON, Readings, line_blocks
 from emphatic.tables.table import TableError
 from emphatic.tables.text import LOOK_LINES
 
-__all__ = ["STANDARD_INPUT", "Address", "Feed", "StreamSource", "find_source", "make_publisher", "make_source"]
+__all__ = ["STANDARD_INPUT", "Address", "Feed", "StreamSource", "check_loop", "find_source", "is_same_server"]
+__all__ += ["make_publisher", "make_source"]
 
 logger = logging.getLogger("emphatic.serve")
 
@@ -88,6 +90,8 @@ class StreamSource:
         port: The port of an address that has none.
         encrypted_port: The same of an encrypted connection.
         title: The name of the protocol, as messages write it.
+        overlaps: Whether predictions that go to the second address would come back as readings from the first; both
+            are on the same server.
         package: The package that its client is in; it is imported by ``read`` and ``publish`` only.
         extra: What pip installs that package by, such as emphatic[mqtt].
     """
@@ -99,6 +103,7 @@ class StreamSource:
     port: int = 0
     encrypted_port: int = 0
     title: str = ""
+    overlaps: Callable[[Address, Address], bool] = lambda source, publisher: source.name == publisher.name
     package: str = ""
     extra: str = ""
 
@@ -149,6 +154,48 @@ def make_publisher(text: str | None, model: Path) -> Publisher | None:
         return source.publish(address, model)
 
 
+def check_loop(source: str | None, publish: str | None) -> None:
+    """ValueError if predictions would come back as readings.
+
+    Args:
+        source: Where readings come from, as the command line has it.
+        publish: Where predictions go.
+    """
+    if source is None or publish is None:
+        return
+    reading, publishing = Address.parse(source), Address.parse(publish)
+    kind = find_source(reading.kind)
+    if kind is not None and is_same_server(reading, publishing) and kind.overlaps(reading, publishing):
+        raise ValueError(
+            f"--publish {publishing!r} is where the readings come from, {reading!r}: predictions must go elsewhere, or "
+            "they would come back as readings."
+        )
+
+
+def is_same_server(a: Address, b: Address) -> bool:
+    """Whether two addresses are of one server, by the numeric addresses of their hosts."""
+    return (a.kind, a.port) == (b.kind, b.port) and bool(_numeric(a.host) & _numeric(b.host))
+
+
+def _numeric(host: str) -> set[str]:
+    """The numeric addresses of a host; one entry stands for all the addresses of this machine."""
+    try:
+        found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+    except (OSError, UnicodeError):
+        return {host.lower()}
+    return {"this machine" if _is_here(address) else address for address in found}
+
+
+def _is_here(address: str) -> bool:
+    """Whether this machine has the address: only then a socket can be bound to it."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as attempt:
+        try:
+            attempt.bind((address, 0))
+        except OSError:
+            return False
+        return True
+
+
 def _not_an_address(text: str) -> ValueError:
     forms = []
     for name in _PLUGINS:
@@ -177,10 +224,12 @@ class Feed:
         self, service: Service, readings: Iterator[Incoming], name: str, wake: Callable[[], object] = lambda: None
     ) -> None:
         self._service, self._readings, self._wake = service, readings, wake
+        self._status = service.add_source(name)
         self._thread = threading.Thread(target=self._run, name=f"emphatic {name}", daemon=True)
 
     def start(self) -> None:
         """Begin to read."""
+        self._status.connect()
         self._thread.start()
 
     def stop(self) -> None:
@@ -190,8 +239,10 @@ class Feed:
 
     def _run(self) -> None:
         for incoming in self._readings:
+            self._status.count_message()
             if not self._service.inbox.put(incoming):
                 return
+        self._status.end()
 
 
 def _read_lines(service: Service, descriptor: int, wake: int) -> Iterator[Incoming]:
@@ -207,9 +258,9 @@ def _read_lines(service: Service, descriptor: int, wake: int) -> Iterator[Incomi
     try:
         for lines in line_blocks(descriptor, wake):
             for _, reading in readings.feed(lines):
-                yield Incoming(reading, origin=origin())
+                yield from with_ids([Incoming(reading)], "-", service.id_field, origin=origin())
         for _, reading in readings.finish():
-            yield Incoming(reading, origin=origin())
+            yield from with_ids([Incoming(reading)], "-", service.id_field, origin=origin())
         logger.info("standard input has ended.")
     except (TableError, OSError) as error:
         logger.error("standard input is read no further: %s", error)

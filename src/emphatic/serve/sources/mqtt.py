@@ -1,19 +1,27 @@
 """Readings from an MQTT broker, and predictions to one.
 
 The session is persistent and messages are acknowledged by hand, once their reading is safe: what the service has not
-acknowledged when it is killed the broker sends again. With QoS 1 a message may also come twice.
+acknowledged when it is killed the broker sends again. With QoS 1 a message may also come twice; the ids of readings
+tell which were learned from. Whether a message is marked as a duplicate says nothing: its first copy may never have
+arrived.
+
+One client subscribes and publishes where both are at one broker, with "no local". Every prediction has a user property
+by which any instance of this service skips it. MQTT 3.1.1 (``?version=3.1.1`` behind a topic) knows neither.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import time
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from emphatic.serve.service import Incoming, NotJson, Receipt, Service, read_json
-from emphatic.serve.sources import Address, StreamSource
+from emphatic.serve.service import Incoming, NotJson, Receipt, Service, read_json, with_ids
+from emphatic.serve.sources import Address, StreamSource, is_same_server
+from emphatic.serve.status import ConnectionStatus
 from emphatic.tables.table import Malformed
 
 if TYPE_CHECKING:
@@ -21,14 +29,24 @@ if TYPE_CHECKING:
     from paho.mqtt.properties import Properties
     from paho.mqtt.reasoncodes import ReasonCode
 
-__all__ = ["MQTT", "MqttPublisher", "MqttSource", "import_paho"]
+__all__ = ["MQTT", "PREDICTION", "MqttPublisher", "MqttSource", "import_paho", "topics_overlap"]
 
 logger = logging.getLogger("emphatic.serve")
 
 #: Messages that the publisher keeps for a broker that is away.
 _QUEUED = 10_000
+#: Messages that are sent before the first of them is confirmed.
+_INFLIGHT = 1000
 #: A message that is longer is no reading.
 _LONGEST = 1 << 23
+#: The user property of everything that this service publishes.
+PREDICTION = ("emphatic", "prediction")
+#: The user properties that have the id of a message, in small letters.
+_ID_PROPERTIES = ("idempotency-key", "reading_id")
+#: What stands behind a topic for a broker that does not know MQTT 5.
+_OLD_VERSION = "?version=3.1.1"
+#: Seconds for which a broker keeps the session of a client that is away: for ever.
+_FOREVER = 0xFFFFFFFF
 
 
 def import_paho() -> ModuleType:
@@ -38,104 +56,309 @@ def import_paho() -> ModuleType:
     return client
 
 
-def _connect(address: Address, name: str, model: Path, purpose: str, **options: bool) -> Client:
-    """A client that connects, and connects again, by itself; its name is always the same for the same model."""
-    paho = import_paho()
-    digest = hashlib.sha256(str(model.absolute()).encode()).hexdigest()[:12]
-    client: Client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=f"emphatic-{name}-{digest}", **options)
-    if address.user is not None:
-        client.username_pw_set(address.user, address.password)
-    if address.encrypted:
-        client.tls_set()
-    client.reconnect_delay_set(1, 10)
+def topics_overlap(wanted: str, topic: str) -> bool:
+    """Whether a subscription, with + and #, receives what is published to a topic.
 
-    def lost(
-        _client: Client, _data: object, _flags: DisconnectFlags, reason: ReasonCode, _properties: Properties | None
-    ) -> None:
-        if reason.is_failure:
-            logger.warning("%r: the connection is lost: %s; trying again.", address, reason)
+    >>> topics_overlap("plant/#", "plant/predictions"), topics_overlap("plant/+/a", "plant/b/c")
+    (True, False)
+    """
+    if wanted.startswith("$share/"):
+        wanted = wanted.split("/", 2)[-1]
+    levels, names = wanted.split("/"), topic.split("/")
+    if names[0].startswith("$") and levels[0] in ("+", "#"):
+        return False
+    for i, level in enumerate(levels):
+        if level == "#":
+            return True
+        if i >= len(names) or level not in ("+", names[i]):
+            return False
+    return len(levels) == len(names)
 
-    def failed(_client: Client, _data: object) -> None:
-        logger.warning("%r cannot be reached: is a broker running there? Trying again.", address)
 
-    client.on_disconnect, client.on_connect_fail = lost, failed
-    logger.info("%s %r.", purpose, address)
-    return client
+def _split_version(address: Address) -> tuple[str, bool]:
+    """The topic of an address, and whether its broker knows MQTT 5."""
+    return address.name.removesuffix(_OLD_VERSION), not address.name.endswith(_OLD_VERSION)
+
+
+def _overlaps(source: Address, publisher: Address) -> bool:
+    """Whether predictions would come back: with MQTT 5 only those to the very topic that is read count as a mistake."""
+    (wanted, is_new), (topic, publishes_new) = _split_version(source), _split_version(publisher)
+    return wanted == topic or (not (is_new and publishes_new) and topics_overlap(wanted, topic))
 
 
 class _Connection:
-    """A client and the thread that it works in."""
+    """A client, and the thread that it works in; a source and a publisher at one broker share it.
 
-    def __init__(self, address: Address, client: Client) -> None:
-        self._address, self._client = address, client
+    It connects, and connects again, by itself. Its name is always the same for the same model.
+    """
+
+    def __init__(self, address: Address, name: str, model: Path, *, lasting: bool) -> None:
+        paho = import_paho()
+        digest = hashlib.sha256(str(model.absolute()).encode()).hexdigest()[:12]
+        self.address, self.is_new = address, _split_version(address)[1]
+        options: dict[str, Any] = {"client_id": f"emphatic-{name}-{digest}", "manual_ack": lasting}
+        options |= {"protocol": paho.MQTTv5} if self.is_new else {"clean_session": not lasting}
+        self.client: Client = paho.Client(paho.CallbackAPIVersion.VERSION2, **options)
+        if address.user is not None:
+            self.client.username_pw_set(address.user, address.password)
+        if address.encrypted:
+            self.client.tls_set()
+        self.client.reconnect_delay_set(1, 3)
+        self.client.on_connect, self.client.on_disconnect = self._connected, self._lost
+        self.client.on_connect_fail = self._failed
+        self._lasting, self._users = lasting, 0
+        # A broker closes the connection of a client that sends more at a time than it allows, and paho does not look at
+        # what it allows: at first as many as mosquitto does, then as many as this broker has said.
+        self._allowed = 20
+        self.client.max_inflight_messages_set(self._allowed)
+        #: Counts connections and their ends.
+        self.number = 0
+        #: Those who want to know of the connection, and what is called when it is there.
+        self.statuses: list[ConnectionStatus] = []
+        self.greet: list[Any] = []
 
     def start(self) -> None:
-        """Connect, and begin to read or send."""
-        self._client.connect_async(self._address.host, self._address.port)
-        self._client.loop_start()
+        """Connect, for the first of those who share this."""
+        self._users += 1
+        if self._users > 1:
+            return
+        options: dict[str, Any] = {}
+        if self.is_new:
+            from paho.mqtt.packettypes import PacketTypes
+            from paho.mqtt.properties import Properties
+
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            properties.SessionExpiryInterval = _FOREVER if self._lasting else 0
+            options = {"properties": properties, "clean_start": not self._lasting}
+        # A name that cannot be resolved, say: the thread tries again.
+        self.client.connect_async(self.address.host, self.address.port, **options)
+        self.client.loop_start()
 
     def stop(self) -> None:
-        """Read and send no more; what is not acknowledged comes again."""
-        self._client.disconnect()
-        self._client.loop_stop()
+        """Disconnect, for the last of those who share this; what is not acknowledged comes again."""
+        self._users -= 1
+        if self._users:
+            return
+        self.client.disconnect()
+        self.client.loop_stop()
+
+    def _connected(
+        self, _client: Client, _data: object, flags: ConnectFlags, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        if reason.is_failure:
+            advice = f" Add {_OLD_VERSION} to the topic." if "protocol" in str(reason).lower() else ""
+            logger.error("%r refuses the connection: %s.%s", self.address, reason, advice)
+            self._tell(f"refused: {reason}")
+            return
+        self._allowed = min(_INFLIGHT, getattr(properties, "ReceiveMaximum", _INFLIGHT))
+        self.number += 1
+        for status in self.statuses:
+            status.connect()
+        for greet in self.greet:
+            greet(flags)
+
+    def _lost(
+        self,
+        client: Client,
+        _data: object,
+        _flags: DisconnectFlags,
+        reason: ReasonCode,
+        _properties: Properties | None,
+    ) -> None:
+        self.number += 1  # before the next connection: nothing of this one may be acknowledged there
+        with suppress(RuntimeError):  # not while it is connected
+            client.max_inflight_messages_set(self._allowed)
+        if reason.is_failure:
+            logger.warning("%r: the connection is lost: %s; trying again.", self.address, reason)
+            self._tell(str(reason))
+
+    def _failed(self, _client: Client, _data: object) -> None:
+        logger.warning("%r cannot be reached: is a broker running there? Trying again.", self.address)
+        self._tell("it cannot be reached")
+
+    def _tell(self, error: str) -> None:
+        for status in self.statuses:
+            status.disconnect(error)
 
 
-class MqttSource(_Connection):
+class MqttSource:
     """Readings from a topic: a JSON object a message, or a list of them."""
 
     def __init__(self, address: Address, service: Service) -> None:
-        options = {"clean_session": False, "manual_ack": True}
-        super().__init__(address, _connect(address, "source", service.model, "readings come from", **options))
-        self._service = service
-        self._client.on_connect, self._client.on_message = self._subscribe, self._receive
-
-    def _subscribe(
-        self, client: Client, _data: object, _flags: ConnectFlags, reason: ReasonCode, _properties: Properties | None
-    ) -> None:
-        if reason.is_failure:
-            logger.error("%r refuses the connection: %s.", self._address, reason)
+        self._address, self._service, self._key = address, service, repr(address)
+        self._topic, self._is_new = _split_version(address)
+        self._status = service.add_source(self._key)
+        self._unacknowledged = 0
+        publisher = service.publish
+        if isinstance(publisher, MqttPublisher) and publisher.can_share(address):
+            self._connection = _Connection(address, "source", service.model, lasting=True)
+            publisher.share(self._connection)
         else:
-            client.subscribe(self._address.name, qos=1)
-            logger.info("%r: connected.", self._address)
+            self._connection = _Connection(address, "source", service.model, lasting=True)
+        self._connection.statuses.append(self._status)
+        self._connection.greet.append(self._subscribe)
+        self._connection.client.on_message = self._receive
+        self._was_connected = False
+        logger.info("readings come from %r.", address)
+
+    def start(self) -> None:
+        """Connect, and begin to read."""
+        self._connection.start()
+
+    def stop(self) -> None:
+        """Read no more; what is not acknowledged comes again."""
+        self._connection.stop()
+
+    def _subscribe(self, flags: ConnectFlags) -> None:
+        paho, client = import_paho(), self._connection.client
+        known_until = self._service.positions.get(self._key)
+        if not flags.session_present and (self._was_connected or known_until is not None):
+            start = self._status.last_message or known_until or self._status.since
+            self._status.lose(
+                _iso(start), _iso(time.time()), None, "the broker has forgotten the session, and what it kept for it"
+            )
+        self._was_connected = True
+        if self._is_new:
+            # Of messages that the broker retains, only those of a new subscription.
+            client.subscribe(self._topic, options=paho.SubscribeOptions(qos=1, noLocal=True, retainHandling=1))
+        else:
+            client.subscribe(self._topic, qos=1)
+        logger.info("%r: connected.", self._address)
 
     def _receive(self, client: Client, _data: object, message: MQTTMessage) -> None:
         """A message. While the inbox is full this waits, and nothing more is read."""
         mid, qos, payload = message.mid, message.qos, bytes(message.payload)
+        self._status.count_message()
+        properties = list(getattr(message.properties, "UserProperty", ()))
+        if PREDICTION in [tuple(entry) for entry in properties]:
+            self._status.skipped += 1
+            client.ack(mid, qos)
+            return
         try:
             readings = [Incoming(Malformed("too long"))] if len(payload) > _LONGEST else read_json(payload)[0]
         except NotJson as error:
             readings = [Incoming(Malformed(str(error)))]
-        unacknowledged = len(readings)
+        id = next((value for name, value in properties if name.lower() in _ID_PROPERTIES), None)
+        digest = hashlib.blake2b(payload, digest_size=8).hexdigest()
+        origin = {self._key: round(time.time(), 3), "payload": [message.topic, digest]}
+        readings = with_ids(readings, message.topic, self._service.id_field, id, origin)
+        remaining = len(readings)
+        self._unacknowledged += 1
+        self._status.lag = self._unacknowledged
+        connection = self._connection.number
 
         def acknowledge(receipt: Receipt) -> None:  # in the thread that learns
-            nonlocal unacknowledged
-            unacknowledged -= 1
-            if not unacknowledged and receipt.taken:
+            nonlocal remaining
+            remaining -= 1
+            if remaining:
+                return
+            self._unacknowledged -= 1
+            self._status.lag = self._unacknowledged
+            # After a new connection the number may be that of another message.
+            if receipt.taken and connection == self._connection.number:
                 client.ack(mid, qos)
 
         for incoming in readings:
-            if not self._service.inbox.put(incoming.answered_by(acknowledge)):
+            # Whether the last of several readings is known says it of all of them.
+            retained = message.retain and incoming is readings[-1] and len(readings) == 1
+            if not self._service.inbox.put(incoming.answered_by(acknowledge)._replace(retained=retained)):
                 return
         if not readings:  # an empty list
+            self._unacknowledged -= 1
             client.ack(mid, qos)
 
 
-class MqttPublisher(_Connection):
-    """Predictions to a topic, a line a message."""
+def _iso(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+class MqttPublisher:
+    """Predictions to a topic, a line a message, each at least once."""
 
     def __init__(self, address: Address, model: Path) -> None:
-        super().__init__(address, _connect(address, "publisher", model, "predictions go to"))
-        self._lost = 0
-        self._client.max_queued_messages_set(_QUEUED)
-        self._client.max_inflight_messages_set(1000)
+        self._address, self._topic = address, _split_version(address)[0]
+        self.status = ConnectionStatus(repr(address))
+        self._connection = _Connection(address, "publisher", model, lasting=False)
+        self._sent: dict[int, bytes] = {}  # the lines that are not confirmed, by the numbers of their messages
+        self._early: set[int] = set()  # confirmed before their line was here
+        if "+" in self._topic or "#" in self._topic:
+            raise ValueError(f"--publish {address!r}: predictions go to one topic, without + and #.")
+        self._prepare()
+        logger.info("predictions go to %r.", address)
+
+    def can_share(self, address: Address) -> bool:
+        """Whether a source at an address can use the same client."""
+        mine = self._connection.address
+        same = (mine.user, mine.password, mine.encrypted) == (address.user, address.password, address.encrypted)
+        return same and self._connection.is_new == _split_version(address)[1] and is_same_server(mine, address)
+
+    def share(self, connection: _Connection) -> None:
+        """Publish by the client of a source."""
+        self._connection = connection
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._connection.statuses.append(self.status)
+        client = self._connection.client
+        client.max_queued_messages_set(_QUEUED)
+        client.on_publish = self._confirmed
+        self._properties = None
+        if self._connection.is_new:
+            from paho.mqtt.packettypes import PacketTypes
+            from paho.mqtt.properties import Properties
+
+            self._properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+            self._properties.UserProperty = [PREDICTION]
+
+    def start(self) -> None:
+        """Connect, and begin to send."""
+        self._connection.start()
+
+    def stop(self) -> None:
+        """Send no more. What the broker has not confirmed was saved with the model, and is sent again."""
+        until = time.monotonic() + 1.0
+        while self.unconfirmed() and self.status.state == "connected" and time.monotonic() < until:
+            time.sleep(0.01)
+        self._connection.stop()
 
     def __call__(self, line: bytes) -> None:
         """Send a line; one that the broker's absence leaves no room for is lost, and counted."""
-        sent = self._client.publish(self._address.name, line.rstrip(b"\n"), qos=1)
-        if sent.rc == import_paho().MQTT_ERR_QUEUE_SIZE:
-            self._lost += 1
-            if self._lost in (1, 10, 100) or self._lost % 1000 == 0:
-                logger.warning("%r: %d predictions could not be sent so far.", self._address, self._lost)
+        sent = None
+        if len(self._sent) < _QUEUED:
+            sent = self._connection.client.publish(self._topic, line.rstrip(b"\n"), qos=1, properties=self._properties)
+        if sent is None or sent.rc == import_paho().MQTT_ERR_QUEUE_SIZE:
+            self._count_lost("no room for it while the broker was away")
+        else:
+            self._sent[sent.mid] = line
+            if sent.mid in self._early:
+                self._forget(sent.mid)
+        self.status.lag = len(self._sent)
+
+    def unconfirmed(self) -> list[bytes]:
+        """The lines that the broker has not confirmed."""
+        return list(self._sent.values())
+
+    def _confirmed(
+        self, _client: Client, _data: object, mid: int, reason: ReasonCode, _properties: Properties | None
+    ) -> None:
+        # No lock: paho holds one of its own here, and another thread may wait for that in ``publish``.
+        self._early.add(mid)
+        if mid in self._sent:
+            self._forget(mid)
+        self.status.count_message()
+        self.status.lag = len(self._sent)
+        if reason.is_failure:
+            self._count_lost(f"the broker refused it: {reason}")
+
+    def _forget(self, mid: int) -> None:
+        self._sent.pop(mid, None)
+        self._early.discard(mid)
+
+    def _count_lost(self, reason: str) -> None:
+        self.status.lost += 1
+        lost = self.status.lost
+        if lost in (1, 10, 100) or lost % 1000 == 0:
+            logger.warning("%r: %d predictions were not published so far: %s.", self._address, lost, reason)
 
 
 MQTT = StreamSource(
@@ -146,6 +369,7 @@ MQTT = StreamSource(
     port=1883,
     encrypted_port=8883,
     title="MQTT",
+    overlaps=_overlaps,
     package="paho-mqtt",
     extra="emphatic[mqtt]",
 )

@@ -194,9 +194,28 @@
     $("facts").replaceChildren(
       fact("Readings a second", short(one.rate)), fact("Lag", span(one.lag)), fact("Waiting", whole(one.queue)),
       fact("Step", whole(one.step)), fact("Saved at step", whole(one.saved_step)), fact("Readings", whole(one.readings)),
-      fact("Malformed", whole(one.malformed)),
+      fact("Malformed", whole(one.malformed)), fact("Known already", whole(one.repeated)),
     );
+    const list = $("sources"), connections = [...(one.sources || []), ...(one.publishers || [])];
+    list.hidden = connections.length === 0;
+    list.replaceChildren(...connections.map(each => {
+      const item = document.createElement("li");
+      item.textContent = connection(each);
+      item.className = each.state === "connected" || each.state === "ended" ? "" : "wrong";
+      return item;
+    }));
     tabulate();
+  }
+
+  /** A source or a publisher in a sentence. */
+  function connection(one) {
+    const text = [one.error ? `${one.state} (${one.error})` : one.state];
+    if (typeof one.lag === "number") text.push(`lag ${one.lag.toLocaleString("en")}`);
+    if (typeof one.last_message === "number") text.push(`last message ${stamp(one.last_message)}`);
+    const losses = one.losses || [], last = losses[losses.length - 1];
+    if (one.lost) text.push(`${one.lost.toLocaleString("en")} lost`);
+    if (last) text.push(`last loss: ${last.reason}, ${last.count === null ? "an unknown number" : last.count} from ${last.from} to ${last.to}`);
+    return `${one.name}: ${text.join(", ")}`;
   }
 
   /** What is going on, beside the title; and a notice where there is nothing to see yet. */

@@ -1,0 +1,261 @@
+"""Each reading once, with real brokers: kills, streams that were trimmed, sessions that expired, and loops."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import pytest
+import redis
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from tests.attack.once import kill_under_load
+from tests.support.services import FLAGS, Served, free_port, mosquitto, readings, redis_server, wait_for
+
+pytestmark = pytest.mark.serve
+
+
+def test_killed_with_its_broker_under_load(tmp_path: Path) -> None:
+    counts = kill_under_load(tmp_path / "run", kills=5, broker_kills=2, rate=100, seed=3)
+    assert (counts.doubled, counts.lost, counts.unpublished, counts.differing) == (0, 0, 0, 0)
+    assert counts.sent - counts.lost_by_broker == counts.steps
+    assert counts.sent > 300
+
+
+def source_of(service: Served) -> dict[str, Any]:
+    found: dict[str, Any] = service.client.get("/readyz").json()["sources"][0]
+    return found
+
+
+def within_5_s(done: Callable[[], Any]) -> Any:
+    return wait_for(done, 5.0)
+
+
+def labelled(service: Served, name: str) -> float:
+    lines = service.client.get("/metrics").text.splitlines()
+    return next(float(line.split(" ")[1]) for line in lines if line.startswith(f"emphatic_{name}{{"))
+
+
+# ---------------------------------------------------------------------- Redis
+
+
+def test_a_stream_that_was_trimmed_or_made_anew_is_reported(tmp_path: Path) -> None:
+    """While the service is away, and while it reads; with how much was lost."""
+    model, port = tmp_path / "model", free_port()
+    options = (f"redis://127.0.0.1:{port}/readings", *FLAGS, "--save-every", "1h")
+    with redis_server(tmp_path, port), redis.Redis(port=port) as client:
+        rows = iter(readings(2000))
+
+        def add(count: int) -> None:
+            for _ in range(count):
+                client.xadd("readings", {"json": json.dumps(next(rows))})
+
+        add(100)
+        client.xtrim("readings", maxlen=90, approximate=False)  # before anyone read it: no loss of ours
+        with Served(model, *options) as service:
+            wait_for(lambda: service.metric("step") == 90)
+            client.xtrim("readings", maxlen=0, approximate=False)
+            time.sleep(1.5)
+            assert source_of(service)["lost"] == 0  # all of it had been read
+            assert source_of(service)["state"] == "connected"
+            service.kill()
+        add(200)
+        client.xtrim("readings", maxlen=50, approximate=False)
+        with Served(model, *options) as service:
+            loss = within_5_s(lambda: source_of(service)["losses"])[0]
+            assert (loss["count"], "trimmed" in loss["reason"]) == (150, True)
+            wait_for(lambda: service.metric("step") == 140)
+            assert labelled(service, "source_lost_total") == 150
+            assert any("150 messages lost" in line for line in service.log)
+            client.delete("readings")
+            for i in range(1, 31):
+                client.xadd("readings", {"json": json.dumps(next(rows))}, id=f"{i}-1")
+            within_5_s(lambda: "made anew" in source_of(service)["losses"][-1]["reason"])
+            wait_for(lambda: service.metric("step") == 170)
+            time.sleep(1.5)
+            assert (source_of(service)["lag"], len(source_of(service)["losses"])) == (0, 2)
+            client.delete("readings")  # with ids that are later than the last
+            add(20)
+            within_5_s(lambda: len(source_of(service)["losses"]) == 3)
+            wait_for(lambda: service.metric("step") == 190)
+            service.stop()
+
+
+def test_a_redis_server_that_lost_its_last_second_doubles_nothing(tmp_path: Path) -> None:
+    port, rows = free_port(), readings(400)
+    options = (f"redis://127.0.0.1:{port}/readings", *FLAGS)
+    with redis_server(tmp_path, port) as server, redis.Redis(port=port) as client:
+        for row in rows[:100]:
+            client.xadd("readings", {"json": json.dumps(row)})
+        client.save()
+        with Served(tmp_path / "model", *options) as service:
+            for row in rows[100:200]:
+                client.xadd("readings", {"json": json.dumps(row)})
+            wait_for(lambda: service.metric("step") == 200)
+            server.kill()
+            server.wait(10)
+            with redis_server(tmp_path, port):
+                assert within_5_s(lambda: source_of(service)["losses"])[0]["reason"].startswith("the server has lost")
+                assert client.xlen("readings") == 100
+                for row in rows[200:300]:
+                    client.xadd("readings", {"json": json.dumps(row)})
+                wait_for(lambda: service.metric("step") >= 300)
+                time.sleep(1.0)
+                assert service.metric("step") == 300
+                service.stop()
+
+
+def test_a_source_without_a_connection_makes_the_service_not_ready(tmp_path: Path) -> None:
+    port = free_port()
+    options = (f"redis://127.0.0.1:{port}/readings", *FLAGS, "--source-timeout", "1s")
+    with Served(tmp_path / "model", *options) as service:
+        service.post(readings(80))
+        wait_for(lambda: "no connection for" in service.client.get("/readyz").json().get("error", ""))
+        assert (service.client.get("/readyz").status_code, service.client.get("/healthz").status_code) == (503, 200)
+        assert labelled(service, "source_connected") == 0
+        with redis_server(tmp_path, port):
+            wait_for(lambda: service.client.get("/readyz").status_code == 200, 5.0)
+            assert labelled(service, "source_connected") == 1
+        service.stop()
+
+
+# ---------------------------------------------------------------------- MQTT
+
+
+class Sender:
+    """An MQTT 5 client."""
+
+    def __init__(self, port: int) -> None:
+        self.client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+        self.client.connect("127.0.0.1", port)
+        self.client.loop_start()
+
+    def send(
+        self, topic: str, payload: Any, *, id: str | None = None, name: str = "Idempotency-Key", retain: bool = False
+    ) -> None:
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+        if id is not None:
+            properties.UserProperty = [(name, id)]
+        sent = self.client.publish(topic, json.dumps(payload), qos=1, retain=retain, properties=properties)
+        sent.wait_for_publish(10)
+
+    def __enter__(self) -> Sender:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+def start_broker(folder: Path) -> tuple[Any, int]:
+    port = free_port()
+    (folder / "broker").mkdir(exist_ok=True)
+    return mosquitto(folder / "broker", port), port
+
+
+def connected(service: Served) -> None:
+    wait_for(lambda: source_of(service)["state"] == "connected")
+    time.sleep(0.3)  # until it has subscribed
+
+
+@pytest.mark.parametrize("version", ["", "?version=3.1.1"])
+def test_ids_of_messages_and_fields_by_mqtt(version: str, tmp_path: Path) -> None:
+    broker, port = start_broker(tmp_path)
+    rows = readings(100)
+    with broker, Served(tmp_path / "model", f"mqtt://127.0.0.1:{port}/plant/+{version}", *FLAGS) as service:
+        connected(service)
+        with Sender(port) as sender:
+            for i, row in enumerate(rows[:80]):
+                sender.send("plant/a", {**row, "reading_id": i})
+            for i, row in enumerate(rows[:80]):
+                sender.send("plant/a", {**row, "reading_id": i})
+            sender.send("plant/b", {**rows[80], "reading_id": 0})  # of another device
+            wait_for(lambda: service.metric("step") == 81)
+            if not version:
+                for name in ("Idempotency-Key", "reading_id"):
+                    sender.send("plant/a", rows[81:84], id=f"x {name}", name=name)
+                    sender.send("plant/a", rows[81:84], id=f"x {name}", name=name)
+                wait_for(lambda: service.metric("step") == 87)
+        wait_for(lambda: service.metric("repeated_total") == (80 if version else 86))
+        service.stop()
+
+
+def test_retained_messages(tmp_path: Path) -> None:
+    """By MQTT 3.1.1, with which they come whenever a client subscribes."""
+    broker, port = start_broker(tmp_path)
+    options = (f"mqtt://127.0.0.1:{port}/p/+?version=3.1.1", *FLAGS)
+    with broker, Sender(port) as sender:
+        with Served(tmp_path / "model", *options) as service:
+            connected(service)
+            for row in readings(79):
+                sender.send("p/r", row)
+            sender.send("p/kept", readings(1, 79)[0], retain=True)
+            wait_for(lambda: service.metric("step") == 80)
+            service.stop()
+        for _ in range(2):
+            with Served(tmp_path / "model", *options) as service:
+                wait_for(lambda: service.metric("repeated_total") == 1)
+                assert service.metric("step") == 80
+                service.stop()
+        with Served(tmp_path / "model", *options) as service:
+            wait_for(lambda: service.metric("repeated_total") == 1)
+            sender.send("p/kept", readings(1, 79)[0], retain=True)  # live, with the same payload
+            wait_for(lambda: service.metric("step") == 81)
+            service.stop()
+
+
+def test_a_session_that_the_broker_forgot_is_reported(tmp_path: Path) -> None:
+    broker, port = start_broker(tmp_path)
+    options = (f"mqtt://127.0.0.1:{port}/plant/readings", *FLAGS)
+    with broker as process:
+        with Served(tmp_path / "model", *options) as service, Sender(port) as sender:
+            connected(service)
+            sender.send("plant/readings", readings(1)[0])
+            wait_for(lambda: service.client.get("/signals").json()["waiting"] == 1)
+            process.kill()
+            process.wait(10)
+            wait_for(lambda: source_of(service)["state"] == "disconnected")
+            for path in (tmp_path / "broker").glob("*.db*"):
+                path.unlink()
+            with mosquitto(tmp_path / "broker", port):
+                loss = wait_for(lambda: source_of(service)["losses"], 8.0)[0]  # 3 s until it connects again
+                assert (loss["count"], "forgotten the session" in loss["reason"]) == (None, True)
+                service.stop()
+        with mosquitto(tmp_path / "broker", port), Served(tmp_path / "model", *options) as service:
+            within_5_s(lambda: source_of(service)["losses"])  # the session is not in the broker's file either
+            service.stop()
+        with mosquitto(tmp_path / "broker", port), Served(tmp_path / "new", *options) as service:
+            connected(service)
+            assert source_of(service)["losses"] == []  # a first connection loses nothing
+            service.stop()
+
+
+def test_a_service_does_not_feed_on_predictions(tmp_path: Path) -> None:
+    """Neither on its own, with a source that covers them, nor on those of another instance."""
+    broker, port = start_broker(tmp_path)
+    here, there = f"mqtt://127.0.0.1:{port}", f"mqtt://localhost:{port}"
+    with (
+        broker,
+        Sender(port) as sender,
+        Served(tmp_path / "a", f"{here}/plant/%23", "--publish", f"{there}/plant/predictions", *FLAGS) as service,
+        Served(tmp_path / "b", f"{here}/%23", "--publish", f"{there}/other/predictions", *FLAGS) as other,
+    ):
+        connected(service)
+        connected(other)
+        for row in readings(30):
+            sender.send("plant/readings", row)
+        wait_for(lambda: other.metric("readings_total") >= 30 and service.metric("readings_total") >= 30)
+        time.sleep(1.5)
+        assert (service.metric("readings_total"), service.metric("malformed_total")) == (30, 0)
+        assert (other.metric("readings_total"), other.metric("malformed_total")) == (30, 0)
+        assert (source_of(service)["skipped"], source_of(other)["skipped"]) == (0, 28)
+        published = service.client.get("/readyz").json()["publishers"][0]
+        assert (published["messages"], published["lag"], published["lost"]) == (28, 0, 0)
+        service.stop()
+        other.stop()
