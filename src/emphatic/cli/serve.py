@@ -22,7 +22,7 @@ def serve(
         str | None,
         typer.Argument(
             help="Where readings come from besides POST /readings: mqtt://HOST:1883/TOPIC, redis://HOST:6379/STREAM, "
-            "or - for a pipe."
+            "or - for a pipe. mqtts:// and rediss:// are encrypted."
         ),
     ] = None,
     model: Annotated[
@@ -49,7 +49,40 @@ def serve(
         str | None, typer.Option(help="Send predictions there too: mqtt://HOST:1883/TOPIC or redis://HOST:6379/STREAM.")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="A file with the token that clients must give, as Authorization: Bearer TOKEN.")
+        Path | None,
+        typer.Option(
+            help="A file with the token that clients must give, as Authorization: Bearer TOKEN; or set EMPHATIC_TOKEN."
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A further name that clients may use for this service in the Host header; may be repeated."),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Serve HTTPS: the PEM file of the certificate.")] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="The PEM file of the certificate's key.", show_default="in --tls-cert")
+    ] = None,
+    password_file: Annotated[
+        Path | None, typer.Option(help="A file with the password for the user in SOURCE; or set EMPHATIC_PASSWORD.")
+    ] = None,
+    publish_password_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with the password for the user in --publish; or set EMPHATIC_PUBLISH_PASSWORD.",
+            show_default="that of SOURCE, for the same user of the same server",
+        ),
+    ] = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="The PEM file of the authorities that sign brokers' certificates.", show_default="those of the system"
+        ),
+    ] = None,
+    client_cert: Annotated[
+        Path | None, typer.Option(help="The PEM file of the certificate to show to brokers that ask for one.")
+    ] = None,
+    client_key: Annotated[
+        Path | None, typer.Option(help="The PEM file of that certificate's key.", show_default="in --client-cert")
     ] = None,
     log_level: Annotated[
         LogLevel, typer.Option(help="Log messages of this level and above.", case_sensitive=False)
@@ -73,27 +106,40 @@ def serve(
             raise ValueError(f"--save-every: {error}.") from None
         if any(find_spec(name) is None for name in ("starlette", "uvicorn")):
             raise ValueError("emphatic serve needs starlette and uvicorn: pip install 'emphatic[serve]'")
-        from emphatic.serve import service as running
+        from emphatic.serve import credentials
         from emphatic.serve.app import create_app
-        from emphatic.serve.service import Service
-        from emphatic.serve.sources import make_publisher, make_source
+        from emphatic.serve.listener import allowed_hosts, is_loopback, open_socket, server_context
+        from emphatic.serve.service import Service, run
+        from emphatic.serve.sources import Address, make_publisher, make_source
 
-        token = None if token_file is None else running.read_token(token_file)
-        if token is None and not running.is_loopback(host):
+        token = credentials.find_token(token_file)
+        if token is None and not is_loopback(host):
             raise ValueError(
                 f"--host {host} can be reached by others: a token is required. Write one to a file, and give it as "
                 "--token-file FILE."
             )
+        for_source = ("--password-file", credentials.PASSWORD)
+        for_publisher = ("--publish-password-file", credentials.PUBLISH_PASSWORD)
+        credentials.refuse_password(source, "SOURCE", *for_source)
+        credentials.refuse_password(publish, "--publish", *for_publisher)
         if publish is not None and publish == source:
             raise ValueError(f"--publish {publish} is where the readings come from: predictions must go elsewhere.")
+        password = credentials.find_password(password_file, *for_source)
+        publish_password = credentials.find_password(publish_password_file, *for_publisher)
+        if publish_password is None and source is not None and publish is not None:
+            same_server = Address.parse(source).server == Address.parse(publish).server
+            publish_password = password if same_server else None
+        tls = credentials.TLSFiles(ca_file, client_cert, client_key)
+        https = server_context(tls_cert, tls_key)
         settings = read_settings(config, flags)
         service = Service(path, settings, learn=not no_learn, warm_up=warm_up, save_every=seconds, journal=journal)
-        with running.open_socket(host, port) as listening:
-            publisher, readings = make_publisher(publish, path), make_source(source, service)
+        with open_socket(host, port) as listening:
+            publisher = make_publisher(publish, path, publish_password, tls)
+            readings = make_source(source, service, password, tls)
             service.open()
             try:
-                app = create_app(service, token=token, hosts=running.allowed_hosts(host))
-                return running.run(service, readings, publisher, listening, app)
+                app = create_app(service, token=token, hosts=(*allowed_hosts(host), *(allow_host or ())))
+                return run(service, readings, publisher, listening, app, https)
             finally:
                 service.close()
 

@@ -8,13 +8,11 @@ cut; a service that was killed goes on from the last save through the journal, t
 from __future__ import annotations
 
 import asyncio
-import errno
-import ipaddress
 import json
 import logging
 import math
 import signal
-import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -33,13 +31,13 @@ from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, WHY, LineFormat, Outco
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import LARGEST
 from emphatic.serve.journal import Journal
+from emphatic.serve.listener import ACCEPTED, Listener
 from emphatic.tables.fields import as_name
 from emphatic.tables.pipe import BLOCK, JSON, Reading, TextForm
 from emphatic.tables.table import Malformed
 from emphatic.tables.text import NOT_AN_OBJECT, read_object
 
 if TYPE_CHECKING:
-    import uvicorn
     from starlette.applications import Starlette
 
 __all__ = ["Inbox", "Incoming", "Receipt", "RecentRows", "RunningError", "Service", "Traffic", "read_json", "run"]
@@ -62,10 +60,6 @@ LONGEST, _DEEPEST = 1 << 20, 32
 _ROWS, _VALUES = 4096, 1 << 22
 #: Seconds that open connections get when the service ends.
 _GRACE = 3
-#: Connections at a time, and seconds for which one may be open without a complete request.
-_CONNECTIONS, _IDLE = 128, 20.0
-#: Stands for every numeric address among the names that a Host header may have.
-NUMERIC_HOSTS = "*.*.*.*"
 
 
 # ---------------------------------------------------------------------- readings on their way in
@@ -729,57 +723,6 @@ class Service:
 # ---------------------------------------------------------------------- running
 
 
-def read_token(path: Path) -> str:
-    """The token in a file; ValueError if there is none."""
-    try:
-        token = path.read_text("ascii", "replace").strip()
-    except OSError as error:
-        raise ValueError(f"--token-file {path} cannot be read: {error.strerror}.") from None
-    if not token or not token.isprintable() or not token.isascii() or " " in token:
-        raise ValueError(
-            f"--token-file {path} must hold a token: one line of letters, digits and signs, without spaces."
-        )
-    if len(token) < 16:
-        logger.warning("%s: the token has only %d characters; 16 or more cannot be guessed.", path, len(token))
-    return token
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach this address."""
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
-
-
-def allowed_hosts(host: str) -> tuple[str, ...]:
-    """The names that a Host header may have: those of this machine; and, where others can reach it, any number."""
-    local = ("127.0.0.1", "localhost", "::1", host)
-    return local if is_loopback(host) else (*local, socket.gethostname(), socket.getfqdn(), NUMERIC_HOSTS)
-
-
-def open_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens; OSError in one sentence if it cannot be had."""
-    if not 0 <= port <= 65535:
-        raise ValueError(f"--port must be from 0 to 65535. Got {port}.")
-    try:
-        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, proto)  # asyncio sends at once only where it knows that this is TCP
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
-            listening.listen(128)
-        except OSError:
-            listening.close()
-            raise
-        return listening
-    except socket.gaierror as error:
-        raise ValueError(f"--host {host} is not an address of this machine: {error.strerror}.") from None
-    except OSError as error:
-        if error.errno == errno.EADDRNOTAVAIL:
-            raise ValueError(f"--host {host} is not an address of this machine: {error.strerror}.") from None
-        raise ValueError(f"port {port} of {host} cannot be used: {error.strerror}. Choose another: --port N.") from None
-
-
 class StreamConnection(Protocol):
     """A source of readings or a publisher of predictions: a thread that begins and ends with the service."""
 
@@ -801,8 +744,9 @@ def run(
     service: Service,
     source: StreamConnection | None,
     publisher: Publisher | None,
-    listening: socket.socket,
+    listening: Listener,
     app: Starlette,
+    tls: ssl.SSLContext | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT.
 
@@ -812,6 +756,7 @@ def run(
         publisher: Where predictions go besides HTTP.
         listening: The socket of the HTTP interface.
         app: The HTTP interface.
+        tls: What HTTPS is served with; None for HTTP.
 
     Returns:
         The exit code: 1 if learning ended by an error.
@@ -824,17 +769,19 @@ def run(
             yield  # they are handled below
 
     config = uvicorn.Config(
-        app,
+        listening.budget.guard(app),
         log_config=None,
         access_log=False,
         lifespan="off",
         ws="none",
         server_header=False,
-        limit_concurrency=_CONNECTIONS,
+        backlog=ACCEPTED,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=_GRACE,
         proxy_headers=False,
     )
+    config.load()
+    config.ssl = tls
     server = Server(config)
 
     async def serve() -> None:
@@ -848,8 +795,8 @@ def run(
         for which in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(which, stop)
         host, port = listening.getsockname()[:2]
-        logger.info("listening at http://%s:%d", f"[{host}]" if ":" in host else host, port)
-        watching = [loop.create_task(task) for task in (_watch(service, stop), _close_idle(server))]
+        logger.info("listening at %s://%s:%d", "https" if tls else "http", f"[{host}]" if ":" in host else host, port)
+        watching = [loop.create_task(task) for task in (_watch(service, stop), listening.budget.close_idle())]
         await server.serve(sockets=[listening])
         for task in watching:
             task.cancel()
@@ -874,26 +821,3 @@ async def _watch(service: Service, stop: Callable[[], None]) -> None:
     while service.failure is None:
         await asyncio.sleep(0.2)
     stop()
-
-
-async def _close_idle(server: uvicorn.Server) -> None:
-    """Close connections that send no complete request: uvicorn waits for its headers for ever.
-
-    A hundred such connections would keep all other clients out.
-    """
-    idle: dict[object, tuple[object, float]] = {}  # by connection: its last request, and since when it is idle
-    while True:
-        clock, known, idle = time.monotonic(), idle, {}
-        connection: Any
-        for connection in list(server.server_state.connections):
-            cycle = connection.cycle  # its request and response
-            if cycle is not None and not cycle.response_complete:
-                continue
-            entry = known.get(connection)
-            idle[connection] = entry if entry is not None and entry[0] is cycle else (cycle, clock)
-            seconds = clock - idle[connection][1]
-            if seconds > 2 * _IDLE:
-                connection.transport.abort()  # it does not take what was written either
-            elif seconds > _IDLE:
-                connection.transport.close()
-        await asyncio.sleep(_IDLE / 20)

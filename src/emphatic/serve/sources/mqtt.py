@@ -46,7 +46,7 @@ def _connect(address: Address, name: str, model: Path, purpose: str, **options: 
     if address.user is not None:
         client.username_pw_set(address.user, address.password)
     if address.encrypted:
-        client.tls_set()
+        client.tls_set_context(address.tls.context())
     client.reconnect_delay_set(1, 10)
 
     def lost(
