@@ -7,6 +7,7 @@ import math
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -63,20 +64,38 @@ def free_port() -> int:
 class Served:
     """The service in a process of its own, and a client of it."""
 
-    def __init__(self, model: Path, *arguments: object, port: int = 0, stdin: int = subprocess.DEVNULL) -> None:
+    def __init__(
+        self,
+        model: Path,
+        *arguments: object,
+        port: int = 0,
+        stdin: int = subprocess.DEVNULL,
+        verify: str | None = None,
+        env: dict[str, str] | None = None,
+    ) -> None:
         if stdin == subprocess.DEVNULL:
             with open("/dev/null", "rb") as null:
                 self.process = Forked(
-                    COMMAND, "serve", *arguments, "--model", model, "--port", port, stdin=null.fileno()
+                    COMMAND, "serve", *arguments, "--model", model, "--port", port, stdin=null.fileno(), env=env
                 )
         else:
-            self.process = Forked(COMMAND, "serve", *arguments, "--model", model, "--port", port, stdin=stdin)
+            self.process = Forked(COMMAND, "serve", *arguments, "--model", model, "--port", port, stdin=stdin, env=env)
         self.log: list[str] = []
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
         wait_for(lambda: self._url() or self.process.returncode is not None, what="the service listens")
         self.url = self._url()
-        self.client = httpx.Client(base_url=self.url or "http://127.0.0.1:1", timeout=60)
+        wait_for(
+            lambda: any("kernels are compiled" in line for line in self.log) or self.process.returncode is not None,
+            120,
+            "kernels are loaded",
+        )
+        self._verify = ssl.create_default_context(cafile=verify) if verify else True
+        self.client = self.new_client()
+
+    def new_client(self) -> httpx.Client:
+        """A client with connections of its own."""
+        return httpx.Client(base_url=self.url or "http://127.0.0.1:1", timeout=60, verify=self._verify)
 
     def _read(self) -> None:
         assert self.process.stderr is not None

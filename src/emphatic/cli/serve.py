@@ -136,7 +136,7 @@ def serve(
         with open_socket(host, port) as listening:
             publisher = make_publisher(publish, path, publish_password, tls)
             readings = make_source(source, service, password, tls)
-            service.open()
+            service.open(wait=False)
             try:
                 app = create_app(service, token=token, hosts=(*allowed_hosts(host), *(allow_host or ())))
                 return run(service, readings, publisher, listening, app, https)

@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, Prediction, format_lines
 from emphatic.serve.listener import NUMERIC_HOSTS, PROBES
-from emphatic.serve.service import LONGEST, Incoming, NotJson, Receipt, Service, read_json, read_lines
+from emphatic.serve.service import LONGEST, Incoming, NotJson, Receipt, Service, WarmingUp, read_json, read_lines
 from emphatic.tables.table import Malformed
 
 __all__ = ["Attempts", "EventStream", "Guarded", "Sessions", "create_app"]
@@ -39,8 +39,6 @@ logger = logging.getLogger("emphatic.serve")
 #: Streams at a time, and the seconds that a body may take.
 _STREAMS, _PATIENCE = 32, 30.0
 _JSON, _LINES = "application/json", "application/x-ndjson"
-#: The line of a reading that has no prediction, at the very beginning.
-_NONE = b'{"step": null, "time": null, "predictions": {}}\n'
 #: Everything that is served as a file: its address, where it is in the package, and its type.
 _FILES = {
     "/static/page.js": ("serve/static/page.js", "text/javascript"),
@@ -161,7 +159,8 @@ class _Interface:
     async def predictions(self, request: Request) -> Response:
         """The latest predictions."""
         latest = self.service.latest
-        return Response(_NONE if latest is None else latest.line, media_type=_JSON)
+        line = _describe_warm_up(self.service.state) if latest is None else latest.line
+        return Response(line, media_type=_JSON)
 
     async def signals(self, request: Request) -> Response:
         """What is read, and what is predicted."""
@@ -176,7 +175,8 @@ class _Interface:
         """Whether there is a model, and the disk takes it."""
         service = self.service
         if service.warming_up:
-            return JSONResponse({"status": "warming up", "waiting": service.waiting, "warm_up": service.warm_up}, 503)
+            state = {"status": "warming up", "waiting": service.waiting, "warm_up": service.warm_up}
+            return JSONResponse({**state, **service.state._asdict()}, 503)
         if service.trouble or not service.alive:
             return JSONResponse({"status": "trouble", "error": service.trouble or "stopped"}, 503)
         return JSONResponse({"status": "ready"})
@@ -281,9 +281,15 @@ def _lines(receipts: Sequence[Receipt]) -> bytes:
             lines.append(next(predicted))
         elif isinstance(outcome, Malformed):
             lines.append(json.dumps({"error": f"reading {number}: {outcome}"}).encode() + b"\n")
-        else:
-            lines.append(_NONE)
+        elif isinstance(outcome, WarmingUp):
+            lines.append(_describe_warm_up(outcome))
     return b"".join(lines)
+
+
+def _describe_warm_up(state: WarmingUp) -> bytes:
+    """The line of a reading before the service is ready."""
+    line = {"step": None, "time": None, "predictions": {}, "state": "warming up", **state._asdict()}
+    return json.dumps(line).encode() + b"\n"
 
 
 def _count_taken(count: int) -> JSONResponse:

@@ -13,7 +13,7 @@ import ipaddress
 import socket
 import ssl
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,9 +30,9 @@ NUMERIC_HOSTS = "*.*.*.*"
 PROBES = ("/healthz", "/readyz")
 #: Connections at a time, and requests at a time of those.
 _CONNECTIONS, _REQUESTS = 512, 256
-#: Connections that the system keeps until they are accepted, and those that are accepted before any of them is read:
-#: well below the budget, or a burst would drop connections that nobody has looked at.
-_BACKLOG, ACCEPTED = 4096, 64
+#: Connections that the system keeps until they are accepted, those that are accepted at a time, and those among them
+#: that are not closed in a flood although they have not sent a request yet.
+_BACKLOG, ACCEPTED, _NEWEST = 4096, _CONNECTIONS + 1, 64
 #: Seconds for which a connection may be open without a complete request, and for which a body may not arrive.
 _IDLE, _BODY = 20.0, 40.0
 
@@ -68,7 +68,7 @@ class Budget:
         self._wait(client, connection, _IDLE)
         self._since_cleaned += 1
         if len(self._waiting) + len(self._busy) > self.connections:
-            if self._since_cleaned >= ACCEPTED:  # in a flood of connections this is not done for each of them
+            if self._since_cleaned >= _NEWEST:  # in a flood of connections this is not done for each of them
                 self._forget_closed()
             while len(self._waiting) > 1 and len(self._waiting) + len(self._busy) > self.connections:
                 _, (oldest, _) = self._waiting.popitem(last=False)
@@ -153,23 +153,67 @@ def _end(connection: socket.socket) -> None:
 
 
 class Listener(socket.socket):
-    """A socket whose connections are counted from the moment they are accepted, before any TLS handshake."""
+    """A socket whose connections are counted from the moment they are accepted, before any TLS handshake.
+
+    All that wait to be accepted are looked at together. In a flood, those that have not sent a request are closed,
+    except the newest: this takes a tenth of the time that the event loop needs to open and drop them.
+    """
 
     budget: Budget
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._accepted: deque[tuple[socket.socket, Any]] = deque()
+        self._looked = False
+
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection, and the address of its client."""
-        connection, address = super().accept()
+        """The next connection, and the address of its client. The event loop asks until there is none."""
+        if not self._accepted:
+            self._looked = not self._looked
+            if not self._looked:
+                raise BlockingIOError  # so that the connections are served before more of them are accepted
+            try:
+                self._accept_all()
+            except OSError:
+                self._looked = False
+                raise
+        connection, address = self._accepted.popleft()
         self.budget.add(tuple(address[:2]), connection)
         return connection, address
+
+    def _accept_all(self) -> None:
+        """Accept what waits, as far as the budget goes; OSError if that is nothing."""
+        try:
+            while len(self._accepted) < self.budget.connections:
+                self._accepted.append(super().accept())
+        except OSError:  # nothing waits any more, or there are too many open files
+            if not self._accepted:
+                raise
+        for _ in range(len(self._accepted) - _NEWEST):
+            connection, address = self._accepted.popleft()
+            if _has_request(connection):
+                self._accepted.append((connection, address))
+            else:
+                self.budget.dropped += 1
+                connection.close()
 
     def listen(self, backlog: int = _BACKLOG) -> None:
         """Listen. The event loop asks for the number that it accepts at a time; the system keeps more."""
         super().listen(max(backlog, _BACKLOG))
 
 
+def _has_request(connection: socket.socket) -> bool:
+    """Whether a whole request has come, or the beginning of a TLS handshake."""
+    connection.setblocking(False)
+    try:
+        text = connection.recv(4096, socket.MSG_PEEK)
+    except OSError:
+        return False
+    return b"\r\n\r\n" in text or text[:1] == b"\x16"
+
+
 def open_socket(host: str, port: int) -> Listener:
-    """A socket that listens; ValueError in one sentence if it cannot be had.
+    """A socket to listen at; ValueError in one sentence if it cannot be had.
 
     Args:
         host: The address to listen at.
@@ -183,8 +227,7 @@ def open_socket(host: str, port: int) -> Listener:
         listening.budget = Budget(min(_CONNECTIONS, _raise_descriptor_limit() // 2))
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
-            listening.listen()
+            listening.bind(address)  # it listens once it can answer
         except OSError:
             listening.close()
             raise

@@ -16,7 +16,7 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from emphatic.common.locks import hold_lock
 from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, WHY, LineFormat, Outcome, Prediction, Predictor, format_lines
 from emphatic.nexting.settings import Settings
+from emphatic.nexting.warm import compile_for_live
 from emphatic.questions.gvf import LARGEST
 from emphatic.serve.journal import Journal
 from emphatic.serve.listener import ACCEPTED, Listener
@@ -40,7 +41,8 @@ from emphatic.tables.text import NOT_AN_OBJECT, read_object
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-__all__ = ["Inbox", "Incoming", "Receipt", "RecentRows", "RunningError", "Service", "Traffic", "read_json", "run"]
+__all__ = ["Inbox", "Incoming", "Receipt", "RecentRows", "RunningError", "Service", "Traffic", "WarmingUp"]
+__all__ += ["read_json", "run"]
 
 logger = logging.getLogger("emphatic.serve")
 
@@ -49,6 +51,8 @@ Array = NDArray[np.float64]
 _CAPACITY = 4096
 #: Readings that may be learned and not acknowledged, while the disk takes nothing.
 _UNSYNCED = 16 * BLOCK
+#: Readings that may be held back until kernels are compiled.
+_HELD = 200_000
 #: Seconds: the longest wait for readings, from a reading to the sync of its group (and a block more), and between two
 #: attempts on a disk that fails.
 _WAIT, _GROUP, _RETRY = 0.1, 0.05, 0.5
@@ -65,13 +69,23 @@ _GRACE = 3
 # ---------------------------------------------------------------------- readings on their way in
 
 
+class WarmingUp(NamedTuple):
+    """The outcome of a reading before the service is ready: how many there are so far, and how many are needed.
+
+    More than are needed may come while kernels are compiled; ``needed`` is 0 if the model only waits for these.
+    """
+
+    readings: int
+    needed: int
+
+
 class Receipt(NamedTuple):
     """What became of a reading, once it is safe: why it was not used, or its prediction if it has one.
 
     ``taken`` is False if the service stopped before the reading was written down.
     """
 
-    outcome: Prediction | Malformed | None
+    outcome: Prediction | Malformed | WarmingUp | None
     taken: bool = True
 
 
@@ -423,6 +437,11 @@ class Service:
         self.recent: RecentRows | None = None
         self._errors: RunningError | None = None
         self._form = JSON
+        #: Set once kernels are compiled; until then, and until they are learned from, readings are held back.
+        self._compiled = threading.Event()
+        self._held: deque[tuple[Sequence[tuple[int, Reading | Malformed]], TextForm]] = deque()
+        self._held_count = self._replayed = 0
+        self._compile_seconds: float | None = None  # until it is logged
         #: Why the last attempt to write to the disk failed; empty if it did not.
         self.trouble = ""
         #: What ended the thread, if it was an error.
@@ -439,8 +458,15 @@ class Service:
 
     # ------------------------------------------------------------------ beginning and end
 
-    def open(self) -> None:
-        """Load the model, if there is one, and learn from the journal; ValueError if they do not fit."""
+    def open(self, wait: bool = True) -> None:
+        """Load the model, if there is one, and learn from the journal; ValueError if they do not fit.
+
+        Args:
+            wait: Whether to wait for kernels that must be compiled first. If not, ``start`` compiles them in the
+                background, and readings are written to the journal and learned from afterwards.
+        """
+        if wait:
+            self._compiled.set()
         options: dict[str, Any] = {"learn": self.learn, "unit": "reading"}
         try:
             if self.learn:
@@ -474,7 +500,19 @@ class Service:
 
     def start(self) -> None:
         """Start to learn."""
+        if not self._compiled.is_set():
+            threading.Thread(target=self._compile, name="emphatic compiling", daemon=True).start()
         self._thread.start()
+
+    def _compile(self) -> None:
+        """Compile or load all kernels that learning needs, so that no reading waits for one."""
+        began = time.monotonic()
+        try:
+            compile_for_live(self.predictor.settings)
+        except Exception as error:  # whatever it is, learning shows whether it matters
+            logger.warning("kernels could not be compiled ahead: %s", error)
+        self._compile_seconds = time.monotonic() - began
+        self._compiled.set()
 
     def stop(self) -> None:
         """Take nothing more in, learn from what waits, save, and end; returns at once."""
@@ -500,8 +538,8 @@ class Service:
 
     @property
     def waiting(self) -> int:
-        """Readings of a warm-up that is not complete."""
-        return self.predictor.waiting
+        """Readings of a warm-up that is not complete, or that wait for kernels."""
+        return self.predictor.waiting + self._held_count
 
     @property
     def step(self) -> int:
@@ -510,8 +548,13 @@ class Service:
 
     @property
     def warming_up(self) -> bool:
-        """Whether there is no model yet."""
-        return self.predictor.horde is None
+        """Whether there is no model yet, or readings wait for it."""
+        return self.predictor.horde is None or not self._compiled.is_set() or bool(self._held)
+
+    @property
+    def state(self) -> WarmingUp:
+        """How far the warm-up is: what is answered before the service is ready."""
+        return WarmingUp(self.waiting, 0 if self.predictor.horde is not None else self.warm_up)
 
     @property
     def unacknowledged(self) -> int:
@@ -536,11 +579,18 @@ class Service:
         try:
             saved = time.monotonic()
             while not (self.inbox.closed and (not len(self.inbox) or time.monotonic() > self._deadline)):
-                full = len(self._unacknowledged) >= _UNSYNCED
-                readings = [] if full else self.inbox.take(BLOCK, _WAIT)
+                full = len(self._unacknowledged) >= _UNSYNCED or self._held_count >= _HELD
+                catching_up = bool(self._held) and self._compiled.is_set()
+                readings = [] if full else self.inbox.take(BLOCK, 0.0 if catching_up else _WAIT)
+                if catching_up:
+                    self._catch_up()
+                elif self._compile_seconds is not None and self._compiled.is_set():
+                    self._log_compiled(self._compile_seconds)
                 if readings:
                     self._learn(readings)
                 self._sync(wait=bool(len(self.inbox)) and not full)
+                if full and not catching_up:
+                    time.sleep(_WAIT)
                 if time.monotonic() - saved > self.save_every:
                     self._save()
                     saved = time.monotonic()
@@ -592,20 +642,58 @@ class Service:
         return outcomes + self._take(block)
 
     def _take(self, numbered: Sequence[tuple[int, Reading | Malformed]]) -> list[Outcome]:
-        """``Predictor.take``, with its counts and what the page shows."""
-        outcomes = self.predictor.take(numbered, self._form)
+        """Learn from readings, or hold them back until kernels are compiled and those before them are learned from."""
         self.readings += len(numbered)
+        if self._held or not self._compiled.is_set():
+            malformed = [(number, reading) for number, reading in numbered if isinstance(reading, Malformed)]
+            self._learn_from(malformed, self._form)
+            held = [(number, reading) for number, reading in numbered if not isinstance(reading, Malformed)]
+            if held:
+                self._held.append((held, self._form))
+            outcomes: list[Any] = []
+            for _, reading in numbered:
+                self._held_count += not isinstance(reading, Malformed)
+                outcomes.append(reading if isinstance(reading, Malformed) else self.state)
+            return outcomes
+        return self._learn_from(numbered, self._form)
+
+    def _log_compiled(self, seconds: float) -> None:
+        """Log that no reading has to wait any more."""
+        self._compile_seconds = None
+        logger.info("kernels are compiled or loaded, in %.1f s; learning from now on.", seconds)
+        self._log_replayed()
+
+    def _log_replayed(self) -> None:
+        if self._replayed:
+            logger.info("%s: learned again from %d readings since the last save.", self._folder, self._replayed)
+        self._replayed = 0
+
+    def _catch_up(self) -> None:
+        """Learn from a block of the readings that were held back."""
+        numbered, form = self._held.popleft()
+        self._held_count -= len(numbered)
+        outcomes = self._learn_from(numbered, form)
+        self._publish(outcomes)
+
+    def _learn_from(self, numbered: Sequence[tuple[int, Reading | Malformed]], form: TextForm) -> list[Outcome]:
+        """``Predictor.take``, with its counts and what the page shows. Before there is a model: how many are needed."""
+        waiting = self.predictor.waiting
+        outcomes: list[Any] = self.predictor.take(numbered, form)
         self.malformed += sum(isinstance(outcome, Malformed) for outcome in outcomes)
-        predictions = [outcome for outcome in outcomes if isinstance(outcome, Prediction)]
+        predictions = []
+        for place, outcome in enumerate(outcomes):
+            if isinstance(outcome, Prediction) and outcome.derived:
+                predictions.append(outcome)
+            elif not isinstance(outcome, Malformed):  # in the warm-up
+                waiting += 1
+                outcomes[place] = WarmingUp(waiting, self.warm_up)
         if predictions:
             self.latest = predictions[-1]
         if self.recent is None and self.predictor.horde is not None:
             self._watch()
         if self.recent is not None and self._errors is not None:
-            # Predictions of the warm-up are written in another form.
-            rows = [prediction for prediction in predictions if prediction.format is self.recent.format]
-            self.recent.add(rows)
-            self._errors.add(rows)
+            self.recent.add(predictions)
+            self._errors.add(predictions)
         return outcomes
 
     def _watch(self) -> None:
@@ -639,13 +727,18 @@ class Service:
         for incoming, receipt in done:
             if incoming.acknowledge is not None:
                 incoming.acknowledge(receipt)
+        self._publish(receipt.outcome for _, receipt in done)
+
+    def _publish(self, outcomes: Iterable[object]) -> None:
         if self.publish is not None:
-            for line in format_lines(receipt.outcome for _, receipt in done if isinstance(receipt.outcome, Prediction)):
+            for line in format_lines(outcome for outcome in outcomes if isinstance(outcome, Prediction)):
                 self.publish(line)
 
     def _save(self) -> bool:
         """Save the model with the position in the journal, and cut that; False if the disk does not take it."""
         journal, predictor = self._journal, self.predictor
+        if self._held:  # the journal has them, and the model does not
+            return False
         if journal is None or (predictor.step == self.saved_step and journal.last == self.saved):
             return True
         try:
@@ -704,9 +797,9 @@ class Service:
         entries = journal.entries(self.saved)
         while block := list(islice(entries, BLOCK)):
             self._go_through(block)
-        if self.readings:
-            logger.info("%s: learned again from %d readings since the last save.", self._folder, self.readings)
-        self.readings = self.malformed = 0
+        self._replayed, self.readings, self.malformed = self.readings, 0, 0
+        if not self._held:
+            self._log_replayed()
 
     @property
     def _first(self) -> Path:
