@@ -30,7 +30,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             503,
             {"status": "warming up", "waiting": 0, "warm_up": 60, **state},
         )
-        warming_up = {"step": None, "time": None, "predictions": {}, "state": "warming up"}
+        warming_up: dict[str, Any] = {"step": None, "time": None, "predictions": {}, "state": "warming up"}
         assert service.client.get("/predictions").json() == warming_up | state
         for unusable in ({}, {"S1": {"a": 1}}, {"S1": [1.0], "S2": None}):
             refused = service.client.post("/readings", json=unusable)

@@ -18,7 +18,7 @@ from emphatic.nexting.predictor import LineFormat, Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import GVF
 from emphatic.serve.app import EventStream
-from emphatic.serve.service import Inbox, Incoming, Receipt, RecentRows, RunningError, Service
+from emphatic.serve.service import Inbox, Incoming, Receipt, RecentRows, RunningError, Service, WarmingUp
 from emphatic.tables.pipe import Malformed
 from tests.support.services import journal_readings, readings, same_as_undisturbed, wait_for
 
@@ -67,7 +67,8 @@ def test_it_learns_saves_and_goes_on(tmp_path: Path) -> None:
     service.start()
     replies = offered(service, [*rows[:100], Malformed("not JSON"), {"other": 1}])
     assert service.alive
-    assert [isinstance(reply.outcome, Prediction) for reply in replies[:3]] == [False, False, True]
+    assert [reply.outcome for reply in replies[:59]] == [WarmingUp(count, 60) for count in range(1, 60)]
+    assert all(isinstance(reply.outcome, Prediction) for reply in replies[59:100])
     assert [str(reply.outcome) for reply in replies[100:]] == ["not JSON", "none of the signals S1, S2 is in it"]
     assert (service.step, service.readings, service.malformed, service.warming_up) == (100, 102, 2, False)
     assert len(journal_readings(tmp_path / "model.journal")) == 101
