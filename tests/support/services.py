@@ -189,11 +189,11 @@ def _find(name: str) -> str:
 
 
 @contextmanager
-def mosquitto(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+def mosquitto(folder: Path, port: int, access: str = "allow_anonymous true\n") -> Iterator[subprocess.Popen[bytes]]:
     """A broker that sends as many messages at a time as it likes, and remembers all of them."""
     config = folder / "mosquitto.conf"
     config.write_text(
-        f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_inflight_messages 0\nmax_queued_messages 0\n"
+        f"listener {port} 127.0.0.1\n{access}max_inflight_messages 0\nmax_queued_messages 0\n"
         f"persistence true\npersistence_location {folder}/\nuser root\n"
     )
     with _server([_find("mosquitto"), "-c", str(config)], port) as process:
@@ -202,6 +202,7 @@ def mosquitto(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 @contextmanager
 def redis_server(folder: Path, port: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A server; with port 0, where the options say."""
     command = [_find("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
-    with _server([*command, *options], port) as process:
+    with _server([*command, *options], port or int(options[1])) as process:
         yield process

@@ -246,7 +246,10 @@ def _raise_descriptor_limit() -> int:
         import resource
     except ImportError:  # Windows
         return 4 * _CONNECTIONS
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    except OSError:  # a filter of system calls
+        return _CONNECTIONS
     wanted = 8 * _CONNECTIONS if hard == resource.RLIM_INFINITY else min(8 * _CONNECTIONS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):
