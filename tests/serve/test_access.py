@@ -9,6 +9,7 @@ import shutil
 import ssl
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def test_wrong_tokens_of_an_address_are_answered_ever_later(monkeypatch: pytest.
 
     async def seconds(attempts: Attempts, host: str, count: int) -> float:
         began = time.monotonic()
-        await asyncio.gather(*(attempts.delay(scope(host)) for _ in range(count)))  # type: ignore[arg-type]
+        await asyncio.gather(*(attempts.delay(scope(host)) for _ in range(count)))
         return time.monotonic() - began
 
     async def attack() -> None:
@@ -46,7 +47,7 @@ def test_wrong_tokens_of_an_address_are_answered_ever_later(monkeypatch: pytest.
         assert await seconds(attempts, "192.0.2.1", 5) > 0.02 + 0.04 + 3 * 0.05 - 0.01
         assert await seconds(attempts, "192.0.2.2", 3) < 0.01
         assert attempts.wrong == 12
-        many = [asyncio.create_task(attempts.delay(scope("192.0.2.1", port))) for port in range(8)]  # type: ignore[arg-type]
+        many = [asyncio.create_task(attempts.delay(scope("192.0.2.1", port))) for port in range(8)]
         await asyncio.sleep(0)
         refused = attempts.refuse(scope("192.0.2.1"))
         assert refused is not None
@@ -130,7 +131,7 @@ def test_files_of_certificates_that_are_not_right_are_named(tmp_path: Path, cert
     bad = tmp_path / "bad"
     bad.write_text("no certificate")
     there, none = certificates, tmp_path / "none"
-    cases = [
+    cases: list[tuple[Callable[[], Any], str]] = [
         (lambda: server_context(None, bad), "--tls-key needs --tls-cert"),
         (lambda: server_context(none, None), "--tls-cert .*none cannot be read: No such file"),
         (lambda: server_context(bad, None), "--tls-cert .*bad and --tls-key .*bad must be a certificate and its key"),
@@ -175,8 +176,8 @@ def test_brokers_by_tls_with_a_password_and_certificates(
     """A client without the right certificate, authority or password gets nothing."""
     port, there = free_port(), certificates
     (tmp_path / "password").write_text("hunter2\n")
-    options = ("--password-file", tmp_path / "password", "--ca-file", there["ca"], "--client-cert", there["client"])
-    options += ("--client-key", there["client_key"])
+    options: tuple[object, ...] = ("--password-file", tmp_path / "password", "--ca-file", there["ca"])
+    options += ("--client-cert", there["client"], "--client-key", there["client_key"])
     address = f"{kind}://user@localhost:{port}/readings"
     rows = readings(80)
     if kind == "mqtts":
