@@ -7,7 +7,7 @@ from typing import Annotated, get_type_hints
 
 import typer
 
-from emphatic.cli import demo, nexting, serve, studies, warm
+from emphatic.cli import demo, nexting, serve, studies
 from emphatic.cli.terminal import LogLevel, log_to_stderr
 
 __all__ = ["app"]
@@ -51,4 +51,4 @@ _add("figures", nexting.figures, "Write the plots of a report as SVG files.")
 _add("reproduce", studies.reproduce, "Run published studies again and compare the numbers.")
 _add("sweep", studies.sweep, "Try a grid of rules and parameters on a problem or a log.")
 _add("rules", demo.rules)
-_add("warm", warm.warm)
+_add("warm", serve.warm)

@@ -1,8 +1,9 @@
-"""``emphatic serve``."""
+"""``emphatic serve``, and ``emphatic warm``, which compiles ahead what it needs."""
 
 from __future__ import annotations
 
 import logging
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from emphatic.cli.nexting import check_live_options, read_settings
 from emphatic.cli.terminal import FAILURES, LogLevel, report_error, with_settings
 from emphatic.nexting.settings import Settings
 
-__all__ = ["serve"]
+__all__ = ["serve", "warm"]
 
 
 @with_settings(Settings, "serve", warm_up=("predict", "horizons"))
@@ -148,3 +149,25 @@ def serve(
     except (*FAILURES, ImportError) as error:
         code = report_error(error)
     raise typer.Exit(code)
+
+
+def warm() -> None:
+    """Compile the kernels of nexting and serve ahead, into the cache.
+
+    The first run of emphatic nexting or emphatic serve compiles kernels, which takes a minute or so. Run this command
+    when an image is built, or after an installation, and no run waits for it. The cache is $EMPHATIC_CACHE_DIR, or the
+    user's cache folder; it may be read-only afterwards. Kernels are compiled for the processor of this machine.
+    """
+    from emphatic.engines.generated import cache_folder
+    from emphatic.nexting.warm import compile_for_live, compile_for_logs
+
+    began = time.monotonic()
+    try:
+        folder = cache_folder()
+        if folder is None:
+            raise ValueError("there is no cache folder to write to. Set EMPHATIC_CACHE_DIR to a folder of your own.")
+        compile_for_live()
+        compile_for_logs()
+    except FAILURES as error:
+        raise typer.Exit(report_error(error)) from None
+    typer.echo(f"{folder}: all kernels of nexting and serve are there, after {time.monotonic() - began:.1f} s.")
