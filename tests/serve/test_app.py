@@ -72,7 +72,7 @@ def test_what_it_knows(served: Served) -> None:
     for path in ("/readings", "/predictions", "/stream", "/signals", "/healthz", "/readyz", "/metrics"):
         assert path in described["paths"]
     answers = described["paths"]["/readings"]["post"]["responses"]
-    assert set(answers) == {"200", "400", "401", "408", "413", "415", "422", "503"}
+    assert set(answers) == {"200", "400", "401", "408", "413", "415", "422", "429", "503"}
     assert set(answers["200"]["content"]) == {"application/json", "application/x-ndjson"}
 
 
