@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -218,6 +219,22 @@ def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("EMPHATIC_CACHE_DIR", str(cache))
     with pytest.warns(RuntimeWarning, match="belongs to user 12345 and not to you"):
         assert compiled.cache_folder() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_folder_of_root_that_is_read_only_is_read_from() -> None:
+    """As in an image: what is there is loaded, what is not is compiled in memory, and nothing is written."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        cache = Path(folder) / "cache"
+        assert tiny(environment(EMPHATIC_CACHE_DIR=cache)) == "42.0 False\n"
+        env = environment(EMPHATIC_CACHE_DIR=cache, HOME="/proc/none")
+        kept = files(cache)
+        somebody = "import os\nos.setuid(12345)\n" + TINY
+        assert run(somebody, env=env).stdout == b"42.0 True\n"
+        assert run(somebody.replace("41.0", "40.0"), env=env).stdout == b"41.0 False\n"
+        assert files(cache) == kept
+        assert {path.stat().st_mtime for path in cache.glob("*.py")} == {315_532_800}
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o002, 0o077])

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.settings import Settings
-from emphatic.serve import service as running
-from emphatic.serve.app import create_app
-from emphatic.serve.service import Service
 from tests.support.processes import COMMAND, run
 from tests.support.services import FLAGS, LINES, Served, readings, same_as_undisturbed, wait_for
 
@@ -32,17 +24,24 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A service that has learned from 200 readings, the last of which have come one by one and in lists."""
     model = tmp_path_factory.mktemp("served") / "model"
     with Served(model, *FLAGS, "--save-every", "1h") as service:
-        assert service.client.get("/readyz").json() == {"status": "warming up", "waiting": 0, "warm_up": 60}
-        assert service.client.get("/predictions").json() == {"step": None, "time": None, "predictions": {}}
+        state = {"readings": 0, "needed": 60}
+        ready = service.client.get("/readyz")
+        assert (ready.status_code, ready.json()) == (
+            503,
+            {"status": "warming up", "waiting": 0, "warm_up": 60, **state},
+        )
+        warming_up: dict[str, Any] = {"step": None, "time": None, "predictions": {}, "state": "warming up"}
+        assert service.client.get("/predictions").json() == warming_up | state
         for unusable in ({}, {"S1": {"a": 1}}, {"S1": [1.0], "S2": None}):
             refused = service.client.post("/readings", json=unusable)
             assert (refused.status_code, refused.json()["error"][:10]) == (422, "reading 1:")
         rows = readings(200)
         first = service.client.post("/readings", json=rows[0])
-        assert (first.status_code, first.json()["predictions"]) == (200, {})
+        assert (first.status_code, first.json()) == (200, warming_up | {"readings": 1, "needed": 60})
         listed = service.client.post("/readings", json=rows[1:100])
         lines = [json.loads(line) for line in listed.text.splitlines()]
-        assert [line["step"] for line in lines] == [None, *range(2, 100)]
+        assert [line.get("readings") for line in lines] == [*range(2, 60), *[None] * 41]
+        assert [line["step"] for line in lines] == [*[None] * 58, *range(59, 100)]
         more = service.post(rows[100:])
         assert [json.loads(line)["step"] for line in more.text.splitlines()] == list(range(100, 200))
         yield service
@@ -73,7 +72,7 @@ def test_what_it_knows(served: Served) -> None:
     for path in ("/readings", "/predictions", "/stream", "/signals", "/healthz", "/readyz", "/metrics"):
         assert path in described["paths"]
     answers = described["paths"]["/readings"]["post"]["responses"]
-    assert set(answers) == {"200", "400", "401", "408", "413", "415", "422", "503"}
+    assert set(answers) == {"200", "400", "401", "408", "413", "415", "422", "429", "503"}
     assert set(answers["200"]["content"]) == {"application/json", "application/x-ndjson"}
 
 
@@ -210,12 +209,13 @@ def test_it_is_safe_only_with_a_token(tmp_path: Path) -> None:
     assert done.stderr.decode().count("\n") == 1
     assert "--token-file" in done.stderr.decode()
     (tmp_path / "token").write_text("correct-horse-battery-staple\n")
-    arguments = ("--host", "0.0.0.0", "--token-file", tmp_path / "token")
+    arguments = ("--host", "0.0.0.0", "--token-file", tmp_path / "token", "--allow-host", "proxied.example")
     with Served(tmp_path / "m", *FLAGS, *arguments) as service:
         port = int((service.url or "").rsplit(":", 1)[1])
         with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
             assert client.get("/healthz").status_code == 200
-            for path in ("/signals", "/predictions", "/stream", "/metrics", "/readyz", "/openapi.json"):
+            assert client.get("/readyz", headers={"authorization": "Bearer wrong"}).json()["status"] == "warming up"
+            for path in ("/signals", "/predictions", "/stream", "/metrics", "/openapi.json"):
                 assert (client.get(path).status_code, client.get(path).headers["www-authenticate"]) == (401, "Bearer")
             right, wrong = ({"authorization": f"Bearer {t}"} for t in ("correct-horse-battery-staple", "correct"))
             assert client.get("/signals", headers=wrong).status_code == 401
@@ -224,7 +224,9 @@ def test_it_is_safe_only_with_a_token(tmp_path: Path) -> None:
             assert client.post("/readings", json=readings(1)[0]).status_code == 401
             assert client.post("/readings", json=readings(1)[0], headers=right).status_code == 200
             assert client.get("/signals", headers={"host": "evil.example"}).status_code == 400
-            assert client.get("/signals", headers=right | {"host": "proxied.example"}).status_code == 200
+            for scheme in (right, {}, {"authorization": "Basic x"}):
+                assert client.get("/signals", headers=scheme | {"host": "evil.example"}).status_code == 400
+            assert client.get("/signals", headers=right | {"host": "Proxied.example:80"}).status_code == 200
             assert client.post("/login", data={"token": "correct"}).status_code == 401
             assert client.get("/signals").status_code == 401
             opened = client.post("/login", data={"token": "correct-horse-battery-staple"})
@@ -234,6 +236,10 @@ def test_it_is_safe_only_with_a_token(tmp_path: Path) -> None:
             assert "samesite=strict" in cookie
             assert "horse" not in cookie
             assert client.get("/signals").status_code == 200
+            basic = {"authorization": "Basic x", "host": "evil.example"}  # beside the cookie
+            assert client.get("/signals", headers=basic).status_code == 400
+            assert client.get("/metrics").text.count("emphatic_wrong_tokens_total 2") == 1
+        assert sum("a wrong token from 127.0.0.1, 1 so far" in line for line in service.log) == 1
         service.stop()
 
 
@@ -329,59 +335,3 @@ def test_a_full_queue_takes_what_fits(tmp_path: Path) -> None:
         assert service.metric("step") == 9000
         service.stop()
     same_as_undisturbed(tmp_path / "model", rows, tmp_path)
-
-
-def test_connections_without_a_request_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Headers that never end, nothing at all, and a body after its answer; one that asks now and then stays."""
-    monkeypatch.setattr(running, "_IDLE", 0.6)
-    service = Service(tmp_path / "model", Settings())
-    service.open()
-    app = create_app(service)
-    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
-
-    async def send_on(writer: asyncio.StreamWriter, text: bytes) -> None:
-        with suppress(OSError):
-            while not writer.is_closing():
-                writer.write(text)
-                await writer.drain()
-                await asyncio.sleep(0.1)
-
-    async def serve() -> tuple[list[float], int]:
-        server = uvicorn.Server(config)
-        listening = running.open_socket("127.0.0.1", 0)
-        port = listening.getsockname()[1]
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(running._close_idle(server))]
-        begin = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
-        closed: list[float] = []
-        writers: list[asyncio.StreamWriter] = []
-        began = time.monotonic()
-        unread = b"POST /none HTTP/1.1\r\nContent-Length: 9999\r\n\r\n"
-        for first, then in ((b"", b""), (begin, b"x: y\r\n"), (unread, b" ")):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writers.append(writer)
-            writer.write(first)
-            if then:
-                tasks.append(asyncio.create_task(send_on(writer, then)))
-            tasks.append(asyncio.create_task(asyncio.wait_for(reader.read(), 10)))
-            tasks[-1].add_done_callback(lambda _: closed.append(time.monotonic() - began))
-        answers = 0
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        while time.monotonic() - began < 2.0:
-            writer.write(begin + b"\r\n")
-            answers += b"HTTP/1.1 503" in await reader.readuntil(b'"}')
-            await asyncio.sleep(0.3)
-        server.should_exit = True
-        await serving
-        for task in tasks:
-            task.cancel()
-        for each in (*writers, writer):
-            each.close()
-        await asyncio.sleep(0.1)
-        return closed, answers
-
-    closed, answers = asyncio.run(serve())
-    service.close()
-    assert len(closed) == 3
-    assert max(closed) < 1.9
-    assert answers >= 4

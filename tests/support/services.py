@@ -7,6 +7,7 @@ import math
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -63,20 +64,38 @@ def free_port() -> int:
 class Served:
     """The service in a process of its own, and a client of it."""
 
-    def __init__(self, model: Path, *arguments: object, port: int = 0, stdin: int = subprocess.DEVNULL) -> None:
+    def __init__(
+        self,
+        model: Path,
+        *arguments: object,
+        port: int = 0,
+        stdin: int = subprocess.DEVNULL,
+        verify: str | None = None,
+        env: dict[str, str] | None = None,
+    ) -> None:
         if stdin == subprocess.DEVNULL:
             with open("/dev/null", "rb") as null:
                 self.process = Forked(
-                    COMMAND, "serve", *arguments, "--model", model, "--port", port, stdin=null.fileno()
+                    COMMAND, "serve", *arguments, "--model", model, "--port", port, stdin=null.fileno(), env=env
                 )
         else:
-            self.process = Forked(COMMAND, "serve", *arguments, "--model", model, "--port", port, stdin=stdin)
+            self.process = Forked(COMMAND, "serve", *arguments, "--model", model, "--port", port, stdin=stdin, env=env)
         self.log: list[str] = []
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
         wait_for(lambda: self._url() or self.process.returncode is not None, what="the service listens")
         self.url = self._url()
-        self.client = httpx.Client(base_url=self.url or "http://127.0.0.1:1", timeout=60)
+        wait_for(
+            lambda: any("kernels are compiled" in line for line in self.log) or self.process.returncode is not None,
+            120,
+            "kernels are loaded",
+        )
+        self._verify = ssl.create_default_context(cafile=verify) if verify else True
+        self.client = self.new_client()
+
+    def new_client(self) -> httpx.Client:
+        """A client with connections of its own."""
+        return httpx.Client(base_url=self.url or "http://127.0.0.1:1", timeout=60, verify=self._verify)
 
     def _read(self) -> None:
         assert self.process.stderr is not None
@@ -170,11 +189,13 @@ def _find(name: str) -> str:
 
 
 @contextmanager
-def mosquitto(folder: Path, port: int, *settings: str) -> Iterator[subprocess.Popen[bytes]]:
+def mosquitto(
+    folder: Path, port: int, *settings: str, access: str = "allow_anonymous true\n"
+) -> Iterator[subprocess.Popen[bytes]]:
     """A broker that sends as many messages at a time as it likes, and remembers all of them."""
     config = folder / "mosquitto.conf"
     config.write_text(
-        f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_inflight_messages 0\nmax_queued_messages 0\n"
+        f"listener {port} 127.0.0.1\n{access}max_inflight_messages 0\nmax_queued_messages 0\n"
         f"persistence true\npersistence_location {folder}/\nuser root\n"
         + "".join(f"{setting}\n" for setting in settings)
     )
@@ -184,6 +205,7 @@ def mosquitto(folder: Path, port: int, *settings: str) -> Iterator[subprocess.Po
 
 @contextmanager
 def redis_server(folder: Path, port: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A server; with port 0, where the options say."""
     command = [_find("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
-    with _server([*command, *options], port) as process:
+    with _server([*command, *options], port or int(options[1])) as process:
         yield process

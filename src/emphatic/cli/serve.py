@@ -1,9 +1,10 @@
-"""``emphatic serve``."""
+"""``emphatic serve``, and ``emphatic warm``, which compiles ahead what it needs."""
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ from emphatic.cli.nexting import check_live_options, read_settings
 from emphatic.cli.terminal import FAILURES, LogLevel, report_error, with_settings
 from emphatic.nexting.settings import Settings
 
-__all__ = ["serve"]
+__all__ = ["serve", "warm"]
 
 
 @with_settings(Settings, "serve", warm_up=("predict", "horizons"))
@@ -23,7 +24,7 @@ def serve(
         str | None,
         typer.Argument(
             help="Where readings come from besides POST /readings: mqtt://HOST:1883/TOPIC, redis://HOST:6379/STREAM, "
-            "or - for a pipe."
+            "or - for a pipe. mqtts:// and rediss:// are encrypted."
         ),
     ] = None,
     model: Annotated[
@@ -57,7 +58,40 @@ def serve(
         str, typer.Option(help="Without a connection to the source for so long, /readyz says that it is not ready.")
     ] = "30s",
     token_file: Annotated[
-        Path | None, typer.Option(help="A file with the token that clients must give, as Authorization: Bearer TOKEN.")
+        Path | None,
+        typer.Option(
+            help="A file with the token that clients must give, as Authorization: Bearer TOKEN; or set EMPHATIC_TOKEN."
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A further name that clients may use for this service in the Host header; may be repeated."),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Serve HTTPS: the PEM file of the certificate.")] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="The PEM file of the certificate's key.", show_default="in --tls-cert")
+    ] = None,
+    password_file: Annotated[
+        Path | None, typer.Option(help="A file with the password for the user in SOURCE; or set EMPHATIC_PASSWORD.")
+    ] = None,
+    publish_password_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with the password for the user in --publish; or set EMPHATIC_PUBLISH_PASSWORD.",
+            show_default="that of SOURCE, for the same user of the same server",
+        ),
+    ] = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="The PEM file of the authorities that sign brokers' certificates.", show_default="those of the system"
+        ),
+    ] = None,
+    client_cert: Annotated[
+        Path | None, typer.Option(help="The PEM file of the certificate to show to brokers that ask for one.")
+    ] = None,
+    client_key: Annotated[
+        Path | None, typer.Option(help="The PEM file of that certificate's key.", show_default="in --client-cert")
     ] = None,
     log_level: Annotated[
         LogLevel, typer.Option(help="Log messages of this level and above.", case_sensitive=False)
@@ -86,18 +120,30 @@ def serve(
                 raise ValueError(f"{flag}: {error}.") from None
         if any(find_spec(name) is None for name in ("starlette", "uvicorn")):
             raise ValueError("emphatic serve needs starlette and uvicorn: pip install 'emphatic[serve]'")
-        from emphatic.serve import service as running
+        from emphatic.serve import credentials
         from emphatic.serve.app import create_app
-        from emphatic.serve.service import Service
-        from emphatic.serve.sources import check_loop, make_publisher, make_source
+        from emphatic.serve.listener import allowed_hosts, is_loopback, open_socket, server_context
+        from emphatic.serve.service import Service, run
+        from emphatic.serve.sources import Address, check_loop, make_publisher, make_source
 
-        token = None if token_file is None else running.read_token(token_file)
-        if token is None and not running.is_loopback(host):
+        token = credentials.find_token(token_file)
+        if token is None and not is_loopback(host):
             raise ValueError(
                 f"--host {host} can be reached by others: a token is required. Write one to a file, and give it as "
                 "--token-file FILE."
             )
+        for_source = ("--password-file", credentials.PASSWORD)
+        for_publisher = ("--publish-password-file", credentials.PUBLISH_PASSWORD)
+        credentials.refuse_password(source, "SOURCE", *for_source)
+        credentials.refuse_password(publish, "--publish", *for_publisher)
         check_loop(source, publish)
+        password = credentials.find_password(password_file, *for_source)
+        publish_password = credentials.find_password(publish_password_file, *for_publisher)
+        if publish_password is None and source is not None and publish is not None:
+            same_server = Address.parse(source).server == Address.parse(publish).server
+            publish_password = password if same_server else None
+        tls = credentials.TLSFiles(ca_file, client_cert, client_key)
+        https = server_context(tls_cert, tls_key)
         settings = read_settings(config, flags)
         service = Service(
             path,
@@ -110,14 +156,14 @@ def serve(
             id_window=id_window,
             source_timeout=seconds["--source-timeout"],
         )
-        with running.open_socket(host, port) as listening:
-            publisher = make_publisher(publish, path)
+        with open_socket(host, port) as listening:
+            publisher = make_publisher(publish, path, publish_password, tls)
             service.publish_to(publisher)
-            readings = make_source(source, service)
-            service.open()
+            readings = make_source(source, service, password, tls)
+            service.open(wait=False)
             try:
-                app = create_app(service, token=token, hosts=running.allowed_hosts(host))
-                return running.run(service, readings, publisher, listening, app)
+                app = create_app(service, token=token, hosts=(*allowed_hosts(host), *(allow_host or ())))
+                return run(service, readings, publisher, listening, app, https)
             finally:
                 service.close()
 
@@ -141,3 +187,25 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, JournalError | CheckpointError):
         return os.EX_DATAERR
     return os.EX_TEMPFAIL if isinstance(error, InUseError | OSError | MemoryError) else 2
+
+
+def warm() -> None:
+    """Compile the kernels of nexting and serve ahead, into the cache.
+
+    The first run of emphatic nexting or emphatic serve compiles kernels, which takes a minute or so. Run this command
+    when an image is built, or after an installation, and no run waits for it. The cache is $EMPHATIC_CACHE_DIR, or the
+    user's cache folder; it may be read-only afterwards. Kernels are compiled for the processor of this machine.
+    """
+    from emphatic.engines.generated import cache_folder
+    from emphatic.nexting.warm import compile_for_live, compile_for_logs
+
+    began = time.monotonic()
+    try:
+        folder = cache_folder()
+        if folder is None:
+            raise ValueError("there is no cache folder to write to. Set EMPHATIC_CACHE_DIR to a folder of your own.")
+        compile_for_live()
+        compile_for_logs()
+    except FAILURES as error:
+        raise typer.Exit(report_error(error)) from None
+    typer.echo(f"{folder}: all kernels of nexting and serve are there, after {time.monotonic() - began:.1f} s.")

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
+import numba.core.caching
 import numba.core.config
 import numpy as np
 
@@ -218,6 +219,27 @@ def _relocated(name: str, constants: str) -> types.ModuleType:
     assert path is not None
     source = f"{Path(path).read_text(encoding='utf-8')}\n# with {constants}\n"
     return module(name.removeprefix("emphatic.").replace(".", "_"), source)
+
+
+_caching: Any = numba.core.caching
+_in_tree: Any = getattr(_caching, "InTreeCacheLocator", None) or _caching._InTreeCacheLocator  # numba 0.60
+_cache_base: Any = getattr(_caching, "CacheImpl", None) or _caching._CacheImpl
+
+
+class _GeneratedFiles(_in_tree):  # type: ignore[misc]
+    """Where the machine code of generated modules is: beside them, also if nothing can be written there any more."""
+
+    def ensure_cache_path(self) -> None:
+        if not os.path.isdir(self.get_cache_path()):
+            super().ensure_cache_path()
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> Any:
+        is_generated = os.path.basename(py_file).startswith(generated.PREFIX)
+        return super().from_function(py_func, py_file) if is_generated else None
+
+
+_cache_base._locator_classes.insert(0, _GeneratedFiles)  # for generated modules alone
 
 
 def _compiled(function: Callable[..., Any], cache: bool, signature: Any, options: dict[str, Any] = OPTIONS) -> Any:

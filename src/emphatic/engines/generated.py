@@ -23,20 +23,29 @@ __all__ = ["PREFIX", "cache_folder", "module"]
 
 #: How the name of every generated module begins.
 PREFIX = "emphatic_"
+#: When every generated file was written, as it says (1980). The name tells the content, and what a compiler remembers
+#: of the time must survive the layers of an image and a wheel, which keep whole seconds, of 1980 and later.
+_WRITTEN = 315_532_800
 
 
 def cache_folder() -> Path | None:
     """The folder for generated kernels: $EMPHATIC_CACHE_DIR or the user's cache folder; None if it cannot be used.
 
-    Code is loaded from there, so it must belong to this user, and nobody else may write to it: otherwise there is one
-    warning, and kernels are compiled in memory.
+    Code is loaded from there, so it must belong to this user or to root, and nobody else may write to it: otherwise
+    there is one warning, and kernels are compiled in memory. A folder that was filled and is now read-only, as in an
+    image, is read from.
     """
     try:
         folder = _find_folder()
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        (folder / "__pycache__").mkdir(mode=0o755, exist_ok=True)  # where numba puts machine code
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        machine_code = folder / "__pycache__"  # where numba puts it
+        try:
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            machine_code.mkdir(mode=0o755, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError:
+            if not machine_code.is_dir():
+                return None
         for path in (folder, folder / "__pycache__"):
             if why := _find_fault(path):
                 _warn(f"{path} {why}, and code is loaded from there: kernels are compiled in memory instead. {_REMEDY}")
@@ -64,7 +73,7 @@ def _find_fault(folder: Path) -> str | None:
     if sys.platform == "win32":  # where permissions are not of this kind
         return None
     status = folder.stat()
-    if status.st_uid != os.geteuid():
+    if status.st_uid not in (os.geteuid(), 0):
         return f"belongs to user {status.st_uid} and not to you ({os.geteuid()})"
     return "can be written to by others" if status.st_mode & 0o022 else None
 
@@ -101,6 +110,7 @@ def _written(path: Path, source: str) -> bool:
         if not path.exists() or path.read_bytes() != source.encode():
             with atomic_file(path) as file:
                 file.write(source.encode())
+            os.utime(path, (_WRITTEN, _WRITTEN))
         return True
     except OSError:
         return False

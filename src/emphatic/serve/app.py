@@ -6,10 +6,13 @@ import asyncio
 import hmac
 import ipaddress
 import json
+import logging
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import resources
 from importlib.metadata import version
 from typing import Any
@@ -26,13 +29,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, Prediction, format_lines
 from emphatic.serve.ids import check_id
+from emphatic.serve.listener import NUMERIC_HOSTS, PROBES
 from emphatic.serve.service import (
     LONGEST,
-    NUMERIC_HOSTS,
     Incoming,
     NotJson,
     Receipt,
     Service,
+    WarmingUp,
     read_json,
     read_lines,
     with_ids,
@@ -40,13 +44,13 @@ from emphatic.serve.service import (
 from emphatic.serve.status import ConnectionStatus
 from emphatic.tables.table import Malformed
 
-__all__ = ["EventStream", "Guarded", "Sessions", "create_app"]
+__all__ = ["Attempts", "EventStream", "Guarded", "Sessions", "create_app"]
+
+logger = logging.getLogger("emphatic.serve")
 
 #: Streams at a time, and the seconds that a body may take.
 _STREAMS, _PATIENCE = 32, 30.0
 _JSON, _LINES = "application/json", "application/x-ndjson"
-#: The line of a reading that has no prediction, at the very beginning.
-_NONE = b'{"step": null, "time": null, "predictions": {}}\n'
 #: Everything that is served as a file: its address, where it is in the package, and its type.
 _FILES = {
     "/static/page.js": ("serve/static/page.js", "text/javascript"),
@@ -66,11 +70,16 @@ POLICY = (
 )
 _COOKIE = "emphatic_session"
 #: What needs no token.
-_OPEN = ("/", "/login", "/healthz", "/favicon.ico")
+_OPEN = ("/", "/login", "/favicon.ico", *PROBES)
 #: Sessions of the page that are remembered; the oldest is forgotten for a new one.
 _SESSIONS = 64
-#: Seconds that a form may take.
-_FORM_PATIENCE = 10.0
+#: The longest form of a login, in bytes, and the seconds that it may take.
+_LONGEST_FORM, _FORM_PATIENCE = 4096, 10.0
+#: Wrong tokens of an address that are answered at once; the seconds that the next one waits, doubled each time, and the
+#: most; and the seconds after which they are forgotten.
+_ANSWERED_AT_ONCE, _DELAY, _LONGEST_DELAY, _FORGOTTEN = 3, 0.1, 1.0, 600.0
+#: Answers to wrong tokens that may wait, of one address and in all; and addresses and connections that are remembered.
+_DELAYED, _ALL_DELAYED, _REMEMBERED = 8, 64, 4096
 
 
 def create_app(
@@ -90,7 +99,8 @@ class _Interface:
     """The requests that are answered, each by a method."""
 
     def __init__(self, service: Service, token: str | None, hosts: Sequence[str]) -> None:
-        self.service, self.sessions, self.streams = service, Sessions(token), 0
+        self.attempts = Attempts()
+        self.service, self.sessions, self.streams = service, Sessions(token, self.attempts), 0
         self._closing = asyncio.Event()
         routes = [
             Route("/", self.page),
@@ -118,7 +128,7 @@ class _Interface:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (_JSON, _LINES):
             return _error(415, f"the content type must be {_JSON} or {_LINES}, not {kind or 'none'}")
-        body = await _body(request, self._closing)
+        body = await _body(request, self._closing, LONGEST, _PATIENCE)
         if isinstance(body, Response):
             return body
         try:
@@ -166,7 +176,8 @@ class _Interface:
     async def predictions(self, request: Request) -> Response:
         """The latest predictions."""
         latest = self.service.latest
-        return Response(_NONE if latest is None else latest.line, media_type=_JSON)
+        line = _describe_warm_up(self.service.state) if latest is None else latest.line
+        return Response(line, media_type=_JSON)
 
     async def signals(self, request: Request) -> Response:
         """What is read, and what is predicted."""
@@ -182,7 +193,7 @@ class _Interface:
         service = self.service
         if service.warming_up:
             state = {"status": "warming up", "waiting": service.waiting, "warm_up": service.warm_up}
-            return JSONResponse({**state, **describe_sources(service)}, 503)
+            return JSONResponse({**state, **service.state._asdict(), **describe_sources(service)}, 503)
         sources = describe_sources(service)
         trouble = service.trouble or service.disconnected or ("" if service.alive else "stopped")
         if trouble:
@@ -191,7 +202,9 @@ class _Interface:
 
     async def metrics(self, request: Request) -> Response:
         """Metrics, for Prometheus."""
-        return PlainTextResponse(write_metrics(self.service), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(
+            write_metrics(self.service, self.attempts.wrong), media_type="text/plain; version=0.0.4"
+        )
 
     async def interface(self, request: Request) -> Response:
         """The description of all this."""
@@ -232,7 +245,10 @@ class _Interface:
 
     async def login(self, request: Request) -> Response:
         """The form, filled in."""
-        return await self.sessions.login(request, _text("serve/static/login.html"))
+        body = await _body(request, self._closing, _LONGEST_FORM, _FORM_PATIENCE)
+        if isinstance(body, Response):
+            return body
+        return await self.sessions.login(request, body, _text("serve/static/login.html"))
 
     async def file(self, request: Request) -> Response:
         """A file of the package, by its address in a fixed list."""
@@ -244,11 +260,12 @@ class _Interface:
         return Response(status_code=204)
 
 
-async def _body(request: Request, closing: asyncio.Event) -> bytes | Response:
+async def _body(request: Request, closing: asyncio.Event, longest: int, patience: float) -> bytes | Response:
     """The body, or the answer to one that is too long, too slow, or has not ended when the service does."""
-    too_long = _error(413, f"the body is longer than {LONGEST >> 20} MiB")
+    size = f"{longest >> 20} MiB" if longest >> 20 else f"{longest >> 10} KiB"
+    too_long = _error(413, f"the body is longer than {size}")
     declared = request.headers.get("content-length", "0")
-    if not declared.isdigit() or int(declared) > LONGEST:
+    if not declared.isdigit() or int(declared) > longest:
         return too_long
     chunks: list[bytes] = []
 
@@ -256,17 +273,17 @@ async def _body(request: Request, closing: asyncio.Event) -> bytes | Response:
         size = 0
         async for chunk in request.stream():
             size += len(chunk)
-            if size > LONGEST:
+            if size > longest:
                 return False
             chunks.append(chunk)
         return True
 
     reading, ending = asyncio.create_task(read()), asyncio.create_task(closing.wait())
-    done, _ = await asyncio.wait((reading, ending), timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+    done, _ = await asyncio.wait((reading, ending), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
     for task in (reading, ending):
         task.cancel()
     if reading not in done:
-        return _count_taken(0) if done else _error(408, f"the body took more than {_PATIENCE:g} seconds")
+        return _count_taken(0) if done else _error(408, f"the body took more than {patience:g} seconds")
     try:
         return b"".join(chunks) if reading.result() else too_long
     except ClientDisconnect:
@@ -285,9 +302,15 @@ def _lines(receipts: Sequence[Receipt]) -> bytes:
             lines.append(next(predicted))
         elif isinstance(outcome, Malformed):
             lines.append(json.dumps({"error": f"reading {number}: {outcome}"}).encode() + b"\n")
-        else:
-            lines.append(_NONE)
+        elif isinstance(outcome, WarmingUp):
+            lines.append(_describe_warm_up(outcome))
     return b"".join(lines)
+
+
+def _describe_warm_up(state: WarmingUp) -> bytes:
+    """The line of a reading before the service is ready."""
+    line = {"step": None, "time": None, "predictions": {}, "state": "warming up", **state._asdict()}
+    return json.dumps(line).encode() + b"\n"
 
 
 def _count_taken(count: int) -> JSONResponse:
@@ -385,13 +408,14 @@ def _connection_metrics(kind: str, statuses: Sequence[ConnectionStatus]) -> Iter
                 yield f'emphatic_{kind}_{name}{{{kind}="{_label(address)}"}} {number}'
 
 
-def write_metrics(service: Service) -> str:
+def write_metrics(service: Service, wrong_tokens: int = 0) -> str:
     """The answer to ``/metrics``, in the text format of Prometheus."""
     rate, lag = service.traffic.rate_and_lag()
     metrics = {
         "readings_total": ("counter", "Readings taken since the service started.", service.readings),
         "repeated_total": ("counter", "Readings that were known, and not learned from again.", service.repeated),
         "malformed_total": ("counter", "Readings that could not be used.", service.malformed),
+        "wrong_tokens_total": ("counter", "Requests and logins with a wrong token.", wrong_tokens),
         "queue": ("gauge", "Readings that wait.", len(service.inbox)),
         "lag_seconds": ("gauge", "The longest wait of a reading in the last five seconds.", lag),
         "step": ("gauge", "Readings that the model has learned from.", service.step),
@@ -508,50 +532,145 @@ def _event(name: str, data: dict[str, Any]) -> str:
 # ---------------------------------------------------------------------- who may ask
 
 
+class Attempts:
+    """Wrong tokens, counted and logged by the address that they come from, and answered ever later.
+
+    The fourth wrong token of an address waits for a tenth of a second, the next for twice as long, up to a second, and
+    they wait one after the other: trying more at a time does not help. While eight of them wait, no token of that
+    address is looked at, except on connections that have shown the right one before.
+    """
+
+    def __init__(self) -> None:
+        #: The wrong tokens in all.
+        self.wrong = 0
+        self._waiting = 0
+        self._addresses: OrderedDict[str, _Guesses] = OrderedDict()
+        self._trusted: OrderedDict[object, None] = OrderedDict()
+
+    def refuse(self, scope: Scope) -> Response | None:
+        """The answer to a request whose token will not be looked at; None if it will."""
+        guesses = self._addresses.get(_network(scope))
+        waiting = 0 if guesses is None else guesses.waiting
+        if (waiting < _DELAYED and self._waiting < _ALL_DELAYED) or scope.get("client") in self._trusted:
+            return None
+        return JSONResponse({"error": "too many wrong tokens: try again later"}, 429, {"retry-after": "10"})
+
+    def trust(self, scope: Scope) -> None:
+        """Note that the right token came by this connection."""
+        _remember(self._trusted, scope.get("client"), None)
+
+    async def delay(self, scope: Scope) -> None:
+        """Count a wrong token, and wait until it may be answered."""
+        self.wrong += 1
+        self._trusted.pop(scope.get("client"), None)
+        address, now = _network(scope), time.monotonic()
+        guesses = self._addresses.pop(address, None)
+        if guesses is None or now - guesses.answered > _FORGOTTEN:
+            guesses = _Guesses(answered=now)
+        _remember(self._addresses, address, guesses)
+        guesses.count += 1
+        if guesses.count in (1, 10, 100) or guesses.count % 1000 == 0:
+            logger.warning("a wrong token from %s, %d so far: answers to it are delayed.", address, guesses.count)
+        doubled = guesses.count - _ANSWERED_AT_ONCE - 1
+        delay = 0.0 if doubled < 0 else min(_DELAY * 2.0 ** min(doubled, 60), _LONGEST_DELAY)
+        guesses.answered = max(now, guesses.answered) + delay
+        self._waiting += 1
+        guesses.waiting += 1
+        try:
+            await asyncio.sleep(guesses.answered - now)
+        finally:
+            self._waiting -= 1
+            guesses.waiting -= 1
+
+
+@dataclass
+class _Guesses:
+    """The wrong tokens of an address: when the last of them is answered, how many there were, and how many wait."""
+
+    answered: float
+    count: int = 0
+    waiting: int = 0
+
+
+def _network(scope: Scope) -> str:
+    """The address of a client; of IPv6 the 64 bits that one subscriber has to choose from."""
+    host = str((scope.get("client") or ("unknown",))[0])
+    with suppress(ValueError):
+        address = ipaddress.ip_address(host.partition("%")[0])
+        if address.version == 6:
+            mapped = address.ipv4_mapped
+            return str(mapped or ipaddress.ip_network((int(address), 64), strict=False))
+    return host
+
+
+def _remember(known: OrderedDict[Any, Any], key: object, value: object) -> None:
+    """Add an entry as the newest, and forget the oldest if there are too many."""
+    known[key] = value
+    known.move_to_end(key)
+    while len(known) > _REMEMBERED:
+        known.popitem(last=False)
+
+
 class Sessions:
-    """The token, and the sessions that were opened with it."""
+    """The token, and the sessions that were opened with it.
 
-    def __init__(self, token: str | None) -> None:
+    Args:
+        token: The token; None if none is needed.
+        attempts: Where wrong ones are counted.
+    """
+
+    def __init__(self, token: str | None, attempts: Attempts) -> None:
         self._token = None if token is None else token.encode()
+        self._attempts = attempts
         self._open: dict[str, None] = {}
-
-    @property
-    def needed(self) -> bool:
-        """Whether there is a token."""
-        return self._token is not None
 
     def allow(self, headers: Headers, cookies: dict[str, str]) -> bool:
         """Whether a request has the token, or a session."""
         if self._token is None:
             return True
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return self._is_token(token.strip())
+        token = _bearer(headers)
+        if token is not None:
+            return self._is_token(token)
         cookie = cookies.get(_COOKIE, "")
         return any(hmac.compare_digest(cookie.encode(), known.encode()) for known in self._open)
 
-    async def login(self, request: Request, page: str) -> Response:
-        """Open a session for the one who knows the token."""
-        body = b""
-        try:
-            async with asyncio.timeout(_FORM_PATIENCE):
-                async for chunk in request.stream():
-                    body += chunk
-                    if len(body) > 4096:
-                        return JSONResponse({"error": "the form is too long"}, 413)
-        except TimeoutError:
-            return JSONResponse({"error": f"the form took more than {_FORM_PATIENCE:g} seconds"}, 408)
+    async def refuse(self, scope: Scope) -> Response | None:
+        """The answer to a request that is not allowed; None if it is, or needs no token."""
+        headers, path = Headers(scope=scope), scope["path"]
+        if path in PROBES:
+            return None
+        shows_token = self._token is not None and _bearer(headers) is not None
+        if shows_token and (refusal := self._attempts.refuse(scope)) is not None:
+            return refusal
+        if self.allow(headers, HTTPConnection(scope).cookies):
+            if shows_token:
+                self._attempts.trust(scope)
+            return None
+        if shows_token:
+            await self._attempts.delay(scope)
+        if path in _OPEN or path.startswith("/static/"):
+            return None
+        wanted = {"error": "a token is needed: Authorization: Bearer TOKEN"}
+        return JSONResponse(wanted, 401, {"www-authenticate": "Bearer"})
+
+    async def login(self, request: Request, body: bytes, page: str) -> Response:
+        """Open a session for the one who knows the token, or show the form again."""
         token = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
-        if self._token is not None and not self._is_token(token.strip()):
-            wrong = page.replace("<!--wrong-->", '<p class="wrong">That is not the token.</p>')
-            return HTMLResponse(wrong, 401)
+        if self._token is not None:
+            if (refusal := self._attempts.refuse(request.scope)) is not None:
+                return refusal
+            if not self._is_token(token.strip()):
+                await self._attempts.delay(request.scope)
+                wrong = page.replace("<!--wrong-->", '<p class="wrong">That is not the token.</p>')
+                return HTMLResponse(wrong, 401)
         answer = RedirectResponse("/", 303)
         if self._token is not None:
             session = secrets.token_urlsafe(32)
             while len(self._open) >= _SESSIONS:
                 del self._open[next(iter(self._open))]
             self._open[session] = None
-            answer.set_cookie(_COOKIE, session, httponly=True, samesite="strict", path="/")
+            secure = request.url.scheme == "https"
+            answer.set_cookie(_COOKIE, session, httponly=True, samesite="strict", path="/", secure=secure)
         return answer
 
     def _is_token(self, token: str) -> bool:
@@ -559,8 +678,21 @@ class Sessions:
         return hmac.compare_digest(token.encode(), self._token)  # in a time that does not tell how much of it is right
 
 
+def _bearer(headers: Headers) -> str | None:
+    """The token in the headers of a request, if there is one."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
 class Guarded:
-    """An application behind the checks that every request must pass, with the headers that every answer has."""
+    """An application behind the checks that every request must pass, with the headers that every answer has.
+
+    Args:
+        app: The application.
+        sessions: Who may ask.
+        hosts: The names that a Host header may have, whoever asks: a page elsewhere cannot reach the service by a name
+            of its own.
+    """
 
     def __init__(self, app: ASGIApp, sessions: Sessions, hosts: Sequence[str]) -> None:
         self._app, self._sessions = app, sessions
@@ -580,23 +712,16 @@ class Guarded:
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
-        refusal = self._refuse(scope)
+        refusal: Response | None
+        if self._is_host(_name(Headers(scope=scope).get("host", ""))):
+            refusal = await self._sessions.refuse(scope)
+        else:
+            reason = "this service does not have the name in the Host header; --allow-host NAME allows one more"
+            refusal = _error(400, reason)
         await (self._app if refusal is None else refusal)(scope, receive, send_with_headers)
 
-    def _refuse(self, scope: Scope) -> Response | None:
-        """The answer to a request that does not pass."""
-        headers, path = Headers(scope=scope), scope["path"]
-        allowed = self._sessions.allow(headers, HTTPConnection(scope).cookies)
-        by_token = allowed and self._sessions.needed and "authorization" in headers
-        if not by_token and not self._is_host(_name(headers.get("host", ""))):
-            return JSONResponse({"error": "this service does not have the name in the Host header"}, 400)
-        if allowed or path in _OPEN or path.startswith("/static/"):
-            return None
-        wanted = {"error": "a token is needed: Authorization: Bearer TOKEN"}
-        return JSONResponse(wanted, 401, {"www-authenticate": "Bearer"})
-
     def _is_host(self, name: str) -> bool:
-        """Whether the service goes by this name. (A client with the token may use any: a foreign page has none.)"""
+        """Whether the service goes by this name."""
         return name in self._hosts or (NUMERIC_HOSTS in self._hosts and _is_numeric(name))
 
 

@@ -10,13 +10,11 @@ A reading with an id that is known is acknowledged, and not learned from again (
 from __future__ import annotations
 
 import asyncio
-import errno
-import ipaddress
 import json
 import logging
 import math
 import signal
-import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -30,12 +28,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.common.locks import InUseError, hold_lock
+from emphatic.common.locks import hold_lock
 from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, WHY, LineFormat, Outcome, Prediction, Predictor, format_lines
 from emphatic.nexting.settings import Settings
+from emphatic.nexting.warm import compile_for_live
 from emphatic.questions.gvf import LARGEST
 from emphatic.serve.ids import DEFAULT_FIELD, DEFAULT_WINDOW, KnownIds, check_id, scoped_id
 from emphatic.serve.journal import Journal, JournalError
+from emphatic.serve.listener import ACCEPTED, Listener
 from emphatic.serve.status import ConnectionStatus
 from emphatic.tables.fields import as_name
 from emphatic.tables.pipe import BLOCK, JSON, Reading, TextForm
@@ -43,11 +43,10 @@ from emphatic.tables.table import Malformed
 from emphatic.tables.text import NOT_AN_OBJECT, read_object
 
 if TYPE_CHECKING:
-    import uvicorn
     from starlette.applications import Starlette
 
-__all__ = ["Inbox", "Incoming", "Receipt", "RecentRows", "RunningError", "Service", "Traffic", "read_json", "run"]
-__all__ += ["with_ids"]
+__all__ = ["Inbox", "Incoming", "Receipt", "RecentRows", "RunningError", "Service", "Traffic", "WarmingUp"]
+__all__ += ["read_json", "run", "with_ids"]
 
 logger = logging.getLogger("emphatic.serve")
 
@@ -56,6 +55,8 @@ Array = NDArray[np.float64]
 _CAPACITY = 4096
 #: Readings that may be learned and not acknowledged, while the disk takes nothing.
 _UNSYNCED = 16 * BLOCK
+#: Readings that may be held back until kernels are compiled.
+_HELD = 200_000
 #: Seconds: the longest wait for readings, from a reading to the sync of its group (and a block more), and between two
 #: attempts on a disk that fails.
 _WAIT, _GROUP, _RETRY = 0.1, 0.05, 0.5
@@ -67,17 +68,23 @@ LONGEST, _DEEPEST = 1 << 20, 32
 _ROWS, _VALUES = 4096, 1 << 22
 #: Seconds that open connections get when the service ends.
 _GRACE = 3
-#: Connections at a time, and seconds for which one may be open without a complete request.
-_CONNECTIONS, _IDLE = 128, 20.0
 #: Topics whose last payload is remembered.
 _TOPICS = 10_000
 #: Seconds without a connection to a source after which the service is not ready.
 SOURCE_TIMEOUT = 30.0
-#: Stands for every numeric address among the names that a Host header may have.
-NUMERIC_HOSTS = "*.*.*.*"
 
 
 # ---------------------------------------------------------------------- readings on their way in
+
+
+class WarmingUp(NamedTuple):
+    """The outcome of a reading before the service is ready: how many there are so far, and how many are needed.
+
+    More than are needed may come while kernels are compiled; ``needed`` is 0 if the model only waits for these.
+    """
+
+    readings: int
+    needed: int
 
 
 class Receipt(NamedTuple):
@@ -87,7 +94,7 @@ class Receipt(NamedTuple):
     was known; ``line`` is then its first answer, if that is kept.
     """
 
-    outcome: Prediction | Malformed | None
+    outcome: Prediction | Malformed | WarmingUp | None
     taken: bool = True
     repeated: bool = False
     line: bytes | None = None
@@ -496,6 +503,11 @@ class Service:
         self.recent: RecentRows | None = None
         self._errors: RunningError | None = None
         self._form = JSON
+        #: Set once kernels are compiled; until then, and until they are learned from, readings are held back.
+        self._compiled = threading.Event()
+        self._held: deque[tuple[Sequence[tuple[int, Reading | Malformed]], TextForm]] = deque()
+        self._held_count = self._replayed = 0
+        self._compile_seconds: float | None = None  # until it is logged
         #: Why the last attempt to write to the disk failed; empty if it did not.
         self.trouble = ""
         #: What ended the thread, if it was an error.
@@ -513,8 +525,15 @@ class Service:
 
     # ------------------------------------------------------------------ beginning and end
 
-    def open(self) -> None:
-        """Load the model, if there is one, and learn from the journal; ValueError if they do not fit."""
+    def open(self, wait: bool = True) -> None:
+        """Load the model, if there is one, and learn from the journal; ValueError if they do not fit.
+
+        Args:
+            wait: Whether to wait for kernels that must be compiled first. If not, ``start`` compiles them in the
+                background, and readings are written to the journal and learned from afterwards.
+        """
+        if wait:
+            self._compiled.set()
         options: dict[str, Any] = {"learn": self.learn, "unit": "reading"}
         try:
             if self.learn:
@@ -558,7 +577,19 @@ class Service:
 
     def start(self) -> None:
         """Start to learn."""
+        if not self._compiled.is_set():
+            threading.Thread(target=self._compile, name="emphatic compiling", daemon=True).start()
         self._thread.start()
+
+    def _compile(self) -> None:
+        """Compile or load all kernels that learning needs, so that no reading waits for one."""
+        began = time.monotonic()
+        try:
+            compile_for_live(self.predictor.settings)
+        except Exception as error:  # whatever it is, learning shows whether it matters
+            logger.warning("kernels could not be compiled ahead: %s", error)
+        self._compile_seconds = time.monotonic() - began
+        self._compiled.set()
 
     def stop(self) -> None:
         """Take nothing more in, learn from what waits, save, and end; returns at once."""
@@ -584,8 +615,8 @@ class Service:
 
     @property
     def waiting(self) -> int:
-        """Readings of a warm-up that is not complete."""
-        return self.predictor.waiting
+        """Readings of a warm-up that is not complete, or that wait for kernels."""
+        return self.predictor.waiting + self._held_count
 
     @property
     def step(self) -> int:
@@ -594,8 +625,13 @@ class Service:
 
     @property
     def warming_up(self) -> bool:
-        """Whether there is no model yet."""
-        return self.predictor.horde is None
+        """Whether there is no model yet, or readings wait for it."""
+        return self.predictor.horde is None or not self._compiled.is_set() or bool(self._held)
+
+    @property
+    def state(self) -> WarmingUp:
+        """How far the warm-up is: what is answered before the service is ready."""
+        return WarmingUp(self.waiting, 0 if self.predictor.horde is not None else self.warm_up)
 
     @property
     def unacknowledged(self) -> int:
@@ -641,11 +677,18 @@ class Service:
         try:
             saved = time.monotonic()
             while not (self.inbox.closed and (not len(self.inbox) or time.monotonic() > self._deadline)):
-                full = len(self._unacknowledged) >= _UNSYNCED
-                readings = [] if full else self.inbox.take(BLOCK, _WAIT)
+                full = len(self._unacknowledged) >= _UNSYNCED or self._held_count >= _HELD
+                catching_up = bool(self._held) and self._compiled.is_set()
+                readings = [] if full else self.inbox.take(BLOCK, 0.0 if catching_up else _WAIT)
+                if catching_up:
+                    self._catch_up()
+                elif self._compile_seconds is not None and self._compiled.is_set():
+                    self._log_compiled(self._compile_seconds)
                 if readings:
                     self._learn(readings)
                 self._sync(wait=bool(len(self.inbox)) and not full)
+                if full and not catching_up:
+                    time.sleep(_WAIT)
                 if time.monotonic() - saved > self.save_every:
                     self._save()
                     saved = time.monotonic()
@@ -744,20 +787,58 @@ class Service:
                     del self._payloads[next(iter(self._payloads))]
 
     def _take(self, numbered: Sequence[tuple[int, Reading | Malformed]]) -> list[Outcome]:
-        """``Predictor.take``, with its counts and what the page shows."""
-        outcomes = self.predictor.take(numbered, self._form)
+        """Learn from readings, or hold them back until kernels are compiled and those before them are learned from."""
         self.readings += len(numbered)
+        if self._held or not self._compiled.is_set():
+            malformed = [(number, reading) for number, reading in numbered if isinstance(reading, Malformed)]
+            self._learn_from(malformed, self._form)
+            held = [(number, reading) for number, reading in numbered if not isinstance(reading, Malformed)]
+            if held:
+                self._held.append((held, self._form))
+            outcomes: list[Any] = []
+            for _, reading in numbered:
+                self._held_count += not isinstance(reading, Malformed)
+                outcomes.append(reading if isinstance(reading, Malformed) else self.state)
+            return outcomes
+        return self._learn_from(numbered, self._form)
+
+    def _log_compiled(self, seconds: float) -> None:
+        """Log that no reading has to wait any more."""
+        self._compile_seconds = None
+        logger.info("kernels are compiled or loaded, in %.1f s; learning from now on.", seconds)
+        self._log_replayed()
+
+    def _log_replayed(self) -> None:
+        if self._replayed:
+            logger.info("%s: learned again from %d readings since the last save.", self._folder, self._replayed)
+        self._replayed = 0
+
+    def _catch_up(self) -> None:
+        """Learn from a block of the readings that were held back."""
+        numbered, form = self._held.popleft()
+        self._held_count -= len(numbered)
+        outcomes = self._learn_from(numbered, form)
+        self._publish(outcomes)
+
+    def _learn_from(self, numbered: Sequence[tuple[int, Reading | Malformed]], form: TextForm) -> list[Outcome]:
+        """``Predictor.take``, with its counts and what the page shows. Before there is a model: how many are needed."""
+        waiting = self.predictor.waiting
+        outcomes: list[Any] = self.predictor.take(numbered, form)
         self.malformed += sum(isinstance(outcome, Malformed) for outcome in outcomes)
-        predictions = [outcome for outcome in outcomes if isinstance(outcome, Prediction)]
+        predictions = []
+        for place, outcome in enumerate(outcomes):
+            if isinstance(outcome, Prediction) and outcome.derived:
+                predictions.append(outcome)
+            elif not isinstance(outcome, Malformed):  # in the warm-up
+                waiting += 1
+                outcomes[place] = WarmingUp(waiting, self.warm_up)
         if predictions:
             self.latest = predictions[-1]
         if self.recent is None and self.predictor.horde is not None:
             self._watch()
         if self.recent is not None and self._errors is not None:
-            # Predictions of the warm-up are written in another form.
-            rows = [prediction for prediction in predictions if prediction.format is self.recent.format]
-            self.recent.add(rows)
-            self._errors.add(rows)
+            self.recent.add(predictions)
+            self._errors.add(predictions)
         return outcomes
 
     def _watch(self) -> None:
@@ -793,7 +874,7 @@ class Service:
                 incoming.acknowledge(receipt)
         self._publish(receipt.outcome for _, receipt in done)
 
-    def _publish(self, outcomes: Iterable[Outcome]) -> None:
+    def _publish(self, outcomes: Iterable[object]) -> None:
         if self.publish is not None:
             for line in format_lines(outcome for outcome in outcomes if isinstance(outcome, Prediction)):
                 self.publish(line)
@@ -801,6 +882,8 @@ class Service:
     def _save(self) -> bool:
         """Save the model with the position in the journal, and cut that; False if the disk does not take it."""
         journal, predictor = self._journal, self.predictor
+        if self._held:  # the journal has them, and the model does not
+            return False
         if journal is None or (predictor.step == self.saved_step and journal.last == self.saved):
             return True
         try:
@@ -887,9 +970,9 @@ class Service:
         entries = journal.entries(self.saved)
         while block := list(islice(entries, BLOCK)):
             self._publish(self._go_through(block))  # perhaps again: nobody knows what was sent before the crash
-        if self.readings:
-            logger.info("%s: learned again from %d readings since the last save.", self._folder, self.readings)
-        self.readings = self.malformed = 0
+        self._replayed, self.readings, self.malformed = self.readings, 0, 0
+        if not self._held:
+            self._log_replayed()
 
     @property
     def _first(self) -> Path:
@@ -930,58 +1013,6 @@ def _split_at_repeats(block: Sequence[Incoming]) -> Iterator[list[Incoming]]:
 # ---------------------------------------------------------------------- running
 
 
-def read_token(path: Path) -> str:
-    """The token in a file; ValueError if there is none."""
-    try:
-        token = path.read_text("ascii", "replace").strip()
-    except OSError as error:
-        raise ValueError(f"--token-file {path} cannot be read: {error.strerror}.") from None
-    if not token or not token.isprintable() or not token.isascii() or " " in token:
-        raise ValueError(
-            f"--token-file {path} must hold a token: one line of letters, digits and signs, without spaces."
-        )
-    if len(token) < 16:
-        logger.warning("%s: the token has only %d characters; 16 or more cannot be guessed.", path, len(token))
-    return token
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach this address."""
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
-
-
-def allowed_hosts(host: str) -> tuple[str, ...]:
-    """The names that a Host header may have: those of this machine; and, where others can reach it, any number."""
-    local = ("127.0.0.1", "localhost", "::1", host)
-    return local if is_loopback(host) else (*local, socket.gethostname(), socket.getfqdn(), NUMERIC_HOSTS)
-
-
-def open_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens; OSError in one sentence if it cannot be had."""
-    if not 0 <= port <= 65535:
-        raise ValueError(f"--port must be from 0 to 65535. Got {port}.")
-    try:
-        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, proto)  # asyncio sends at once only where it knows that this is TCP
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
-            listening.listen(128)
-        except OSError:
-            listening.close()
-            raise
-        return listening
-    except socket.gaierror as error:
-        raise ValueError(f"--host {host} is not an address of this machine: {error.strerror}.") from None
-    except OSError as error:
-        if error.errno == errno.EADDRNOTAVAIL:
-            raise ValueError(f"--host {host} is not an address of this machine: {error.strerror}.") from None
-        failure = InUseError if error.errno == errno.EADDRINUSE else ValueError
-        raise failure(f"port {port} of {host} cannot be used: {error.strerror}. Choose another: --port N.") from None
-
-
 class StreamConnection(Protocol):
     """A source of readings or a publisher of predictions: a thread that begins and ends with the service."""
 
@@ -1007,8 +1038,9 @@ def run(
     service: Service,
     source: StreamConnection | None,
     publisher: Publisher | None,
-    listening: socket.socket,
+    listening: Listener,
     app: Starlette,
+    tls: ssl.SSLContext | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT.
 
@@ -1018,6 +1050,7 @@ def run(
         publisher: Where predictions go besides HTTP.
         listening: The socket of the HTTP interface.
         app: The HTTP interface.
+        tls: What HTTPS is served with; None for HTTP.
 
     Returns:
         The exit code: 1 if learning ended by an error.
@@ -1030,17 +1063,19 @@ def run(
             yield  # they are handled below
 
     config = uvicorn.Config(
-        app,
+        listening.budget.guard(app),
         log_config=None,
         access_log=False,
         lifespan="off",
         ws="none",
         server_header=False,
-        limit_concurrency=_CONNECTIONS,
+        backlog=ACCEPTED,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=_GRACE,
         proxy_headers=False,
     )
+    config.load()
+    config.ssl = tls
     server = Server(config)
 
     async def serve() -> None:
@@ -1054,8 +1089,8 @@ def run(
         for which in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(which, stop)
         host, port = listening.getsockname()[:2]
-        logger.info("listening at http://%s:%d", f"[{host}]" if ":" in host else host, port)
-        watching = [loop.create_task(task) for task in (_watch(service, stop), _close_idle(server))]
+        logger.info("listening at %s://%s:%d", "https" if tls else "http", f"[{host}]" if ":" in host else host, port)
+        watching = [loop.create_task(task) for task in (_watch(service, stop), listening.budget.close_idle())]
         await server.serve(sockets=[listening])
         for task in watching:
             task.cancel()
@@ -1079,26 +1114,3 @@ async def _watch(service: Service, stop: Callable[[], None]) -> None:
     while service.failure is None:
         await asyncio.sleep(0.2)
     stop()
-
-
-async def _close_idle(server: uvicorn.Server) -> None:
-    """Close connections that send no complete request: uvicorn waits for its headers for ever.
-
-    A hundred such connections would keep all other clients out.
-    """
-    idle: dict[object, tuple[object, float]] = {}  # by connection: its last request, and since when it is idle
-    while True:
-        clock, known, idle = time.monotonic(), idle, {}
-        connection: Any
-        for connection in list(server.server_state.connections):
-            cycle = connection.cycle  # its request and response
-            if cycle is not None and not cycle.response_complete:
-                continue
-            entry = known.get(connection)
-            idle[connection] = entry if entry is not None and entry[0] is cycle else (cycle, clock)
-            seconds = clock - idle[connection][1]
-            if seconds > 2 * _IDLE:
-                connection.transport.abort()  # it does not take what was written either
-            elif seconds > _IDLE:
-                connection.transport.close()
-        await asyncio.sleep(_IDLE / 20)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from emphatic.common.discovery import discover
+from emphatic.serve.credentials import SYSTEM_TLS, TLSFiles, hide_user
 from emphatic.serve.service import Incoming, Publisher, Service, StreamConnection, with_ids
 from emphatic.tables.pipe import JSON, Readings, line_blocks
 from emphatic.tables.table import TableError
@@ -49,6 +50,7 @@ class Address(NamedTuple):
     encrypted: bool = False
     user: str | None = None
     password: str | None = None
+    tls: TLSFiles = SYSTEM_TLS
 
     @classmethod
     def parse(cls, text: str) -> Address:
@@ -70,6 +72,17 @@ class Address(NamedTuple):
             raise _not_an_address(text)
         user, password = (None if field is None else unquote(field) for field in (url.username, url.password))
         return cls(source.name, url.hostname, port, unquote(name), encrypted, user, password)
+
+    @property
+    def server(self) -> tuple[object, ...]:
+        """The server and the user there, without the topic or stream."""
+        return self.kind, self.host, self.port, self.user
+
+    def with_access(self, password: str | None, tls: TLSFiles) -> Address:
+        """The address with a password that is not in its text, and the files of an encrypted connection."""
+        if self.encrypted:
+            tls.context()  # a file that is not right is reported now
+        return self._replace(password=self.password if password is None else password, tls=tls)
 
     def __repr__(self) -> str:
         """Without the password."""
@@ -131,22 +144,40 @@ def find_source(name: str) -> StreamSource | None:
     return source
 
 
-def make_source(text: str | None, service: Service) -> StreamConnection | None:
-    """The source of readings that an argument names; None for HTTP alone."""
+def make_source(
+    text: str | None, service: Service, password: str | None = None, tls: TLSFiles = SYSTEM_TLS
+) -> StreamConnection | None:
+    """The source of readings that an argument names; None for HTTP alone.
+
+    Args:
+        text: The address.
+        service: The service that takes the readings.
+        password: The password, which an address on the command line must not have.
+        tls: The files of an encrypted connection.
+    """
     if text is None:
         return None
-    address = Address.parse(text)
+    address = Address.parse(text).with_access(password, tls)
     source = find_source(address.kind)
     assert source is not None
     with source.importing():
         return source.read(address, service)
 
 
-def make_publisher(text: str | None, model: Path) -> Publisher | None:
-    """Where predictions go, besides HTTP."""
+def make_publisher(
+    text: str | None, model: Path, password: str | None = None, tls: TLSFiles = SYSTEM_TLS
+) -> Publisher | None:
+    """Where predictions go, besides HTTP.
+
+    Args:
+        text: The address; None for HTTP alone.
+        model: The file of the model, after which a client may be named.
+        password: The password, which an address on the command line must not have.
+        tls: The files of an encrypted connection.
+    """
     if text is None:
         return None
-    address = Address.parse(text)
+    address = Address.parse(text).with_access(password, tls)
     source = find_source(address.kind)
     if source is None or source.publish is None:
         raise _not_an_address(text)
@@ -205,7 +236,7 @@ def _not_an_address(text: str) -> ValueError:
             logger.warning("%s", error)
         else:
             forms += [source.form] if source and source.form else []
-    return ValueError(f"{text!r} is not an address of the form {' or '.join(forms)}.")
+    return ValueError(f"{hide_user(text)!r} is not an address of the form {' or '.join(forms)}.")
 
 
 class Feed:

@@ -102,7 +102,7 @@ class _Connection:
         if address.user is not None:
             self.client.username_pw_set(address.user, address.password)
         if address.encrypted:
-            self.client.tls_set()
+            self.client.tls_set_context(address.tls.context())
         self.client.reconnect_delay_set(1, 3)
         self.client.on_connect, self.client.on_disconnect = self._connected, self._lost
         self.client.on_connect_fail = self._failed

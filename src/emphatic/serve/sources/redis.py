@@ -45,12 +45,18 @@ def _connect(address: Address) -> Redis:
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
+    ca, certificate, key = (None if path is None else str(path) for path in address.tls)
     return Redis(
         host=address.host,
         port=address.port,
         username=address.user,
         password=address.password,
         ssl=address.encrypted,
+        ssl_cert_reqs="required",
+        ssl_check_hostname=True,
+        ssl_ca_certs=ca,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
         socket_timeout=_PATIENCE,
         socket_connect_timeout=_PATIENCE,
         retry=Retry(NoBackoff(), 0),  # the worker tries again, and says so

@@ -1,0 +1,71 @@
+"""Kernels that are compiled ahead are those that a default run and a service need."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from emphatic.nexting.settings import Settings
+from emphatic.nexting.warm import compile_for_live
+
+#: Prints the kernels that a call compiles or loads.
+SPY = """
+import sys, tempfile
+from emphatic.engines import compiled
+compile_one, names = compiled._compiled, set()
+def spy(function, *arguments, **options):
+    names.add(f"{function.__module__}:{function.__name__}")
+    return compile_one(function, *arguments, **options)
+compiled._compiled = spy
+folder = tempfile.TemporaryDirectory()
+"""
+WARM = "from emphatic.nexting.warm import *\ncompile_for_live()\ncompile_for_logs()\n"
+LOG = """
+import emphatic, numpy as np
+t = np.arange(3000.0)
+emphatic.nexting.run({"time": 60 * t, "x": np.sin(t / 7), "y": np.cos(t / 9)}, out=folder.name + "/out")
+"""
+LIVE = """
+from emphatic.nexting.predictor import Predictor
+from emphatic.nexting.settings import Settings
+predictor = Predictor(Settings(), warm_up=300)
+predictor.take([(i, {"time": 1.7e9 + 60 * i, "a": i % 17, "b": i % 5}) for i in range(1000)])
+predictor.horde.save(folder.name + "/model", **predictor.state())
+Predictor.load(folder.name + "/model")[0].take([(1, {"a": 1, "b": 2})])
+"""
+
+
+def kernels(code: str) -> set[str]:
+    code = f"{SPY}{code}\nprint(*sorted(names))"
+    return {*subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()}
+
+
+@pytest.mark.long
+def test_exactly_what_a_default_run_and_a_service_need_is_compiled() -> None:
+    assert kernels(WARM) == kernels(LOG) | kernels(LIVE)
+
+
+@pytest.mark.long
+def test_the_command_fills_an_empty_cache(tmp_path: Path) -> None:
+    env = {**os.environ, "EMPHATIC_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "emphatic", "warm"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert "all kernels of nexting and serve are there" in done.stdout
+    kept = {path.name for path in (tmp_path / "cache").rglob("*")}
+    assert len(kept) > 30
+    for code in (LOG, LIVE):
+        subprocess.run([sys.executable, "-c", SPY + code], env=env, capture_output=True, check=True)
+    assert {path.name for path in (tmp_path / "cache").rglob("*")} == kept
+    env["EMPHATIC_CACHE_DIR"] = "/proc/none"
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, "EMPHATIC_CACHE_DIR" in done.stderr) == (2, True)
+
+
+def test_settings_about_signals_do_not_matter(caplog: pytest.LogCaptureFixture) -> None:
+    compile_for_live(Settings(predict=("no such signal",), horizons=(math.pi,), time="none"))
+    assert caplog.records == []
