@@ -122,8 +122,8 @@ def _is_count(value: object) -> bool:
 class ShardPart(Protocol):
     """What a shard has to learn: how its model is made, loaded and fed."""
 
-    def make(self) -> Any:
-        """The model before the first block."""
+    def make(self, warm_up: Any) -> Any:
+        """The model before the first block, from what all shards begin with."""
 
     def load(self, path: Path) -> tuple[Any, dict[str, Any]]:
         """The model of a file, and what more was saved with it."""
@@ -155,8 +155,8 @@ class Reply(NamedTuple):
 class Shard:
     """Shard ``index`` of a run."""
 
-    def __init__(self, index: int, part: ShardPart, storage: str, start: Start) -> None:
-        self._part, self._start = part, start
+    def __init__(self, index: int, part: ShardPart, warm_up: Any, storage: str, start: Start) -> None:
+        self._part, self._warm_up, self._start = part, warm_up, start
         self._folder = Path(storage) / f"shard-{index:05d}"
         target = Path(storage) / f"predictions-{index:05d}.parquet"
         self._predictions = ShardPredictions(self._folder, target, start.session)
@@ -254,7 +254,7 @@ class Shard:
             self._at, self._rows = saved["block"], saved["rows"]
             self._predictions.restore(self._rows)
         elif self._start.block == 0:
-            self._model, self._at, self._rows = self._part.make(), 0, 0
+            self._model, self._at, self._rows = self._part.make(self._warm_up), 0, 0
             self._predictions.restore(0)
         else:
             raise FileNotFoundError(
@@ -379,8 +379,8 @@ class _Call:
 class LocalShards:
     """A ``Backend`` without Ray."""
 
-    def __init__(self, models: Sequence[ShardPart], storage: str, start: Start) -> None:
-        self._shards = [Shard(index, model, storage, start) for index, model in enumerate(models)]
+    def __init__(self, models: Sequence[ShardPart], warm_up: Any, storage: str, start: Start) -> None:
+        self._shards = [Shard(index, model, warm_up, storage, start) for index, model in enumerate(models)]
 
     def put(self, value: object) -> Any:
         return value

@@ -54,14 +54,12 @@ class _HordePart:
     questions: Sequence[GVF]
     features: Sequence[tuple[Sequence[Mapping[str, Any]], Sequence[str]]]
     arguments: Mapping[str, Any]
-    warm_up: _WarmUp | None
 
-    def make(self) -> Horde:
-        assert self.warm_up is not None
+    def make(self, warm_up: _WarmUp) -> Horde:
         makers = [(Features.from_config(config), names) for config, names in self.features]
         features = {name: maker for maker, names in makers for name in names}
         shared = makers[0][0] if len(makers) == 1 else features
-        return Horde(self.questions, shared, **self.arguments).warm_up_on(*self.warm_up)
+        return Horde(self.questions, shared, **self.arguments).warm_up_on(*warm_up)
 
     def load(self, path: Path) -> tuple[Horde, dict[str, Any]]:
         return Horde.load_with(path, rule=_rule_to_pass(self.arguments["rule"]))
@@ -323,9 +321,9 @@ class ClusterHorde(Cluster, BlockLearner):
                 "engine": engine,
                 "threads": self._threads,
             }
-            shards.append(_HordePart(questions, [(config, of) for config, of in features if of], arguments, warm_up))
+            shards.append(_HordePart(questions, [(config, of) for config, of in features if of], arguments))
         described = {"signals": self._signals, "categories": self._categories, "step": step, "engine": engine}
-        self._launch(shards, {**described, "cuts": [share.start for share in cuts]})
+        self._launch(shards, {**described, "cuts": [share.start for share in cuts]}, warm_up)
 
     def _parcel(self, rows: Block | Mapping[str, Any] | Array) -> Parcel:
         block = _for_shards(self.as_block(rows))

@@ -1,7 +1,8 @@
 """Ray: the connection to a cluster, and shards in Ray's actors, which Ray starts again where they died.
 
 A cluster is reached by its address, or one is started here and stopped again. What would make Ray wait in silence is
-looked at first: nothing at the address, too few CPUs.
+looked at first: nothing at the address, too few CPUs. Later every call has a deadline: a shard that gives no sign of
+life is killed, so that Ray starts it again, and when Ray itself is at fault the run ends with one line that says so.
 """
 
 from __future__ import annotations
@@ -9,42 +10,47 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import socket
+import signal
+import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from emphatic.cluster.driver import Lost, Shard, ShardPart, Start
+from emphatic.cluster.watch import Calls, ClusterError, RayLog, Watch, is_answering
 from emphatic.learning.inputs import refusal
 
-__all__ = ["ClusterError", "Connection", "RayShards", "import_ray"]
+__all__ = ["ClusterError", "Connection", "Place", "RayShards", "import_ray"]
 
 _log = logging.getLogger(__name__)
 
-#: How an HTTP/2 conversation, such as Ray's, begins: the client's preface, with empty settings.
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-_SETTINGS = 4
 #: How many seconds Ray tries to reach a cluster.
 _PATIENCE = "RAY_gcs_server_port_wait_time_s"
-#: Seconds for a connection, and for CPUs that another run is just giving back.
-_REACH, _FREE = 3.0, 5.0
-#: Seconds for a shard to begin, and for one that died to be back.
-_BACK_WITHIN = 120.0
-#: Seconds without an answer after which the driver looks around.
-_TURN = 5.0
+#: Seconds for CPUs that another run is just giving back.
+_FREE = 5.0
+#: Seconds for Ray to start, for a shard to begin, and for one that died to be back.
+_START_WITHIN, _BACK_WITHIN = 45.0, 45.0
+#: Seconds without an answer after which the driver looks around, and without a sign of life after which it kills.
+_TURN, _SILENT = 4.0, 12.0
+#: Seconds between two lines about a shard that is alive, but has not ended its block.
+_PATIENT = 60.0
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
-class ClusterError(OSError):
-    """A cluster that cannot be used, or that has lost what the run needs."""
+def import_ray(local: bool = False) -> Any:
+    """Ray; ``ImportError`` with the command that installs it.
 
-
-def import_ray() -> Any:
-    """Ray; ``ImportError`` with the command that installs it."""
+    Args:
+        local: Whether a cluster is to be started on this machine. Where Ray has tokens, only who has a token that is
+            made here is let in, unless ``RAY_AUTH_MODE`` is set.
+    """
     # Ray prints a page for each process that died; the driver logs one line.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "worker died or was killed|worker with ID|node with node id")
+    if local and "RAY_AUTH_MODE" not in os.environ:
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     try:
         import ray
     except ImportError as error:
@@ -55,31 +61,24 @@ def import_ray() -> Any:
 class Connection:
     """Ray, ready for ``shards`` actors of ``threads`` CPUs; None for either leaves it to the cluster.
 
-    By default there is one shard a node, with all the CPUs of the smallest node.
+    By default there is one shard a node, with all the CPUs of the smallest node. When something goes wrong, Ray's own
+    log is put into ``ray.log`` in the storage.
     """
 
-    def __init__(self, address: str | None, shards: int | None, threads: int | None, gpus: int = 0) -> None:
-        self.ray = ray = import_ray()
-        self.started = False
+    def __init__(
+        self, address: str | None, shards: int | None, threads: int | None, storage: Path, gpus: int = 0
+    ) -> None:
         local = address in (None, "local")
-        if ray.is_initialized():
-            _log.info("using the Ray that this process is connected to")
-            if not local and address != "auto" and ray.get_runtime_context().gcs_address != address:
-                raise ClusterError(
-                    f"This process is connected to another Ray, {ray.get_runtime_context().gcs_address}."
-                )
-        elif local:
-            cpus = (shards or 1) * (threads or 1) if shards or threads else None
-            self._init(address="local", num_cpus=max(cpus or 1, os.cpu_count() or 1))
-            self.started = True
-        else:
-            if address != "auto":
-                _check_address(str(address))
-            with _short_patience():
-                self._init(address=address)
-            self.started = True
+        self.ray = ray = import_ray(local)
+        self.started = False
+        self._watch: Watch | None = None
+        self._log = RayLog(storage / "ray.log")
+        self.call = Calls(lambda: self._watch.fault if self._watch is not None else "")
         try:
-            nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+            self._connect(address, local, (shards or 1) * (threads or 1) if shards or threads else None)
+            self._watch = Watch(self._servers())
+            self._watch.start()
+            nodes = self.nodes()
             cpus_of = [int(node.get("CPU", 0)) for node in nodes if node.get("CPU", 0) >= 1]
             if shards is None:
                 shards, threads = max(1, len(cpus_of)), threads or min(cpus_of, default=1)
@@ -89,40 +88,99 @@ class Connection:
                 raise ClusterError(
                     f"{shards} shards on cuda need {gpus * shards} GPUs, which the cluster does not have."
                 )
-        except BaseException:
+        except BaseException as error:
+            failed = isinstance(error, ClusterError) and self._watch is not None and bool(self._watch.fault)
             self.close()
+            if failed:
+                raise self.failure(str(error)) from None
             raise
+
+    def nodes(self) -> list[dict[str, float]]:
+        """The resources of each node that is alive."""
+        return [node["Resources"] for node in self.call(self.ray.nodes) if node["Alive"]]
+
+    def failure(self, what: str) -> ClusterError:
+        """The error that ends a run: one line, which names the file with Ray's own log."""
+        path = self._log.write()
+        return ClusterError(f"{what.rstrip('.')}." + (f" Ray's log: {path}" if path else ""))
+
+    def keep_log(self) -> Path | None:
+        """Put Ray's own log into a file; its path."""
+        return self._log.write()
 
     def close(self) -> None:
         """Disconnect, and stop a Ray that was started here; a given cluster goes on."""
+        faulty = self._watch is not None and bool(self._watch.fault)
+        if self._watch is not None:
+            self._watch.end()
         if self.started:
             self.started = False
-            self.ray.shutdown()
+            _shut_down(self.ray, faulty)
+            self._log.detach()
+        self.call.end()
+
+    # ------------------------------------------------------------------ inside
+
+    def _connect(self, address: str | None, local: bool, cpus: int | None) -> None:
+        ray = self.ray
+        if ray.is_initialized():
+            _log.info("using the Ray that this process is connected to")
+            if not local and address != "auto" and ray.get_runtime_context().gcs_address != address:
+                raise ClusterError(
+                    f"This process is connected to another Ray, {ray.get_runtime_context().gcs_address}."
+                )
+            return
+        if local:
+            with _loopback(ray):
+                self._init(address="local", num_cpus=max(cpus or 1, os.cpu_count() or 1))
+            return
+        if address != "auto":
+            _check_address(str(address))
+        with _short_patience():
+            self._init(address=address)
 
     def _init(self, **arguments: object) -> None:
+        local = "num_cpus" in arguments
+        self.started = True
+        self._log.attach()
         try:
-            self.ray.init(
-                include_dashboard=False if "num_cpus" in arguments else None,
+            context = self.call(
+                self.ray.init,
+                include_dashboard=False if local else None,
+                configure_logging=False,
                 log_to_driver=False,
-                logging_level=logging.WARNING,
                 namespace="emphatic",
+                within=_START_WITHIN,
                 **arguments,
             )
+            self._log.attach()
+            self._log.folder = Path(context.address_info["session_dir"]) / "logs"
         except Exception as error:
-            self.ray.shutdown()
-            if "num_cpus" not in arguments and _is_unauthenticated(error):
+            self._log.folder = self._log.folder or _newest_logs()
+            failure = self.failure(f"Ray cannot be used: {_first_line(error)}")
+            self.close()
+            if not local and _is_unauthenticated(error):
                 raise ClusterError(
                     f"The Ray at {arguments['address']} requires a token: copy its head node's to this "
                     "machine, and set RAY_AUTH_MODE=token."
                 ) from error
-            raise ClusterError(f"Ray cannot be used: {_first_line(error)}") from error
+            raise failure from error
+
+    def _servers(self) -> dict[str, str]:
+        """The servers that a driver depends on: Ray's global one, and that of its own node."""
+        context = self.ray.get_runtime_context()
+        servers = {"Ray's GCS server": context.gcs_address}
+        for node in self.call(self.ray.nodes):
+            if node["NodeID"] == context.get_node_id():
+                servers["The raylet of this node"] = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
+        return servers
 
     def _check_cpus(self, cpus_of: list[int]) -> None:
         """An actor for which there is no CPU would wait for ever."""
         needed, until = self.shards * self.threads, time.monotonic() + _FREE
         room = sum(cpus // self.threads for cpus in cpus_of)
         while True:
-            free = int(self.ray.available_resources().get("CPU", 0))
+            free = int(self.call(self.ray.available_resources).get("CPU", 0))
             if room >= self.shards and free >= needed:
                 return
             if room < self.shards or time.monotonic() > until:
@@ -134,18 +192,58 @@ class Connection:
             time.sleep(0.2)
 
 
+def _shut_down(ray: Any, faulty: bool) -> None:
+    """``ray.shutdown``, which may wait for what is gone: after some seconds Ray's processes here are killed."""
+    worker = sys.modules.get("ray._private.worker")
+    node = getattr(worker, "_global_node", None)
+    if faulty and node is not None:
+        with suppress(Exception):  # what is at fault need not be waited for
+            node.kill_all_processes(check_alive=False, allow_graceful=False)
+    ended = threading.Thread(target=lambda: _quietly(ray.shutdown), daemon=True)
+    ended.start()
+    ended.join(10.0)
+    if ended.is_alive():
+        _quietly(lambda: node.kill_all_processes(check_alive=False, allow_graceful=False))
+        ended.join(5.0)
+
+
+def _quietly(act: Callable[[], object]) -> None:
+    with suppress(Exception):
+        act()
+
+
+def _newest_logs() -> Path | None:
+    """The folder of the logs of a Ray that did not get as far as to say which it is."""
+    folder = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "session_latest" / "logs"
+    return folder if folder.is_dir() else None
+
+
+@contextmanager
+def _loopback(ray: Any) -> Iterator[None]:
+    """Let a Ray that is started here listen on 127.0.0.1 alone, as it does by itself on Windows and macOS."""
+    name, constants = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", ray._private.ray_constants
+    configured, listens = os.environ.get(name), constants.ENABLE_RAY_CLUSTER
+    os.environ[name], constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = listens
+        if configured is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = configured
+
+
 def _check_address(address: str) -> None:
     """Whether something that may be Ray listens there: ``ray.init`` would try for minutes, and say nothing."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdigit():
         raise refusal("address", "a cluster", "be host:port of the head node, 'local' or 'auto'", repr(address))
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH) as connection:
-            connection.sendall(_PREFACE)
-            answer = connection.recv(9)
+        is_ray = is_answering(address)
     except (OSError, OverflowError) as error:
         raise ClusterError(f"No Ray answers at {address}: {error}. Start one there with ray start --head.") from error
-    if len(answer) < 4 or answer[3] != _SETTINGS:
+    if not is_ray:
         raise ClusterError(f"What listens at {address} is not Ray. Start one with ray start --head --port PORT.")
 
 
@@ -173,31 +271,78 @@ def _first_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]
 
 
+class Place(NamedTuple):
+    """Where a shard runs: the id of its process, of its node, and the GPUs that Ray gave it."""
+
+    process: int
+    node: str
+    gpus: tuple[str, ...]
+
+
 class ShardActor:
     """A shard in an actor. What it raises is an answer: Ray would print a page for each error that nobody fetched."""
 
-    def __init__(self, index: int, model: ShardPart, storage: str, start: Start) -> None:
-        self._shard = Shard(index, model, storage, start)
+    def __init__(self) -> None:
+        self._shard: Shard | None = None
+
+    def begin(self, index: int, part: ShardPart, warm_up: Any, storage: str, start: Start) -> tuple[None, None]:
+        """The first call after each start: Ray would lose what is given to a constructor, if it is not small."""
+        self._shard = Shard(index, part, warm_up, storage, start)
+        return None, None
 
     def call(self, method: str, *arguments: object) -> tuple[Any, Exception | None]:
         """What the shard's method returns, or raises."""
+        if self._shard is None:
+            return None, Lost("its process was started again")
         try:
             return getattr(self._shard, method)(*arguments), None
         except Exception as error:
             return None, error.with_traceback(None)
+
+    def pulse(self) -> Place:
+        """A sign of life, beside whatever the shard is doing."""
+        import ray
+
+        context = ray.get_runtime_context()
+        return Place(os.getpid(), context.get_node_id(), tuple(map(str, ray.get_gpu_ids())))
+
+
+def kill_process(process: int) -> bool:
+    """Kill a process of Ray's on this machine; whether it was there."""
+    try:
+        if b"ray::" not in Path(f"/proc/{process}/cmdline").read_bytes():
+            return False
+    except OSError:  # gone; or a system without /proc
+        if Path("/proc").is_dir():
+            return False
+    try:
+        os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 class RayShards:
     """A ``Backend`` of one actor a shard, named ``emphatic-RUN-shard-3``."""
 
     def __init__(
-        self, connection: Connection, models: Sequence[ShardPart], storage: Path, start: Start, gpus: int = 0
+        self,
+        connection: Connection,
+        models: Sequence[ShardPart],
+        warm_up: Any,
+        storage: Path,
+        start: Start,
+        gpus: int = 0,
     ) -> None:
-        self._connection, self._ray = connection, connection.ray
+        self._connection, self._ray, self._call = connection, connection.ray, connection.call
         errors = self._ray.exceptions
         self._lost = (errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError, errors.WorkerCrashedError)
         threads = connection.threads
-        kind = self._ray.remote(ShardActor)
+        kind = self._ray.remote(concurrency_groups={"pulse": 1})(ShardActor)
+        self._actors: list[Any] = []
+        # What a shard begins with, held here for every process that takes its place.
+        common = self.put(warm_up)
+        self._begin = [(index, self.put(part), common, str(storage), start) for index, part in enumerate(models)]
         self._actors = [
             kind.options(
                 name=f"emphatic-{start.session}-shard-{index}",
@@ -208,9 +353,15 @@ class RayShards:
                 max_task_retries=0,
                 scheduling_strategy="SPREAD",
                 runtime_env={"env_vars": dict.fromkeys(_THREADS, str(threads))},
-            ).remote(index, model, str(storage), start)
-            for index, model in enumerate(models)
+            ).remote()
+            for index in range(len(models))
         ]
+        #: The question for a sign of life that is open, and since when.
+        self._pulses: list[tuple[float, Any] | None] = [None] * len(models)
+        #: When each was last heard of, when it was last said that one is slow, and where they are.
+        self._heard = [time.monotonic()] * len(models)
+        self._said = [time.monotonic()] * len(models)
+        self._places: list[Place | None] = [None] * len(models)
         try:
             self._check_storage(storage)
         except BaseException:
@@ -218,28 +369,33 @@ class RayShards:
             raise
 
     @property
-    def processes(self) -> list[int]:
-        """The id of each shard's process, on its own node."""
-        return [self.revive(shard, "process") for shard in range(len(self._actors))]
+    def places(self) -> list[Place]:
+        """Where each shard runs, as far as it is known."""
+        return [place for place in self._places if place is not None]
 
     def put(self, value: object) -> Any:
         try:
-            return self._ray.put(value)
+            return self._call(self._ray.put, value)
         except self._ray.exceptions.ObjectStoreFullError:
             wanted = "Use smaller blocks, a smaller 'ahead', or a Ray with a larger object store."
             raise ClusterError(f"Ray's object store has no room for the blocks that are kept. {wanted}") from None
+        except ClusterError as error:
+            raise self._connection.failure(str(error)) from None
 
     def call(self, shard: int, method: str, *arguments: object) -> Any:
         return self._actors[shard].call.remote(method, *arguments)
 
     def wait(self, calls: list[Any]) -> list[Any]:
-        ready, _ = self._ray.wait(calls, num_returns=1, timeout=_TURN)
-        all_ready, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0)
-        return list({*ready, *all_ready})
+        ready = self._wait(calls)
+        if not ready:
+            self._look_around(range(len(self._actors)))
+        return ready
 
     def get(self, call: Any) -> Any:
         try:
-            answer, error = self._ray.get(call)
+            answer, error = self._call(self._ray.get, call)
+        except ClusterError as fault:
+            raise self._connection.failure(str(fault)) from None
         except self._lost as lost:
             raise Lost(_reason(lost)) from None
         except self._ray.exceptions.RayTaskError as failed:
@@ -251,32 +407,101 @@ class RayShards:
         return answer
 
     def revive(self, shard: int, method: str, *arguments: object) -> Any:
-        until = time.monotonic() + _BACK_WITHIN
+        self._heard[shard] = self._said[shard] = time.monotonic()
+        self._pulses[shard] = None
+        why = "it gave no sign of life"
         while True:
+            begun = self._actors[shard].begin.remote(*self._begin[shard])
             call = self.call(shard, method, *arguments)
-            with suppress(self._ray.exceptions.GetTimeoutError):
-                try:
-                    self._ray.wait([call], timeout=max(0.1, until - time.monotonic()))
-                    return self.get(call) if self._ray.wait([call], timeout=0)[0] else self._give_up(shard, "")
-                except Lost as lost:
-                    if time.monotonic() > until:
-                        self._give_up(shard, str(lost))
-            time.sleep(0.05)
+            while not self._wait([call]):
+                self._look_around([shard])
+                self._check_deadline(shard, why)
+            try:
+                self.get(begun)
+                answer = self.get(call)
+            except Lost as lost:
+                why = str(lost)
+                self._check_deadline(shard, why)
+                time.sleep(0.05)
+            else:
+                self._places[shard] = self._find_place(shard)
+                return answer
 
     def close(self) -> None:
         for actor in self._actors:
             with suppress(Exception):
-                self._ray.kill(actor)
+                self._call(self._ray.kill, actor, within=5.0)
         self._connection.close()
 
     # ------------------------------------------------------------------ inside
 
-    def _give_up(self, shard: int, why: str) -> None:
-        free = int(self._ray.available_resources().get("CPU", 0))
-        raise ClusterError(
-            f"Shard {shard} did not come back within {_BACK_WITHIN:.0f} s ({why or 'no answer'}); "
-            f"it needs {self._connection.threads} CPUs on one node, and {free} are free in all."
-        )
+    def _wait(self, calls: list[Any]) -> list[Any]:
+        """Those of some calls whose answers are there, after a while at most."""
+
+        def wait() -> list[Any]:
+            ready, _ = self._ray.wait(calls, num_returns=1, timeout=_TURN)
+            return list({*ready, *self._ray.wait(calls, num_returns=len(calls), timeout=0)[0]}) if ready else []
+
+        try:
+            ready: list[Any] = self._call(wait)
+        except ClusterError as error:
+            raise self._connection.failure(str(error)) from None
+        return ready
+
+    def _look_around(self, shards: Sequence[int]) -> None:
+        """Ask shards for a sign of life, and kill those that have given none for too long: Ray starts them again."""
+        now = time.monotonic()
+        for shard in shards:
+            asked = self._pulses[shard]
+            if asked is not None and self._ray.wait([asked[1]], timeout=0)[0]:
+                with suppress(Exception):  # it died: its other calls say so
+                    self._places[shard] = self._call(self._ray.get, asked[1])
+                    self._heard[shard] = now
+                asked = None
+            if asked is None:
+                pulse = self._actors[shard].pulse.options(concurrency_group="pulse")
+                self._pulses[shard] = (now, pulse.remote())
+            elif now - asked[0] > _SILENT and self._places[shard] is not None:
+                self._put_down(shard)
+            if now - max(self._said[shard], self._heard[shard] - _PATIENT) > _PATIENT and now - self._heard[shard] < 10:
+                self._said[shard] = now
+                _log.warning("shard %d is alive, but has not ended its block for %.0f s", shard, _PATIENT)
+
+    def _put_down(self, shard: int) -> None:
+        place, self._places[shard], self._pulses[shard] = self._places[shard], None, None
+        assert place is not None
+        _log.warning(
+            "shard %d, process %d, gives no sign of life: it is killed and started again; Ray's log: %s",
+            shard, place.process, self._connection.keep_log(),
+        )  # fmt: skip
+        if place.node == self._ray.get_runtime_context().get_node_id():
+            kill_process(place.process)
+            return
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        there = NodeAffinitySchedulingStrategy(place.node, soft=False)
+        with suppress(Exception):  # the node may be gone; Ray finds that out by itself
+            killer = self._ray.remote(num_cpus=0, max_retries=0)(kill_process)
+            killer.options(scheduling_strategy=there).remote(place.process)
+
+    def _find_place(self, shard: int) -> Place | None:
+        pulse = self._actors[shard].pulse.options(concurrency_group="pulse").remote()
+        with suppress(Exception):
+            if self._wait([pulse]):
+                place: Place = self._call(self._ray.get, pulse)
+                return place
+        return None
+
+    def _check_deadline(self, shard: int, why: str) -> None:
+        """``ClusterError`` if a shard has given no sign of life for too long; it blames what is at fault."""
+        if time.monotonic() - self._heard[shard] <= _BACK_WITHIN:
+            return
+        threads, alive = self._connection.threads, self._connection.nodes()
+        room = sum(int(node.get("CPU", 0)) // threads for node in alive)
+        if room < len(self._actors):
+            cpus = " + ".join(str(int(node.get("CPU", 0))) for node in alive)
+            why = f"{why}, and the nodes that are left, with {cpus} CPUs, have no room for it"
+        raise self._connection.failure(f"Shard {shard} did not come back within {_BACK_WITHIN:.0f} s: {why}")
 
     def _check_storage(self, storage: Path) -> None:
         """Every shard must see what the driver writes."""
