@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 #: How many seconds Ray tries to reach a cluster.
 _PATIENCE = "RAY_gcs_server_port_wait_time_s"
+#: The variable that marks the processes of a Ray that was started here.
+_MARK = "EMPHATIC_RAY"
 #: Seconds for CPUs that another run is just giving back.
 _FREE = 5.0
 #: Seconds for Ray to start, for a shard to begin, and for one that died to be back.
@@ -70,7 +72,7 @@ class Connection:
     ) -> None:
         local = address in (None, "local")
         self.ray = ray = import_ray(local)
-        self.started = False
+        self.started, self._mark = False, ""
         self._watch: Watch | None = None
         self._log = RayLog(storage / "ray.log")
         self.call = Calls(lambda: self._watch.fault if self._watch is not None else "")
@@ -110,12 +112,12 @@ class Connection:
 
     def close(self) -> None:
         """Disconnect, and stop a Ray that was started here; a given cluster goes on."""
-        faulty = self._watch is not None and bool(self._watch.fault)
+        faulty = self._watch is None or bool(self._watch.fault)
         if self._watch is not None:
             self._watch.end()
         if self.started:
             self.started = False
-            _shut_down(self.ray, faulty)
+            _shut_down(self.ray, faulty, self._mark)
             self._log.detach()
         self.call.end()
 
@@ -131,12 +133,14 @@ class Connection:
                 )
             return
         if local:
-            with _loopback(ray):
+            self._mark = secrets.token_hex(8)
+            with _loopback(ray), _set({_MARK: self._mark}):
                 self._init(address="local", num_cpus=max(cpus or 1, os.cpu_count() or 1))
             return
         if address != "auto":
             _check_address(str(address))
-        with _short_patience():
+        # Ray tries for 20 seconds where it is refused; something does listen, so that a few are enough.
+        with _set({_PATIENCE: os.environ.get(_PATIENCE, "4")}):
             self._init(address=address)
 
     def _init(self, **arguments: object) -> None:
@@ -192,19 +196,24 @@ class Connection:
             time.sleep(0.2)
 
 
-def _shut_down(ray: Any, faulty: bool) -> None:
-    """``ray.shutdown``, which may wait for what is gone: after some seconds Ray's processes here are killed."""
-    worker = sys.modules.get("ray._private.worker")
-    node = getattr(worker, "_global_node", None)
-    if faulty and node is not None:
-        with suppress(Exception):  # what is at fault need not be waited for
-            node.kill_all_processes(check_alive=False, allow_graceful=False)
+def _shut_down(ray: Any, faulty: bool, mark: str) -> None:
+    """``ray.shutdown``, which may wait for what is gone: then Ray's processes that were started here are killed."""
+    if faulty:
+        _kill_marked(mark)  # what is at fault need not be waited for
     ended = threading.Thread(target=lambda: _quietly(ray.shutdown), daemon=True)
     ended.start()
     ended.join(10.0)
-    if ended.is_alive():
-        _quietly(lambda: node.kill_all_processes(check_alive=False, allow_graceful=False))
+    if faulty or ended.is_alive():
+        _kill_marked(mark)
         ended.join(5.0)
+
+
+def _kill_marked(mark: str) -> None:
+    """Kill the processes that have this mark in their environment, as all descendants of a Ray that was started do."""
+    for entry in Path("/proc").glob("[0-9]*") if mark else ():
+        with suppress(OSError):
+            if f"{_MARK}={mark}".encode() in (entry / "environ").read_bytes() and int(entry.name) != os.getpid():
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def _quietly(act: Callable[[], object]) -> None:
@@ -221,17 +230,28 @@ def _newest_logs() -> Path | None:
 @contextmanager
 def _loopback(ray: Any) -> Iterator[None]:
     """Let a Ray that is started here listen on 127.0.0.1 alone, as it does by itself on Windows and macOS."""
-    name, constants = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", ray._private.ray_constants
-    configured, listens = os.environ.get(name), constants.ENABLE_RAY_CLUSTER
-    os.environ[name], constants.ENABLE_RAY_CLUSTER = "0", False
+    constants = ray._private.ray_constants
+    listens, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
+    try:
+        with _set({"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}):
+            yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = listens
+
+
+@contextmanager
+def _set(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the environment for a while."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ |= variables
     try:
         yield
     finally:
-        constants.ENABLE_RAY_CLUSTER = listens
-        if configured is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = configured
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _check_address(address: str) -> None:
@@ -245,18 +265,6 @@ def _check_address(address: str) -> None:
         raise ClusterError(f"No Ray answers at {address}: {error}. Start one there with ray start --head.") from error
     if not is_ray:
         raise ClusterError(f"What listens at {address} is not Ray. Start one with ray start --head --port PORT.")
-
-
-@contextmanager
-def _short_patience() -> Iterator[None]:
-    """Ray tries for 20 seconds where it is refused; something does listen, so that a few are enough."""
-    configured = os.environ.get(_PATIENCE)
-    os.environ.setdefault(_PATIENCE, "4")
-    try:
-        yield
-    finally:
-        if configured is None:
-            os.environ.pop(_PATIENCE, None)
 
 
 def _is_unauthenticated(error: BaseException | None) -> bool:
@@ -439,8 +447,11 @@ class RayShards:
         """Those of some calls whose answers are there, after a while at most."""
 
         def wait() -> list[Any]:
-            ready, _ = self._ray.wait(calls, num_returns=1, timeout=_TURN)
-            return list({*ready, *self._ray.wait(calls, num_returns=len(calls), timeout=0)[0]}) if ready else []
+            # (With fetch_local Ray would use its object store, and end this process when that is gone.)
+            ready, _ = self._ray.wait(calls, num_returns=1, timeout=_TURN, fetch_local=False)
+            if ready:
+                ready, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0, fetch_local=False)
+            return list(ready)
 
         try:
             ready: list[Any] = self._call(wait)
@@ -453,7 +464,7 @@ class RayShards:
         now = time.monotonic()
         for shard in shards:
             asked = self._pulses[shard]
-            if asked is not None and self._ray.wait([asked[1]], timeout=0)[0]:
+            if asked is not None and self._ray.wait([asked[1]], timeout=0, fetch_local=False)[0]:
                 with suppress(Exception):  # it died: its other calls say so
                     self._places[shard] = self._call(self._ray.get, asked[1])
                     self._heard[shard] = now

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -58,13 +59,40 @@ class Watch(threading.Thread):
     def __init__(self, servers: Mapping[str, str]) -> None:
         super().__init__(name="emphatic-watch", daemon=True)
         self._servers, self._ended = servers, threading.Event()
-        #: What is wrong; "" as long as nothing is.
-        self.fault = ""
+        self._fault = ""
+        # A server that dies closes its connections at once.
+        self._lines: dict[str, socket.socket] = {}
+        for name, address in servers.items():
+            with suppress(OSError):
+                self._lines[name] = socket.create_connection(split_address(address), timeout=_REACH)
+                self._lines[name].sendall(_PREFACE)
+                self._lines[name].setblocking(False)
+
+    @property
+    def fault(self) -> str:
+        """What is wrong at this moment; "" if nothing is known to be."""
+        for name, line in () if self._fault else tuple(self._lines.items()):
+            try:
+                while line.recv(4096):
+                    pass
+            except BlockingIOError:
+                continue
+            except OSError:
+                pass
+            # It was closed: by a server that died, or by one that does not want to hear of nothing.
+            del self._lines[name]
+            try:
+                is_answering(self._servers[name])
+            except ConnectionRefusedError:
+                self._fault = _describe_dead(name, self._servers[name])
+            except OSError:
+                pass
+        return self._fault
 
     def run(self) -> None:
         heard = dict.fromkeys(self._servers, time.monotonic())
         refused = dict.fromkeys(self._servers, 0)
-        while not self._ended.wait(_PAUSE) and not self.fault:
+        while not self._ended.wait(_PAUSE) and not self._fault:
             for name, address in self._servers.items():
                 try:
                     is_answering(address)
@@ -75,13 +103,20 @@ class Watch(threading.Thread):
                 else:
                     heard[name], refused[name] = time.monotonic(), 0
                 if refused[name] > 1:
-                    self.fault = f"{name} at {address} is gone: it was killed, or has crashed"
+                    self._fault = _describe_dead(name, address)
                 elif time.monotonic() - heard[name] > _SILENT:
-                    self.fault = f"{name} at {address} does not answer: it is stopped, or the network is cut"
+                    self._fault = f"{name} at {address} does not answer: it is stopped, or the network is cut"
 
     def end(self) -> None:
         """Ask no more."""
         self._ended.set()
+        for line in self._lines.values():
+            line.close()
+        self._lines.clear()
+
+
+def _describe_dead(name: str, address: str) -> str:
+    return f"{name} at {address} is gone: it was killed, or has crashed"
 
 
 class _Call:
@@ -114,6 +149,8 @@ class Calls:
             within: Seconds for an answer.
             options: Its keywords.
         """
+        if fault := self._find_fault():  # Ray would end this process
+            raise ClusterError(fault)
         call = _Call(lambda: function(*arguments, **options))
         self._waiting.put(call)
         until = time.monotonic() + within
@@ -150,6 +187,7 @@ class RayLog(logging.Handler):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path, self._lines = path, deque[str](maxlen=1000)
+        self._print: Any = None
         #: Where Ray's processes on this machine log to, once that is known.
         self.folder: Path | None = None
         self.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
@@ -168,6 +206,10 @@ class RayLog(logging.Handler):
             logger = logging.getLogger(name)
             logger.addHandler(self)
             logger.propagate = False
+        worker = sys.modules.get("ray._private.worker")
+        if self._print is None and hasattr(worker, "print_to_stdstream"):
+            self._print = worker.print_to_stdstream
+            worker.print_to_stdstream = self._keep_page
 
     def detach(self) -> None:
         """Let Ray log to the terminal again."""
@@ -175,6 +217,13 @@ class RayLog(logging.Handler):
             logger = logging.getLogger(name)
             logger.removeHandler(self)
             logger.propagate = True
+        if self._print is not None:
+            sys.modules["ray._private.worker"].print_to_stdstream = self._print  # type: ignore[attr-defined]
+            self._print = None
+
+    def _keep_page(self, data: Mapping[str, Any], *_: object, **__: object) -> None:
+        """In place of Ray's own function, which prints what its processes say of errors."""
+        self._lines.extend(map(str, data.get("lines", ())))
 
     def write(self) -> Path | None:
         """Write the file: this process's lines, and the end of each file that Ray has written last; its path."""
