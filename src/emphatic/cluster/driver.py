@@ -379,8 +379,8 @@ class _Call:
 class LocalShards:
     """A ``Backend`` without Ray."""
 
-    def __init__(self, models: Sequence[ShardPart], warm_up: Any, storage: str, start: Start) -> None:
-        self._shards = [Shard(index, model, warm_up, storage, start) for index, model in enumerate(models)]
+    def __init__(self, begin: Sequence[tuple[int, ShardPart, Any, str, Start]]) -> None:
+        self._shards = [Shard(*arguments) for arguments in begin]
 
     def put(self, value: object) -> Any:
         return value

@@ -26,6 +26,7 @@ from emphatic.cluster.driver import (
     LocalShards,
     Manifest,
     Parcel,
+    Shard,
     ShardPart,
     Start,
     hold_storage,
@@ -137,11 +138,12 @@ class Cluster:
             else:
                 _log.info("%s: going on from block %d, row %d", self.storage, manifest.block, manifest.rows)
             start = Start(self._session, manifest.block, manifest.session)
-            backend: Backend = (
-                LocalShards(models, warm_up, str(self.storage), start)
-                if self._connection is None
-                else RayShards(self._connection, models, warm_up, self.storage, start, self._gpus)
-            )
+            folder = str(self.storage)
+            begin = [(index, model, warm_up, folder, start) for index, model in enumerate(models)]
+            backend: Backend = LocalShards(begin)
+            if self._connection is not None:
+                backend = shards = RayShards(self._connection, Shard, begin, self._session, self._gpus)
+                shards.check_storage(self.storage)
         except BaseException:
             self.close()
             raise

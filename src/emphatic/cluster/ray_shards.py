@@ -7,6 +7,7 @@ life is killed, so that Ray starts it again, and when Ray itself is at fault the
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import secrets
@@ -19,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emphatic.cluster.driver import Lost, Shard, ShardPart, Start
+from emphatic.cluster.driver import Lost
 from emphatic.cluster.watch import Calls, ClusterError, RayLog, Watch, is_answering
 from emphatic.learning.inputs import refusal
 
@@ -71,7 +72,7 @@ class Connection:
         self, address: str | None, shards: int | None, threads: int | None, storage: Path, gpus: int = 0
     ) -> None:
         local = address in (None, "local")
-        self.ray = ray = import_ray(local)
+        self.ray = import_ray(local)
         self.started, self._mark = False, ""
         self._watch: Watch | None = None
         self._log = RayLog(storage / "ray.log")
@@ -82,6 +83,7 @@ class Connection:
             self._watch.start()
             nodes = self.nodes()
             cpus_of = [int(node.get("CPU", 0)) for node in nodes if node.get("CPU", 0) >= 1]
+            self.cpus = sum(cpus_of)
             if shards is None:
                 shards, threads = max(1, len(cpus_of)), threads or min(cpus_of, default=1)
             self.shards, self.threads = shards, threads or 1
@@ -117,7 +119,7 @@ class Connection:
             self._watch.end()
         if self.started:
             self.started = False
-            _shut_down(self.ray, faulty, self._mark)
+            _shut_down(self.ray, faulty, self.call.is_busy, self._mark)
             self._log.detach()
         self.call.end()
 
@@ -196,9 +198,15 @@ class Connection:
             time.sleep(0.2)
 
 
-def _shut_down(ray: Any, faulty: bool, mark: str) -> None:
-    """``ray.shutdown``, which may wait for what is gone: then Ray's processes that were started here are killed."""
+def _shut_down(ray: Any, faulty: bool, busy: bool, mark: str) -> None:
+    """``ray.shutdown``, which may wait for what is gone: then Ray's processes that were started here are killed.
+
+    Ray ends a process that is waiting for its object store when that goes: then they are killed as this process ends.
+    """
     if faulty:
+        atexit.register(_end_soon, mark)
+        if busy:
+            return
         _kill_marked(mark)  # what is at fault need not be waited for
     ended = threading.Thread(target=lambda: _quietly(ray.shutdown), daemon=True)
     ended.start()
@@ -206,6 +214,19 @@ def _shut_down(ray: Any, faulty: bool, mark: str) -> None:
     if faulty or ended.is_alive():
         _kill_marked(mark)
         ended.join(5.0)
+
+
+def _end_soon(mark: str) -> None:
+    """What Ray waits for at the end of a process, for a minute, may be gone: do not wait for it."""
+
+    def end() -> None:
+        time.sleep(3.0)
+        _kill_marked(mark)
+        for stream in (sys.stdout, sys.stderr):
+            _quietly(stream.flush)
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 def _kill_marked(mark: str) -> None:
@@ -291,11 +312,11 @@ class ShardActor:
     """A shard in an actor. What it raises is an answer: Ray would print a page for each error that nobody fetched."""
 
     def __init__(self) -> None:
-        self._shard: Shard | None = None
+        self._shard: Any = None
 
-    def begin(self, index: int, part: ShardPart, warm_up: Any, storage: str, start: Start) -> tuple[None, None]:
+    def begin(self, make: Callable[..., Any], *arguments: Any) -> tuple[None, None]:
         """The first call after each start: Ray would lose what is given to a constructor, if it is not small."""
-        self._shard = Shard(index, part, warm_up, storage, start)
+        self._shard = make(*arguments)
         return None, None
 
     def call(self, method: str, *arguments: object) -> tuple[Any, Exception | None]:
@@ -331,29 +352,36 @@ def kill_process(process: int) -> bool:
 
 
 class RayShards:
-    """A ``Backend`` of one actor a shard, named ``emphatic-RUN-shard-3``."""
+    """A ``Backend`` of one actor a shard, named ``emphatic-RUN-shard-3``.
+
+    Args:
+        connection: Ray.
+        make: What makes a shard in its actor.
+        arguments: Its arguments, for each shard.
+        run: The name of the run.
+        gpus: The GPUs of a shard.
+    """
 
     def __init__(
         self,
         connection: Connection,
-        models: Sequence[ShardPart],
-        warm_up: Any,
-        storage: Path,
-        start: Start,
+        make: Callable[..., Any],
+        arguments: Sequence[Sequence[Any]],
+        run: str,
         gpus: int = 0,
     ) -> None:
         self._connection, self._ray, self._call = connection, connection.ray, connection.call
         errors = self._ray.exceptions
         self._lost = (errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError, errors.WorkerCrashedError)
-        threads = connection.threads
+        threads, count = connection.threads, len(arguments)
+        # What a shard begins with, held here for every process that takes its place, and once if several share it.
+        distinct = {id(value): value for values in arguments for value in values}
+        held = {number: self.put(value) for number, value in distinct.items()}
+        self._begin = [(make, *(held[id(value)] for value in values)) for values in arguments]
         kind = self._ray.remote(concurrency_groups={"pulse": 1})(ShardActor)
-        self._actors: list[Any] = []
-        # What a shard begins with, held here for every process that takes its place.
-        common = self.put(warm_up)
-        self._begin = [(index, self.put(part), common, str(storage), start) for index, part in enumerate(models)]
         self._actors = [
             kind.options(
-                name=f"emphatic-{start.session}-shard-{index}",
+                name=f"emphatic-{run}-shard-{index}",
                 namespace="emphatic",
                 num_cpus=threads,
                 num_gpus=gpus,
@@ -362,18 +390,18 @@ class RayShards:
                 scheduling_strategy="SPREAD",
                 runtime_env={"env_vars": dict.fromkeys(_THREADS, str(threads))},
             ).remote()
-            for index in range(len(models))
+            for index in range(count)
         ]
         #: The question for a sign of life that is open, and since when.
-        self._pulses: list[tuple[float, Any] | None] = [None] * len(models)
+        self._pulses: list[tuple[float, Any] | None] = [None] * count
         #: When each was last heard of, when it was last said that one is slow, and where they are.
-        self._heard = [time.monotonic()] * len(models)
-        self._said = [time.monotonic()] * len(models)
-        self._places: list[Place | None] = [None] * len(models)
+        self._heard, self._said = [time.monotonic()] * count, [time.monotonic()] * count
+        self._places: list[Place | None] = [None] * count
         try:
-            self._check_storage(storage)
+            for shard in range(count):
+                self.revive(shard)
         except BaseException:
-            self.close()
+            self.end()
             raise
 
     @property
@@ -414,13 +442,14 @@ class RayShards:
             raise error
         return answer
 
-    def revive(self, shard: int, method: str, *arguments: object) -> Any:
+    def revive(self, shard: int, method: str = "", *arguments: object) -> Any:
+        """The answer of a shard that may have died, as soon as it is back; without a method, when it is."""
         self._heard[shard] = self._said[shard] = time.monotonic()
         self._pulses[shard] = None
         why = "it gave no sign of life"
         while True:
             begun = self._actors[shard].begin.remote(*self._begin[shard])
-            call = self.call(shard, method, *arguments)
+            call = self.call(shard, method, *arguments) if method else begun
             while not self._wait([call]):
                 self._look_around([shard])
                 self._check_deadline(shard, why)
@@ -435,10 +464,33 @@ class RayShards:
                 self._places[shard] = self._find_place(shard)
                 return answer
 
-    def close(self) -> None:
+    def check_storage(self, storage: Path) -> None:
+        """Every shard must see what the driver writes.
+
+        Args:
+            storage: The folder.
+        """
+        token = f".token-{secrets.token_hex(8)}"
+        path = storage / token
+        path.touch()
+        try:
+            blind = [shard for shard in range(len(self._actors)) if not self.revive(shard, "sees", token)]
+        finally:
+            path.unlink()
+        if blind:
+            raise ClusterError(
+                f"{storage}: shards {', '.join(map(str, blind))} do not see this folder. "
+                "The storage must be one that all nodes share, by the same path."
+            )
+
+    def end(self) -> None:
+        """End the shards."""
         for actor in self._actors:
             with suppress(Exception):
                 self._call(self._ray.kill, actor, within=5.0)
+
+    def close(self) -> None:
+        self.end()
         self._connection.close()
 
     # ------------------------------------------------------------------ inside
@@ -513,21 +565,6 @@ class RayShards:
             cpus = " + ".join(str(int(node.get("CPU", 0))) for node in alive)
             why = f"{why}, and the nodes that are left, with {cpus} CPUs, have no room for it"
         raise self._connection.failure(f"Shard {shard} did not come back within {_BACK_WITHIN:.0f} s: {why}")
-
-    def _check_storage(self, storage: Path) -> None:
-        """Every shard must see what the driver writes."""
-        token = f".token-{secrets.token_hex(8)}"
-        path = storage / token
-        path.touch()
-        try:
-            blind = [shard for shard in range(len(self._actors)) if not self.revive(shard, "sees", token)]
-        finally:
-            path.unlink()
-        if blind:
-            raise ClusterError(
-                f"{storage}: shards {', '.join(map(str, blind))} do not see this folder. "
-                "The storage must be one that all nodes share, by the same path."
-            )
 
 
 def _reason(error: BaseException) -> str:

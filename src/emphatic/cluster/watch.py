@@ -137,6 +137,8 @@ class Calls:
 
     def __init__(self, find_fault: Callable[[], str]) -> None:
         self._find_fault = find_fault
+        #: Whether a call has not ended.
+        self.is_busy = False
         self._waiting: SimpleQueue[_Call | None] = SimpleQueue()
         threading.Thread(target=self._work, name="emphatic-ray", daemon=True).start()
 
@@ -169,10 +171,12 @@ class Calls:
 
     def _work(self) -> None:
         while (call := self._waiting.get()) is not None:
+            self.is_busy = True
             try:
                 call.answer = call.function()
             except BaseException as error:
                 call.error = error
+            self.is_busy = False
             call.ended.set()
             del call
 
@@ -206,7 +210,7 @@ class RayLog(logging.Handler):
             logger = logging.getLogger(name)
             logger.addHandler(self)
             logger.propagate = False
-        worker = sys.modules.get("ray._private.worker")
+        worker: Any = sys.modules.get("ray._private.worker")
         if self._print is None and hasattr(worker, "print_to_stdstream"):
             self._print = worker.print_to_stdstream
             worker.print_to_stdstream = self._keep_page
@@ -218,7 +222,8 @@ class RayLog(logging.Handler):
             logger.removeHandler(self)
             logger.propagate = True
         if self._print is not None:
-            sys.modules["ray._private.worker"].print_to_stdstream = self._print  # type: ignore[attr-defined]
+            worker: Any = sys.modules["ray._private.worker"]
+            worker.print_to_stdstream = self._print
             self._print = None
 
     def _keep_page(self, data: Mapping[str, Any], *_: object, **__: object) -> None:
