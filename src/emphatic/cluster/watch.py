@@ -79,8 +79,8 @@ class Watch(threading.Thread):
                 continue
             except OSError:
                 pass
-            # It was closed: by a server that died, or by one that does not want to hear of nothing.
-            del self._lines[name]
+            # It was closed: by a server that died, or by one that hears nothing on it.
+            self._lines.pop(name).close()
             try:
                 is_answering(self._servers[name])
             except ConnectionRefusedError:
