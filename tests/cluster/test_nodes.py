@@ -72,7 +72,7 @@ def test_storage_that_answers_slowly(cluster: Any, tmp_path: Path, monkeypatch: 
 def test_a_sweep_on_the_cluster_with_a_shard_killed(cluster: Any, tmp_path: Path) -> None:
     grid = {"rule": ["td", "true_online_etd"], "alpha": np.geomspace(1e-4, 1e-2, 100).tolist(), "lambda": [0, 0.9]}
     options: dict[str, Any] = {"runs": 3, "steps": 20_000, "every": 100}
-    expected = emphatic.sweep("chain", grid, **options)
+    expected = emphatic.studies.sweep("chain", grid, **options)
     killed: list[bool] = []
 
     def progress(done: int, total: int) -> None:

@@ -142,7 +142,12 @@ class ClusterExecutor:
     ) -> None:
         self._announce, self._shards = announce, shards
         self._out, self._storage, self.block = out, storage, block
-        self._options = {"address": address, "shards": shards, "block": block, "checkpoint_every": checkpoint_every}
+        self._options: dict[str, Any] = {
+            "address": address,
+            "shards": shards,
+            "block": block,
+            "checkpoint_every": checkpoint_every,
+        }
         self._resumed = Manifest.read(storage) is not None
         self._clusters: list[ClusterHorde] = []
         if self._resumed and not resume:

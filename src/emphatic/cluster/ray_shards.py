@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -151,7 +152,8 @@ class Connection:
         self._log.attach()
         try:
             context = self.call(
-                self.ray.init,
+                _init_quietly,
+                self.ray,
                 include_dashboard=False if local else None,
                 configure_logging=False,
                 log_to_driver=False,
@@ -196,6 +198,13 @@ class Connection:
                     f"{' + '.join(map(str, cpus_of)) or 'none'}, {free} of them free. Use fewer shards or threads."
                 )
             time.sleep(0.2)
+
+
+def _init_quietly(ray: Any, **arguments: object) -> Any:
+    """``ray.init`` without its advice about later versions of Ray."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return ray.init(**arguments)
 
 
 def _shut_down(ray: Any, faulty: bool, busy: bool, mark: str) -> None:

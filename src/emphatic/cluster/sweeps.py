@@ -38,16 +38,16 @@ def sweep(
     out: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Sweep:
-    """``emphatic.sweep`` on a cluster, with the same results bit for bit.
+    """``emphatic.studies.sweep`` on a cluster, with the same results bit for bit.
 
     Args:
-        problem: As for ``emphatic.sweep``.
-        grid: As for ``emphatic.sweep``.
+        problem: As for ``emphatic.studies.sweep``.
+        grid: As for ``emphatic.studies.sweep``.
         address: host:port of a Ray cluster's head node; without one, a Ray is started on this machine, and stopped
             again.
         shards: The number of processes; by default one for each CPU of the cluster.
-        out: As for ``emphatic.sweep``.
-        options: Further arguments of ``emphatic.sweep``, but ``jobs``.
+        out: As for ``emphatic.studies.sweep``.
+        options: Further arguments of ``emphatic.studies.sweep``, but ``jobs``.
     """
     with tempfile.TemporaryDirectory(prefix="emphatic-") as temporary:
         connection = Connection(address, shards, 1, Path(temporary if out is None else out).absolute())
