@@ -152,7 +152,7 @@ class Connection:
         self._log.attach()
         try:
             context = self.call(
-                _init_quietly,
+                init,
                 self.ray,
                 include_dashboard=False if local else None,
                 configure_logging=False,
@@ -200,7 +200,7 @@ class Connection:
             time.sleep(0.2)
 
 
-def _init_quietly(ray: Any, **arguments: object) -> Any:
+def init(ray: Any, **arguments: object) -> Any:
     """``ray.init`` without its advice about later versions of Ray."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
