@@ -158,7 +158,7 @@ class Reply(NamedTuple):
 class Shard:
     """Shard ``index`` of a run."""
 
-    def __init__(self, index: int, part: ShardPart, warm_up: Any, storage: str, start: Start) -> None:
+    def __init__(self, index: int, part: ShardPart, warm_up: object, storage: str, start: Start) -> None:
         self._part, self._warm_up, self._start = part, warm_up, start
         self._folder = Path(storage) / f"shard-{index:05d}"
         target = Path(storage) / f"predictions-{index:05d}.parquet"
@@ -374,7 +374,7 @@ class _Call:
     def __init__(self, shard: Shard, method: str, arguments: tuple[Any, ...]) -> None:
         self._call = (shard, method, arguments)
         self.is_made = False
-        self.answer: Any = None
+        self.answer: object = None
         self.error: Exception | None = None
 
     def make(self) -> None:

@@ -118,7 +118,7 @@ class Cluster:
                 f"{self.storage}: this folder holds a run of {manifest.rows} rows: resume it, or choose another folder."
             )
 
-    def _launch(self, models: Sequence[ShardPart], setup: Mapping[str, Any], warm_up: Any = None) -> None:
+    def _launch(self, models: Sequence[ShardPart], setup: Mapping[str, Any], warm_up: object = None) -> None:
         """Start the shards where the manifest says, or anew, from what all of them begin with."""
         self._setup |= json.loads(json.dumps(dict(setup)))
         manifest = self._manifest

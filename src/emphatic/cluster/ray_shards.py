@@ -120,7 +120,7 @@ class Connection:
             self._watch.end()
         if self.started:
             self.started = False
-            _shut_down(self.ray, faulty, self.call.is_busy, self._mark)
+            _shut_down(self.ray.shutdown, faulty, self.call.is_busy, self._mark)
             self._log.detach()
         self.call.end()
 
@@ -137,7 +137,7 @@ class Connection:
             return
         if local:
             self._mark = secrets.token_hex(8)
-            with _loopback(ray), _set({_MARK: self._mark}):
+            with _loopback(), _set({_MARK: self._mark}):
                 self._init(address="local", num_cpus=max(cpus or 1, os.cpu_count() or 1))
             return
         if address != "auto":
@@ -152,8 +152,8 @@ class Connection:
         self._log.attach()
         try:
             context = self.call(
-                init,
-                self.ray,
+                _init_quietly,
+                self.ray.init,
                 include_dashboard=False if local else None,
                 configure_logging=False,
                 log_to_driver=False,
@@ -200,14 +200,14 @@ class Connection:
             time.sleep(0.2)
 
 
-def init(ray: Any, **arguments: object) -> Any:
+def _init_quietly(init: Callable[..., Any], **arguments: object) -> Any:
     """``ray.init`` without its advice about later versions of Ray."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        return ray.init(**arguments)
+        return init(**arguments)
 
 
-def _shut_down(ray: Any, faulty: bool, busy: bool, mark: str) -> None:
+def _shut_down(shutdown: Callable[[], object], faulty: bool, busy: bool, mark: str) -> None:
     """``ray.shutdown``, which may wait for what is gone: then Ray's processes that were started here are killed.
 
     Ray ends a process that is waiting for its object store when that goes: then they are killed as this process ends.
@@ -217,7 +217,7 @@ def _shut_down(ray: Any, faulty: bool, busy: bool, mark: str) -> None:
         if busy:
             return
         _kill_marked(mark)  # what is at fault need not be waited for
-    ended = threading.Thread(target=lambda: _quietly(ray.shutdown), daemon=True)
+    ended = threading.Thread(target=lambda: _quietly(shutdown), daemon=True)
     ended.start()
     ended.join(10.0)
     if faulty or ended.is_alive():
@@ -258,9 +258,10 @@ def _newest_logs() -> Path | None:
 
 
 @contextmanager
-def _loopback(ray: Any) -> Iterator[None]:
+def _loopback() -> Iterator[None]:
     """Let a Ray that is started here listen on 127.0.0.1 alone, as it does by itself on Windows and macOS."""
-    constants = ray._private.ray_constants
+    from ray._private import ray_constants as constants
+
     listens, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
     try:
         with _set({"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}):
@@ -321,9 +322,9 @@ class ShardActor:
     """A shard in an actor. What it raises is an answer: Ray would print a page for each error that nobody fetched."""
 
     def __init__(self) -> None:
-        self._shard: Any = None
+        self._shard: object = None
 
-    def begin(self, make: Callable[..., Any], *arguments: Any) -> tuple[None, None]:
+    def begin(self, make: Callable[..., Any], *arguments: object) -> tuple[None, None]:
         """The first call after each start: Ray would lose what is given to a constructor, if it is not small."""
         self._shard = make(*arguments)
         return None, None
@@ -542,10 +543,8 @@ class RayShards:
     def _put_down(self, shard: int) -> None:
         place, self._places[shard], self._pulses[shard] = self._places[shard], None, None
         assert place is not None
-        _log.warning(
-            "shard %d, process %d, gives no sign of life: it is killed and started again; Ray's log: %s",
-            shard, place.process, self._connection.keep_log(),
-        )  # fmt: skip
+        what = f"shard {shard}, process {place.process}, gives no sign of life: it is killed and started again"
+        _log.warning("%s; Ray's log: %s", what, self._connection.keep_log())
         if place.node == self._ray.get_runtime_context().get_node_id():
             kill_process(place.process)
             return

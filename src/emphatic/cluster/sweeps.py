@@ -22,7 +22,7 @@ from emphatic.studies import sweeps
 from emphatic.studies.grid import Grid
 from emphatic.studies.results import Sweep
 from emphatic.studies.sources import Recorded, Scores
-from emphatic.studies.sweeps import Problem, Task
+from emphatic.studies.sweeps import Problem, Source, Task
 
 __all__ = ["sweep"]
 
@@ -65,7 +65,7 @@ class TaskShard:
         source: What all of them learn from.
     """
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
 
     def score(self, task: Task) -> Scores:
@@ -110,7 +110,7 @@ class ShardedTasks:
             while waiting or running:
                 while idle and waiting:
                     shard, piece = idle.pop(), waiting.popleft()
-                    task: Any = replace(cut[piece[0]][piece[1]], source=None)  # type: ignore[arg-type]
+                    task = replace(cut[piece[0]][piece[1]], source=None)  # type: ignore[arg-type]
                     running[backend.call(shard, "score", task)] = shard, piece
                 for call in backend.wait(list(running)):
                     shard, piece = running.pop(call)

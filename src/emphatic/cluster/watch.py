@@ -27,6 +27,8 @@ _SETTINGS = 4
 _REACH, _PAUSE = 3.0, 2.0
 #: Seconds after which a server that gives no answer is at fault.
 _SILENT = 12.0
+#: Ray's own function that prints what its processes say of errors.
+_PRINT = "print_to_stdstream"
 #: Bytes of each of Ray's files, and files, that are copied.
 _TAIL, _FILES = 50_000, 30
 
@@ -124,7 +126,7 @@ class _Call:
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function, self.ended = function, threading.Event()
-        self.answer: Any = None
+        self.answer: object = None
         self.error: BaseException | None = None
 
 
@@ -142,7 +144,9 @@ class Calls:
         self._waiting: SimpleQueue[_Call | None] = SimpleQueue()
         threading.Thread(target=self._work, name="emphatic-ray", daemon=True).start()
 
-    def __call__(self, function: Callable[..., Any], *arguments: Any, within: float = 45.0, **options: Any) -> Any:
+    def __call__(
+        self, function: Callable[..., Any], *arguments: object, within: float = 45.0, **options: object
+    ) -> Any:
         """What a function of Ray returns. ``ClusterError`` after ``within`` seconds, or when something is at fault.
 
         Args:
@@ -159,7 +163,7 @@ class Calls:
         while not call.ended.wait(0.5):
             fault = self._find_fault()
             if fault or time.monotonic() > until:
-                name = getattr(function, "__name__", "call")
+                name = getattr(function, "__name__", "call").strip("_")
                 raise ClusterError(fault or f"Ray has not answered within {within:.0f} s ({name})")
         if call.error is not None:
             raise call.error
@@ -191,7 +195,7 @@ class RayLog(logging.Handler):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path, self._lines = path, deque[str](maxlen=1000)
-        self._print: Any = None
+        self._print: object = None
         #: Where Ray's processes on this machine log to, once that is known.
         self.folder: Path | None = None
         self.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
@@ -210,10 +214,9 @@ class RayLog(logging.Handler):
             logger = logging.getLogger(name)
             logger.addHandler(self)
             logger.propagate = False
-        worker: Any = sys.modules.get("ray._private.worker")
-        if self._print is None and hasattr(worker, "print_to_stdstream"):
-            self._print = worker.print_to_stdstream
-            worker.print_to_stdstream = self._keep_page
+        names = vars(sys.modules["ray._private.worker"]) if "ray._private.worker" in sys.modules else {}
+        if self._print is None and _PRINT in names:
+            self._print, names[_PRINT] = names[_PRINT], self._keep_page
 
     def detach(self) -> None:
         """Let Ray log to the terminal again."""
@@ -222,8 +225,7 @@ class RayLog(logging.Handler):
             logger.removeHandler(self)
             logger.propagate = True
         if self._print is not None:
-            worker: Any = sys.modules["ray._private.worker"]
-            worker.print_to_stdstream = self._print
+            vars(sys.modules["ray._private.worker"])[_PRINT] = self._print
             self._print = None
 
     def _keep_page(self, data: Mapping[str, Any], *_: object, **__: object) -> None:
