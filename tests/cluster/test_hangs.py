@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from emphatic.cluster import ClusterError, ClusterLearner
-from emphatic.cluster.watch import Calls, RayLog, Watch, is_answering
+from emphatic.cluster.watch import Calls, RayLog, ServerWatch, is_answering
 from tests.cluster.support import RULE, SETUP, K, N, stream, undisturbed
 
 # ---------------------------------------------------------------------- without Ray
@@ -47,7 +47,7 @@ def address_of(server: socket.socket) -> str:
     return f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def wait_for_fault(watch: Watch, seconds: float) -> str:
+def wait_for_fault(watch: ServerWatch, seconds: float) -> str:
     until = time.monotonic() + seconds
     while not watch.fault and time.monotonic() < until:
         time.sleep(0.01)
@@ -60,7 +60,7 @@ def test_a_server_that_answers_one_that_does_not_and_one_that_is_gone(monkeypatc
     monkeypatch.setattr("emphatic.cluster.watch._SILENT", 0.3)
     good, silent = serve(bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))), serve(None)
     assert is_answering(address_of(good))
-    watches = [Watch({"The raylet": address_of(server)}) for server in (good, silent)]
+    watches = [ServerWatch({"The raylet": address_of(server)}) for server in (good, silent)]
     for watch in watches:
         watch.start()
     assert wait_for_fault(watches[1], 5).endswith("does not answer: it is stopped, or the network is cut")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emphatic.cluster.driver import Lost
-from emphatic.cluster.watch import Calls, ClusterError, RayLog, Watch, is_answering
+from emphatic.cluster.watch import Calls, ClusterError, RayLog, ServerWatch, is_answering
 from emphatic.learning.inputs import refusal
 
 __all__ = ["ClusterError", "Connection", "Place", "RayShards", "import_ray"]
@@ -75,12 +75,12 @@ class Connection:
         local = address in (None, "local")
         self.ray = import_ray(local)
         self.started, self._mark = False, ""
-        self._watch: Watch | None = None
+        self._watch: ServerWatch | None = None
         self._log = RayLog(storage / "ray.log")
         self.call = Calls(lambda: self._watch.fault if self._watch is not None else "")
         try:
             self._connect(address, local, (shards or 1) * (threads or 1) if shards or threads else None)
-            self._watch = Watch(self._servers())
+            self._watch = ServerWatch(self._servers())
             self._watch.start()
             nodes = self.nodes()
             cpus_of = [int(node.get("CPU", 0)) for node in nodes if node.get("CPU", 0) >= 1]

@@ -18,7 +18,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-__all__ = ["Calls", "ClusterError", "RayLog", "Watch", "is_answering", "split_address"]
+__all__ = ["Calls", "ClusterError", "RayLog", "ServerWatch", "is_answering", "split_address"]
 
 #: How an HTTP/2 conversation, such as Ray's, begins: the client's preface, with empty settings.
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
@@ -51,7 +51,7 @@ def is_answering(address: str) -> bool:
     return len(answer) >= 4 and answer[3] == _SETTINGS
 
 
-class Watch(threading.Thread):
+class ServerWatch(threading.Thread):
     """Asks servers whether they are there.
 
     Args:
