@@ -33,14 +33,11 @@ def free_port() -> int:
 def head() -> Iterator[str]:
     """A cluster that was started by ``ray start --head``: its address."""
     pytest.importorskip("ray")
-    command = Path(sys.executable).with_name("ray")
     port = free_port()
     flags = ["--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats", "--block"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    running = subprocess.Popen(
-        [str(command), "start", "--head", f"--port={port}", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, env=environment,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={port}", *flags]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     address = ""
     assert running.stdout is not None
     for line in running.stdout:

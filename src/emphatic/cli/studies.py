@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,6 +64,7 @@ def reproduce(
     raise typer.Exit(carry_out(command, lambda: "Stopped."))
 
 
+_CLUSTER = "On a cluster"
 #: The flags that stand before --plot.
 _OF_RUNS = ("runs", "steps", "every", "points", "seed", "theta", "rerun", "tolerance", "distribution")
 
@@ -104,6 +105,12 @@ def sweep(
         str | None, typer.Option(help="Also draw figures, comma-separated: svg, pdf, png. Needs emphatic[plot].")
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes side by side; −1 for one per core.")] = None,
+    ray: Annotated[
+        str | None, typer.Option(help="A Ray cluster to learn on, host:port, or 'local'.", rich_help_panel=_CLUSTER)
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(help="Processes on the cluster; default: one per CPU.", rich_help_panel=_CLUSTER)
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write to; default: sweep/NAME.")] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags override it.")] = None,
     resume: Annotated[
@@ -123,6 +130,10 @@ def sweep(
     from emphatic.report.plots import check_formats
     from emphatic.studies import sweep as run_sweep
 
+    if shards is not None and ray is None:
+        raise typer.Exit(report_error(ValueError("--shards needs a cluster: --ray ADDRESS, or --ray local.")))
+    if jobs is not None and ray is not None:
+        raise typer.Exit(report_error(ValueError("--jobs is for one machine; with --ray it is --shards.")))
     grid = {"rule": rule, "alpha": alpha, "lambda": lambda_, "eta": eta, "beta": beta, "kappa": kappa, "zeta": zeta}
     grid |= {"xi": xi, "stepsize": stepsize, "ridge": ridge, "forgetting": forgetting}
 
@@ -148,11 +159,11 @@ def sweep(
         except ImportError as error:  # before anything is learned: the message has the pip command
             return report_error(error)
         with bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress:
-            result = run_sweep(
+            result = (run_sweep if ray is None else _sweep_on_ray())(
                 sweep_config.source(),
                 sweep_config.grids,
                 **sweep_config.arguments,
-                jobs=jobs,
+                **({"jobs": jobs} if ray is None else {"address": ray, "shards": shards}),
                 out=folder,
                 resume=resume,
                 progress=lambda done, total: progress("learning", done, total),
@@ -173,6 +184,18 @@ def sweep(
         return 0
 
     raise typer.Exit(carry_out(command, lambda: "Stopped; the same command goes on from here."))
+
+
+def _sweep_on_ray() -> Callable[..., Sweep]:
+    """``emphatic.sweep`` on a cluster; ValueError where there is no Ray."""
+    from emphatic.cluster import sweep
+    from emphatic.cluster.ray_shards import import_ray
+
+    try:
+        import_ray(local=True)
+    except ImportError as error:
+        raise ValueError(str(error)) from error
+    return sweep
 
 
 def _named(name: str, progress: Report) -> Report:

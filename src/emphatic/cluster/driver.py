@@ -21,8 +21,10 @@ import json
 import logging
 import os
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -32,6 +34,7 @@ from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_lock
 from emphatic.common.parts import PartStore
 from emphatic.errors import CheckpointError
+from emphatic.learning.returns import UndiscountedWarning
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,8 +125,8 @@ def _is_count(value: object) -> bool:
 class ShardPart(Protocol):
     """What a shard has to learn: how its model is made, loaded and fed."""
 
-    def make(self) -> Any:
-        """The model before the first block."""
+    def make(self, warm_up: Any) -> Any:
+        """The model before the first block, from what all shards begin with."""
 
     def load(self, path: Path) -> tuple[Any, dict[str, Any]]:
         """The model of a file, and what more was saved with it."""
@@ -155,8 +158,8 @@ class Reply(NamedTuple):
 class Shard:
     """Shard ``index`` of a run."""
 
-    def __init__(self, index: int, part: ShardPart, storage: str, start: Start) -> None:
-        self._part, self._start = part, start
+    def __init__(self, index: int, part: ShardPart, warm_up: object, storage: str, start: Start) -> None:
+        self._part, self._warm_up, self._start = part, warm_up, start
         self._folder = Path(storage) / f"shard-{index:05d}"
         target = Path(storage) / f"predictions-{index:05d}.parquet"
         self._predictions = ShardPredictions(self._folder, target, start.session)
@@ -254,7 +257,7 @@ class Shard:
             self._at, self._rows = saved["block"], saved["rows"]
             self._predictions.restore(self._rows)
         elif self._start.block == 0:
-            self._model, self._at, self._rows = self._part.make(), 0, 0
+            self._model, self._at, self._rows = self._part.make(self._warm_up), 0, 0
             self._predictions.restore(0)
         else:
             raise FileNotFoundError(
@@ -366,32 +369,51 @@ class ShardPredictions:
 
 
 class _Call:
-    """A call that has been made: its answer, or what it raised."""
+    """A call of a shard: when it has been made, its answer, or what it raised."""
 
     def __init__(self, shard: Shard, method: str, arguments: tuple[Any, ...]) -> None:
+        self._call = (shard, method, arguments)
+        self.is_made = False
+        self.answer: object = None
         self.error: Exception | None = None
+
+    def make(self) -> None:
+        shard, method, arguments = self._call
         try:
             self.answer = getattr(shard, method)(*arguments)
         except Exception as error:
             self.error = error
+        self.is_made = True
 
 
 class LocalShards:
-    """A ``Backend`` without Ray."""
+    """A ``Backend`` without Ray: shards learn side by side, in as many threads as there are cores.
 
-    def __init__(self, models: Sequence[ShardPart], storage: str, start: Start) -> None:
-        self._shards = [Shard(index, model, storage, start) for index, model in enumerate(models)]
+    They do so only while the driver waits for them, so that a caller never meets a thread of theirs.
+    """
+
+    def __init__(self, begin: Sequence[tuple[int, ShardPart, Any, str, Start]]) -> None:
+        self._shards = [Shard(*arguments) for arguments in begin]
+        self._waiting: list[list[_Call]] = [[] for _ in begin]
+        threads = min(len(begin), os.cpu_count() or 1)
+        self._pool = ThreadPoolExecutor(threads, "emphatic-shard") if threads > 1 else None
+        self._is_compiled = False
 
     def put(self, value: object) -> Any:
         return value
 
     def call(self, shard: int, method: str, *arguments: object) -> _Call:
-        return _Call(self._shards[shard], method, arguments)
+        call = _Call(self._shards[shard], method, arguments)
+        self._waiting[shard].append(call)
+        return call
 
     def wait(self, calls: list[Any]) -> list[Any]:
+        self._work()
         return calls
 
     def get(self, call: _Call) -> Any:
+        if not call.is_made:
+            self._work()
         if call.error is not None:
             raise call.error
         return call.answer
@@ -400,7 +422,36 @@ class LocalShards:
         return self.get(self.call(shard, method, *arguments))
 
     def close(self) -> None:
-        pass
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _work(self) -> None:
+        """Make all calls that wait, those of a shard in order."""
+        queues = [calls for calls in self._waiting if calls]
+        self._waiting = [[] for _ in self._shards]
+        if self._pool is None or len(queues) < 2 or not self._is_compiled:
+            self._is_compiled = self._is_compiled or len(queues) > 1  # (at first one after another: kernels compile)
+            for calls in queues:
+                _make_all(calls)
+            return
+        from emphatic.engines.compiled import blas_threads
+
+        # Threads that each set the threads of BLAS, and filters of warnings, set back those of each other: the last
+        # one to end would leave what it met. So all of them meet the same, and it is set back here.
+        with blas_threads(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UndiscountedWarning)
+            working = [self._pool.submit(_make_all, calls) for calls in queues]
+            try:
+                wait(working)
+            finally:
+                wait(working)  # after Ctrl-C too
+        for done in working:
+            done.result()
+
+
+def _make_all(calls: Sequence[_Call]) -> None:
+    for call in calls:
+        call.make()
 
 
 # ------------------------------------------------------------------------------------------------ the driver

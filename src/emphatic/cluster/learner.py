@@ -26,11 +26,12 @@ from emphatic.cluster.driver import (
     LocalShards,
     Manifest,
     Parcel,
+    Shard,
     ShardPart,
     Start,
     hold_storage,
 )
-from emphatic.cluster.ray_shards import Connection, RayShards
+from emphatic.cluster.ray_shards import Connection, Place, RayShards
 from emphatic.errors import CheckpointError
 from emphatic.learning import inputs
 from emphatic.learning.inputs import Active, mask, refusal, whole
@@ -100,7 +101,7 @@ class Cluster:
             else:
                 if manifest is not None and shards is None:  # as it was cut before
                     shards = manifest.setup.get("shards")
-                self._connection = Connection(address, shards, threads, self._gpus)
+                self._connection = Connection(address, shards, threads, self.storage, self._gpus)
                 self._shards, self._threads = self._connection.shards, self._connection.threads
         except BaseException:
             self.close()
@@ -117,8 +118,8 @@ class Cluster:
                 f"{self.storage}: this folder holds a run of {manifest.rows} rows: resume it, or choose another folder."
             )
 
-    def _launch(self, models: Sequence[ShardPart], setup: Mapping[str, Any]) -> None:
-        """Start the shards where the manifest says, or anew."""
+    def _launch(self, models: Sequence[ShardPart], setup: Mapping[str, Any], warm_up: object = None) -> None:
+        """Start the shards where the manifest says, or anew, from what all of them begin with."""
         self._setup |= json.loads(json.dumps(dict(setup)))
         manifest = self._manifest
         if manifest is not None and dict(manifest.setup) != self._setup:
@@ -137,11 +138,12 @@ class Cluster:
             else:
                 _log.info("%s: going on from block %d, row %d", self.storage, manifest.block, manifest.rows)
             start = Start(self._session, manifest.block, manifest.session)
-            backend: Backend = (
-                LocalShards(models, str(self.storage), start)
-                if self._connection is None
-                else RayShards(self._connection, models, self.storage, start, self._gpus)
-            )
+            folder = str(self.storage)
+            begin = [(index, model, warm_up, folder, start) for index, model in enumerate(models)]
+            backend: Backend = LocalShards(begin)
+            if self._connection is not None:
+                backend = shards = RayShards(self._connection, Shard, begin, self._session, self._gpus)
+                shards.check_storage(self.storage)
         except BaseException:
             self.close()
             raise
@@ -170,6 +172,12 @@ class Cluster:
     def status(self) -> ClusterStatus:
         """How the run is going."""
         return self._running().status
+
+    @property
+    def places(self) -> list[Place]:
+        """Where each shard runs on Ray."""
+        backend = self._running().backend
+        return backend.places if isinstance(backend, RayShards) else []
 
     @property
     def more(self) -> Mapping[str, Any]:
@@ -273,7 +281,7 @@ class _LearnerPart:
     begin: int
     kind: Mapping[str, Any]
 
-    def make(self) -> Learner:
+    def make(self, warm_up: None) -> Learner:
         return Learner(self.rule, self.n, self.K, **self.kind)
 
     def load(self, path: Path) -> tuple[Learner, dict[str, Any]]:

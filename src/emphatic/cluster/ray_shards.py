@@ -1,50 +1,60 @@
 """Ray: the connection to a cluster, and shards in Ray's actors, which Ray starts again where they died.
 
 A cluster is reached by its address, or one is started here and stopped again. What would make Ray wait in silence is
-looked at first: nothing at the address, too few CPUs.
+looked at first: nothing at the address, too few CPUs. Later every call has a deadline: a shard that gives no sign of
+life is killed, so that Ray starts it again, and when Ray itself is at fault the run ends with one line that says so.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import secrets
-import socket
+import signal
+import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from emphatic.cluster.driver import Lost, Shard, ShardPart, Start
+from emphatic.cluster.driver import Lost
+from emphatic.cluster.watch import Calls, ClusterError, RayLog, ServerWatch, is_answering
 from emphatic.learning.inputs import refusal
 
-__all__ = ["ClusterError", "Connection", "RayShards", "import_ray"]
+__all__ = ["ClusterError", "Connection", "Place", "RayShards", "import_ray"]
 
 _log = logging.getLogger(__name__)
 
-#: How an HTTP/2 conversation, such as Ray's, begins: the client's preface, with empty settings.
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-_SETTINGS = 4
 #: How many seconds Ray tries to reach a cluster.
 _PATIENCE = "RAY_gcs_server_port_wait_time_s"
-#: Seconds for a connection, and for CPUs that another run is just giving back.
-_REACH, _FREE = 3.0, 5.0
-#: Seconds for a shard to begin, and for one that died to be back.
-_BACK_WITHIN = 120.0
-#: Seconds without an answer after which the driver looks around.
-_TURN = 5.0
+#: The variable that marks the processes of a Ray that was started here.
+_MARK = "EMPHATIC_RAY"
+#: Seconds for CPUs that another run is just giving back.
+_FREE = 5.0
+#: Seconds for Ray to start, for a shard to begin, and for one that died to be back.
+_START_WITHIN, _BACK_WITHIN = 45.0, 45.0
+#: Seconds without an answer after which the driver looks around, and without a sign of life after which it kills.
+_TURN, _SILENT = 4.0, 12.0
+#: Seconds between two lines about a shard that is alive, but has not ended its block.
+_PATIENT = 60.0
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
-class ClusterError(OSError):
-    """A cluster that cannot be used, or that has lost what the run needs."""
+def import_ray(local: bool = False) -> Any:
+    """Ray; ``ImportError`` with the command that installs it.
 
-
-def import_ray() -> Any:
-    """Ray; ``ImportError`` with the command that installs it."""
+    Args:
+        local: Whether a cluster is to be started on this machine. Where Ray has tokens, only who has a token that is
+            made here is let in, unless ``RAY_AUTH_MODE`` is set.
+    """
     # Ray prints a page for each process that died; the driver logs one line.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "worker died or was killed|worker with ID|node with node id")
+    if local and "RAY_AUTH_MODE" not in os.environ:
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     try:
         import ray
     except ImportError as error:
@@ -55,32 +65,26 @@ def import_ray() -> Any:
 class Connection:
     """Ray, ready for ``shards`` actors of ``threads`` CPUs; None for either leaves it to the cluster.
 
-    By default there is one shard a node, with all the CPUs of the smallest node.
+    By default there is one shard a node, with all the CPUs of the smallest node. When something goes wrong, Ray's own
+    log is put into ``ray.log`` in the storage.
     """
 
-    def __init__(self, address: str | None, shards: int | None, threads: int | None, gpus: int = 0) -> None:
-        self.ray = ray = import_ray()
-        self.started = False
+    def __init__(
+        self, address: str | None, shards: int | None, threads: int | None, storage: Path, gpus: int = 0
+    ) -> None:
         local = address in (None, "local")
-        if ray.is_initialized():
-            _log.info("using the Ray that this process is connected to")
-            if not local and address != "auto" and ray.get_runtime_context().gcs_address != address:
-                raise ClusterError(
-                    f"This process is connected to another Ray, {ray.get_runtime_context().gcs_address}."
-                )
-        elif local:
-            cpus = (shards or 1) * (threads or 1) if shards or threads else None
-            self._init(address="local", num_cpus=max(cpus or 1, os.cpu_count() or 1))
-            self.started = True
-        else:
-            if address != "auto":
-                _check_address(str(address))
-            with _short_patience():
-                self._init(address=address)
-            self.started = True
+        self.ray = import_ray(local)
+        self.started, self._mark = False, ""
+        self._watch: ServerWatch | None = None
+        self._log = RayLog(storage / "ray.log")
+        self.call = Calls(lambda: self._watch.fault if self._watch is not None else "")
         try:
-            nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+            self._connect(address, local, (shards or 1) * (threads or 1) if shards or threads else None)
+            self._watch = ServerWatch(self._servers())
+            self._watch.start()
+            nodes = self.nodes()
             cpus_of = [int(node.get("CPU", 0)) for node in nodes if node.get("CPU", 0) >= 1]
+            self.cpus = sum(cpus_of)
             if shards is None:
                 shards, threads = max(1, len(cpus_of)), threads or min(cpus_of, default=1)
             self.shards, self.threads = shards, threads or 1
@@ -89,40 +93,102 @@ class Connection:
                 raise ClusterError(
                     f"{shards} shards on cuda need {gpus * shards} GPUs, which the cluster does not have."
                 )
-        except BaseException:
+        except BaseException as error:
+            failed = isinstance(error, ClusterError) and self._watch is not None and bool(self._watch.fault)
             self.close()
+            if failed:
+                raise self.failure(str(error)) from None
             raise
+
+    def nodes(self) -> list[dict[str, float]]:
+        """The resources of each node that is alive."""
+        return [node["Resources"] for node in self.call(self.ray.nodes) if node["Alive"]]
+
+    def failure(self, what: str) -> ClusterError:
+        """The error that ends a run: one line, which names the file with Ray's own log."""
+        path = self._log.write()
+        return ClusterError(f"{what.rstrip('.')}." + (f" Ray's log: {path}" if path else ""))
+
+    def keep_log(self) -> Path | None:
+        """Put Ray's own log into a file; its path."""
+        return self._log.write()
 
     def close(self) -> None:
         """Disconnect, and stop a Ray that was started here; a given cluster goes on."""
+        faulty = self._watch is None or bool(self._watch.fault)
+        if self._watch is not None:
+            self._watch.end()
         if self.started:
             self.started = False
-            self.ray.shutdown()
+            _shut_down(self.ray.shutdown, faulty, self.call.is_busy, self._mark)
+            self._log.detach()
+        self.call.end()
+
+    # ------------------------------------------------------------------ inside
+
+    def _connect(self, address: str | None, local: bool, cpus: int | None) -> None:
+        ray = self.ray
+        if ray.is_initialized():
+            _log.info("using the Ray that this process is connected to")
+            if not local and address != "auto" and ray.get_runtime_context().gcs_address != address:
+                raise ClusterError(
+                    f"This process is connected to another Ray, {ray.get_runtime_context().gcs_address}."
+                )
+            return
+        if local:
+            self._mark = secrets.token_hex(8)
+            with _loopback(), _set({_MARK: self._mark}):
+                self._init(address="local", num_cpus=max(cpus or 1, os.cpu_count() or 1))
+            return
+        if address != "auto":
+            _check_address(str(address))
+        # Ray tries for 20 seconds where it is refused; something does listen, so that a few are enough.
+        with _set({_PATIENCE: os.environ.get(_PATIENCE, "4")}):
+            self._init(address=address)
 
     def _init(self, **arguments: object) -> None:
+        local = "num_cpus" in arguments
+        self.started = True
+        self._log.attach()
         try:
-            self.ray.init(
-                include_dashboard=False if "num_cpus" in arguments else None,
+            context = self.call(
+                _init_quietly,
+                self.ray.init,
+                include_dashboard=False if local else None,
+                configure_logging=False,
                 log_to_driver=False,
-                logging_level=logging.WARNING,
                 namespace="emphatic",
+                within=_START_WITHIN,
                 **arguments,
             )
+            self._log.attach()
+            self._log.folder = Path(context.address_info["session_dir"]) / "logs"
         except Exception as error:
-            self.ray.shutdown()
-            if "num_cpus" not in arguments and _is_unauthenticated(error):
+            self._log.folder = self._log.folder or _newest_logs()
+            failure = self.failure(f"Ray cannot be used: {_first_line(error)}")
+            self.close()
+            if not local and _is_unauthenticated(error):
                 raise ClusterError(
                     f"The Ray at {arguments['address']} requires a token: copy its head node's to this "
                     "machine, and set RAY_AUTH_MODE=token."
                 ) from error
-            raise ClusterError(f"Ray cannot be used: {_first_line(error)}") from error
+            raise failure from error
+
+    def _servers(self) -> dict[str, str]:
+        """The servers that a driver depends on: Ray's global one, and that of its own node."""
+        context = self.ray.get_runtime_context()
+        servers = {"Ray's GCS server": context.gcs_address}
+        for node in self.call(self.ray.nodes):
+            if node["NodeID"] == context.get_node_id():
+                servers["The raylet of this node"] = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
+        return servers
 
     def _check_cpus(self, cpus_of: list[int]) -> None:
         """An actor for which there is no CPU would wait for ever."""
         needed, until = self.shards * self.threads, time.monotonic() + _FREE
         room = sum(cpus // self.threads for cpus in cpus_of)
         while True:
-            free = int(self.ray.available_resources().get("CPU", 0))
+            free = int(self.call(self.ray.available_resources).get("CPU", 0))
             if room >= self.shards and free >= needed:
                 return
             if room < self.shards or time.monotonic() > until:
@@ -134,31 +200,102 @@ class Connection:
             time.sleep(0.2)
 
 
+def _init_quietly(init: Callable[..., Any], **arguments: object) -> Any:
+    """``ray.init`` without its advice about later versions of Ray."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return init(**arguments)
+
+
+def _shut_down(shutdown: Callable[[], object], faulty: bool, busy: bool, mark: str) -> None:
+    """``ray.shutdown``, which may wait for what is gone: then Ray's processes that were started here are killed.
+
+    Ray ends a process that is waiting for its object store when that goes: then they are killed as this process ends.
+    """
+    if faulty:
+        atexit.register(_end_soon, mark)
+        if busy:
+            return
+        _kill_marked(mark)  # what is at fault need not be waited for
+    ended = threading.Thread(target=lambda: _quietly(shutdown), daemon=True)
+    ended.start()
+    ended.join(10.0)
+    if faulty or ended.is_alive():
+        _kill_marked(mark)
+        ended.join(5.0)
+
+
+def _end_soon(mark: str) -> None:
+    """What Ray waits for at the end of a process, for a minute, may be gone: do not wait for it."""
+
+    def end() -> None:
+        time.sleep(3.0)
+        _kill_marked(mark)
+        for stream in (sys.stdout, sys.stderr):
+            _quietly(stream.flush)
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
+
+
+def _kill_marked(mark: str) -> None:
+    """Kill the processes that have this mark in their environment, as all descendants of a Ray that was started do."""
+    for entry in Path("/proc").glob("[0-9]*") if mark else ():
+        with suppress(OSError):
+            if f"{_MARK}={mark}".encode() in (entry / "environ").read_bytes() and int(entry.name) != os.getpid():
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+def _quietly(act: Callable[[], object]) -> None:
+    with suppress(Exception):
+        act()
+
+
+def _newest_logs() -> Path | None:
+    """The folder of the logs of a Ray that did not get as far as to say which it is."""
+    folder = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "session_latest" / "logs"
+    return folder if folder.is_dir() else None
+
+
+@contextmanager
+def _loopback() -> Iterator[None]:
+    """Let a Ray that is started here listen on 127.0.0.1 alone, as it does by itself on Windows and macOS."""
+    from ray._private import ray_constants as constants
+
+    listens, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
+    try:
+        with _set({"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}):
+            yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = listens
+
+
+@contextmanager
+def _set(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the environment for a while."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ |= variables
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
 def _check_address(address: str) -> None:
     """Whether something that may be Ray listens there: ``ray.init`` would try for minutes, and say nothing."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdigit():
         raise refusal("address", "a cluster", "be host:port of the head node, 'local' or 'auto'", repr(address))
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH) as connection:
-            connection.sendall(_PREFACE)
-            answer = connection.recv(9)
+        is_ray = is_answering(address)
     except (OSError, OverflowError) as error:
         raise ClusterError(f"No Ray answers at {address}: {error}. Start one there with ray start --head.") from error
-    if len(answer) < 4 or answer[3] != _SETTINGS:
+    if not is_ray:
         raise ClusterError(f"What listens at {address} is not Ray. Start one with ray start --head --port PORT.")
-
-
-@contextmanager
-def _short_patience() -> Iterator[None]:
-    """Ray tries for 20 seconds where it is refused; something does listen, so that a few are enough."""
-    configured = os.environ.get(_PATIENCE)
-    os.environ.setdefault(_PATIENCE, "4")
-    try:
-        yield
-    finally:
-        if configured is None:
-            os.environ.pop(_PATIENCE, None)
 
 
 def _is_unauthenticated(error: BaseException | None) -> bool:
@@ -173,34 +310,88 @@ def _first_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]
 
 
+class Place(NamedTuple):
+    """Where a shard runs: the id of its process, of its node, and the GPUs that Ray gave it."""
+
+    process: int
+    node: str
+    gpus: tuple[str, ...]
+
+
 class ShardActor:
     """A shard in an actor. What it raises is an answer: Ray would print a page for each error that nobody fetched."""
 
-    def __init__(self, index: int, model: ShardPart, storage: str, start: Start) -> None:
-        self._shard = Shard(index, model, storage, start)
+    def __init__(self) -> None:
+        self._shard: object = None
+
+    def begin(self, make: Callable[..., Any], *arguments: object) -> tuple[None, None]:
+        """The first call after each start: Ray would lose what is given to a constructor, if it is not small."""
+        self._shard = make(*arguments)
+        return None, None
 
     def call(self, method: str, *arguments: object) -> tuple[Any, Exception | None]:
         """What the shard's method returns, or raises."""
+        if self._shard is None:
+            return None, Lost("its process was started again")
         try:
             return getattr(self._shard, method)(*arguments), None
         except Exception as error:
             return None, error.with_traceback(None)
 
+    def pulse(self) -> Place:
+        """A sign of life, beside whatever the shard is doing."""
+        import ray
+
+        context = ray.get_runtime_context()
+        return Place(os.getpid(), context.get_node_id(), tuple(map(str, ray.get_gpu_ids())))
+
+
+def kill_process(process: int) -> bool:
+    """Kill a process of Ray's on this machine; whether it was there."""
+    try:
+        if b"ray::" not in Path(f"/proc/{process}/cmdline").read_bytes():
+            return False
+    except OSError:  # gone; or a system without /proc
+        if Path("/proc").is_dir():
+            return False
+    try:
+        os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
 
 class RayShards:
-    """A ``Backend`` of one actor a shard, named ``emphatic-RUN-shard-3``."""
+    """A ``Backend`` of one actor a shard, named ``emphatic-RUN-shard-3``.
+
+    Args:
+        connection: Ray.
+        make: What makes a shard in its actor.
+        arguments: Its arguments, for each shard.
+        run: The name of the run.
+        gpus: The GPUs of a shard.
+    """
 
     def __init__(
-        self, connection: Connection, models: Sequence[ShardPart], storage: Path, start: Start, gpus: int = 0
+        self,
+        connection: Connection,
+        make: Callable[..., Any],
+        arguments: Sequence[Sequence[Any]],
+        run: str,
+        gpus: int = 0,
     ) -> None:
-        self._connection, self._ray = connection, connection.ray
+        self._connection, self._ray, self._call = connection, connection.ray, connection.call
         errors = self._ray.exceptions
         self._lost = (errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError, errors.WorkerCrashedError)
-        threads = connection.threads
-        kind = self._ray.remote(ShardActor)
+        threads, count = connection.threads, len(arguments)
+        # What a shard begins with, held here for every process that takes its place, and once if several share it.
+        distinct = {id(value): value for values in arguments for value in values}
+        held = {number: self.put(value) for number, value in distinct.items()}
+        self._begin = [(make, *(held[id(value)] for value in values)) for values in arguments]
+        kind = self._ray.remote(concurrency_groups={"pulse": 1})(ShardActor)
         self._actors = [
             kind.options(
-                name=f"emphatic-{start.session}-shard-{index}",
+                name=f"emphatic-{run}-shard-{index}",
                 namespace="emphatic",
                 num_cpus=threads,
                 num_gpus=gpus,
@@ -208,38 +399,49 @@ class RayShards:
                 max_task_retries=0,
                 scheduling_strategy="SPREAD",
                 runtime_env={"env_vars": dict.fromkeys(_THREADS, str(threads))},
-            ).remote(index, model, str(storage), start)
-            for index, model in enumerate(models)
+            ).remote()
+            for index in range(count)
         ]
+        #: The question for a sign of life that is open, and since when.
+        self._pulses: list[tuple[float, Any] | None] = [None] * count
+        #: When each was last heard of, when it was last said that one is slow, and where they are.
+        self._heard, self._said = [time.monotonic()] * count, [time.monotonic()] * count
+        self._places: list[Place | None] = [None] * count
         try:
-            self._check_storage(storage)
+            for shard in range(count):
+                self.revive(shard)
         except BaseException:
-            self.close()
+            self.end()
             raise
 
     @property
-    def processes(self) -> list[int]:
-        """The id of each shard's process, on its own node."""
-        return [self.revive(shard, "process") for shard in range(len(self._actors))]
+    def places(self) -> list[Place]:
+        """Where each shard runs, as far as it is known."""
+        return [place for place in self._places if place is not None]
 
     def put(self, value: object) -> Any:
         try:
-            return self._ray.put(value)
+            return self._call(self._ray.put, value)
         except self._ray.exceptions.ObjectStoreFullError:
             wanted = "Use smaller blocks, a smaller 'ahead', or a Ray with a larger object store."
             raise ClusterError(f"Ray's object store has no room for the blocks that are kept. {wanted}") from None
+        except ClusterError as error:
+            raise self._connection.failure(str(error)) from None
 
     def call(self, shard: int, method: str, *arguments: object) -> Any:
         return self._actors[shard].call.remote(method, *arguments)
 
     def wait(self, calls: list[Any]) -> list[Any]:
-        ready, _ = self._ray.wait(calls, num_returns=1, timeout=_TURN)
-        all_ready, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0)
-        return list({*ready, *all_ready})
+        ready = self._wait(calls)
+        if not ready:
+            self._look_around(range(len(self._actors)))
+        return ready
 
     def get(self, call: Any) -> Any:
         try:
-            answer, error = self._ray.get(call)
+            answer, error = self._call(self._ray.get, call)
+        except ClusterError as fault:
+            raise self._connection.failure(str(fault)) from None
         except self._lost as lost:
             raise Lost(_reason(lost)) from None
         except self._ray.exceptions.RayTaskError as failed:
@@ -250,36 +452,34 @@ class RayShards:
             raise error
         return answer
 
-    def revive(self, shard: int, method: str, *arguments: object) -> Any:
-        until = time.monotonic() + _BACK_WITHIN
+    def revive(self, shard: int, method: str = "", *arguments: object) -> Any:
+        """The answer of a shard that may have died, as soon as it is back; without a method, when it is."""
+        self._heard[shard] = self._said[shard] = time.monotonic()
+        self._pulses[shard] = None
+        why = "it gave no sign of life"
         while True:
-            call = self.call(shard, method, *arguments)
-            with suppress(self._ray.exceptions.GetTimeoutError):
-                try:
-                    self._ray.wait([call], timeout=max(0.1, until - time.monotonic()))
-                    return self.get(call) if self._ray.wait([call], timeout=0)[0] else self._give_up(shard, "")
-                except Lost as lost:
-                    if time.monotonic() > until:
-                        self._give_up(shard, str(lost))
-            time.sleep(0.05)
+            begun = self._actors[shard].begin.remote(*self._begin[shard])
+            call = self.call(shard, method, *arguments) if method else begun
+            while not self._wait([call]):
+                self._look_around([shard])
+                self._check_deadline(shard, why)
+            try:
+                self.get(begun)
+                answer = self.get(call)
+            except Lost as lost:
+                why = str(lost)
+                self._check_deadline(shard, why)
+                time.sleep(0.05)
+            else:
+                self._places[shard] = self._find_place(shard)
+                return answer
 
-    def close(self) -> None:
-        for actor in self._actors:
-            with suppress(Exception):
-                self._ray.kill(actor)
-        self._connection.close()
+    def check_storage(self, storage: Path) -> None:
+        """Every shard must see what the driver writes.
 
-    # ------------------------------------------------------------------ inside
-
-    def _give_up(self, shard: int, why: str) -> None:
-        free = int(self._ray.available_resources().get("CPU", 0))
-        raise ClusterError(
-            f"Shard {shard} did not come back within {_BACK_WITHIN:.0f} s ({why or 'no answer'}); "
-            f"it needs {self._connection.threads} CPUs on one node, and {free} are free in all."
-        )
-
-    def _check_storage(self, storage: Path) -> None:
-        """Every shard must see what the driver writes."""
+        Args:
+            storage: The folder.
+        """
         token = f".token-{secrets.token_hex(8)}"
         path = storage / token
         path.touch()
@@ -292,6 +492,87 @@ class RayShards:
                 f"{storage}: shards {', '.join(map(str, blind))} do not see this folder. "
                 "The storage must be one that all nodes share, by the same path."
             )
+
+    def end(self) -> None:
+        """End the shards."""
+        for actor in self._actors:
+            with suppress(Exception):
+                self._call(self._ray.kill, actor, within=5.0)
+
+    def close(self) -> None:
+        self.end()
+        self._connection.close()
+
+    # ------------------------------------------------------------------ inside
+
+    def _wait(self, calls: list[Any]) -> list[Any]:
+        """Those of some calls whose answers are there, after a while at most."""
+
+        def wait() -> list[Any]:
+            # (With fetch_local Ray would use its object store, and end this process when that is gone.)
+            ready, _ = self._ray.wait(calls, num_returns=1, timeout=_TURN, fetch_local=False)
+            if ready:
+                ready, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0, fetch_local=False)
+            return list(ready)
+
+        try:
+            ready: list[Any] = self._call(wait)
+        except ClusterError as error:
+            raise self._connection.failure(str(error)) from None
+        return ready
+
+    def _look_around(self, shards: Sequence[int]) -> None:
+        """Ask shards for a sign of life, and kill those that have given none for too long: Ray starts them again."""
+        now = time.monotonic()
+        for shard in shards:
+            asked = self._pulses[shard]
+            if asked is not None and self._ray.wait([asked[1]], timeout=0, fetch_local=False)[0]:
+                with suppress(Exception):  # it died: its other calls say so
+                    self._places[shard] = self._call(self._ray.get, asked[1])
+                    self._heard[shard] = now
+                asked = None
+            if asked is None:
+                pulse = self._actors[shard].pulse.options(concurrency_group="pulse")
+                self._pulses[shard] = (now, pulse.remote())
+            elif now - asked[0] > _SILENT and self._places[shard] is not None:
+                self._put_down(shard)
+            if now - max(self._said[shard], self._heard[shard] - _PATIENT) > _PATIENT and now - self._heard[shard] < 10:
+                self._said[shard] = now
+                _log.warning("shard %d is alive, but has not ended its block for %.0f s", shard, _PATIENT)
+
+    def _put_down(self, shard: int) -> None:
+        place, self._places[shard], self._pulses[shard] = self._places[shard], None, None
+        assert place is not None
+        what = f"shard {shard}, process {place.process}, gives no sign of life: it is killed and started again"
+        _log.warning("%s; Ray's log: %s", what, self._connection.keep_log())
+        if place.node == self._ray.get_runtime_context().get_node_id():
+            kill_process(place.process)
+            return
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        there = NodeAffinitySchedulingStrategy(place.node, soft=False)
+        with suppress(Exception):  # the node may be gone; Ray finds that out by itself
+            killer = self._ray.remote(num_cpus=0, max_retries=0)(kill_process)
+            killer.options(scheduling_strategy=there).remote(place.process)
+
+    def _find_place(self, shard: int) -> Place | None:
+        pulse = self._actors[shard].pulse.options(concurrency_group="pulse").remote()
+        with suppress(Exception):
+            if self._wait([pulse]):
+                place: Place = self._call(self._ray.get, pulse)
+                return place
+        return None
+
+    def _check_deadline(self, shard: int, why: str) -> None:
+        """``ClusterError`` if a shard has given no sign of life for too long; it blames what is at fault."""
+        if time.monotonic() - self._heard[shard] <= _BACK_WITHIN:
+            return
+        threads, alive = self._connection.threads, self._connection.nodes()
+        room = sum(int(node.get("CPU", 0)) // threads for node in alive)
+        if room < len(self._actors):
+            cpus = " + ".join(str(int(node.get("CPU", 0))) for node in alive)
+            why = f"{why}, and the nodes that are left, with {cpus} CPUs, have no room for it"
+        raise self._connection.failure(f"Shard {shard} did not come back within {_BACK_WITHIN:.0f} s: {why}")
 
 
 def _reason(error: BaseException) -> str:

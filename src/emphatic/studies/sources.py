@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from emphatic import engines
 from emphatic.learning import inputs
 from emphatic.learning.inputs import Active, refusal
 from emphatic.learning.returns import UndiscountedWarning, returns
@@ -58,6 +60,11 @@ class Scores(NamedTuple):
         most = _DIVERGED * (without_learning or 1.0)
         with np.errstate(over="ignore"):
             return cls(mean, final, curve.T.astype(np.float32), ~((mean <= most) & (final <= most)))
+
+    @classmethod
+    def joined(cls, shards: Sequence[Scores]) -> Scores:
+        """Those of learners that were cut into shards, in order."""
+        return cls(*(np.concatenate(arrays) for arrays in zip(*shards, strict=True)))
 
     @classmethod
     def averaged(cls, tasks: Sequence[Scores]) -> Scores:
@@ -195,10 +202,10 @@ class Simulated:
         # β = eta·α follows α
         step_sizes = ["alpha"] + ["beta"] * ("beta" in constants and rule.defaults.get("beta") == "eta")
         active = None if stream.active.all() else stream.active
-        learner = settings.learner(mdp.n, engine="dense" if every < _OFTEN else "auto")
+        size = every * max(1, _ERRORS // (settings.together * (1 if active is None else every)))
+        learner = settings.learner(mdp.n, self._engine(mdp, settings, every, min(size, self.steps)))
         if self.theta is not None:
             learner.theta = self._first_weights(mdp)  # type: ignore[misc]  # least squares was rejected by ``check``
-        size = every * max(1, _ERRORS // (K * (1 if active is None else every)))
         total, curve = np.zeros(K), np.empty((len(points), K))
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", UndiscountedWarning)  # an episode may be longer than a block
@@ -223,6 +230,26 @@ class Simulated:
         start = error(np.stack([self._first_weights(mdp), np.zeros(mdp.n)])).max()
         return Scores.of(total / -(-self.steps // every), error(learner.theta), curve, learner.frozen, float(start))
 
+    def grain(self, settings: GridSettings, every: int) -> int:
+        """At multiples of how many settings these can be cut without another bit; 0 where they cannot."""
+        if isinstance(settings.rule, LeastSquaresRule):
+            return 0
+        grains = []
+        for mdp in self.tasks(0):
+            # where the steps of a block depend on the stream there are no fewer than this
+            steps = min(self.steps, every * max(1, _ERRORS // (settings.together * every)))
+            names = {self._engine(mdp, settings, every, T) for T in (steps, min(self.steps, max(steps, _ERRORS)))}
+            if len(names) > 1:
+                return 0
+            grains.append(_grain(settings, mdp.n, names.pop()))
+        return math.lcm(*grains)
+
+    def _engine(self, mdp: MDP, settings: GridSettings, every: int, steps: int) -> str:
+        """The engine of all settings together."""
+        if every < _OFTEN or isinstance(settings.rule, LeastSquaresRule):
+            return "dense"
+        return engines.choose(mdp.n, settings.together, steps, None, settings.stepped_rule)
+
     def _first_weights(self, mdp: MDP) -> Array:
         theta = np.zeros(mdp.n) if self.theta is None else np.asarray(self.theta, np.float64)
         if theta.shape != (mdp.n,) or not np.isfinite(theta).all():
@@ -234,6 +261,12 @@ class Simulated:
         if self.d is None:
             return mdp.probe
         return mdp.Phi, mdp.v_pi, mdp.checked_weights(self.d, "sweep")
+
+
+def _grain(settings: GridSettings, n: int, engine: str) -> int:
+    """At multiples of how many learners an engine can be cut; 0 where it cannot."""
+    _, learners = engines.make(engine, settings.stepped_rule, n, 2, "float64").grain
+    return learners
 
 
 def _constants(settings: GridSettings, mdp: MDP) -> dict[str, Array]:
@@ -463,7 +496,7 @@ class Recorded:
         """
         K = len(settings)
         arguments = self._run_arguments(settings)
-        learner = settings.learner(self.n or 1)
+        learner = settings.learner(self.n or 1, self._engine(settings, points))
         edges = np.unique([0, *points, self.steps])
         sums, counts = np.zeros((len(edges) - 1, K)), np.zeros(len(edges) - 1)
         G, known = self.truth
@@ -472,7 +505,7 @@ class Recorded:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", UndiscountedWarning)
             for start, stop in self._sequences():
-                for begin, end in _blocks(start, stop, edges, max(1, _PREDICTIONS // K)):
+                for begin, end in _blocks(start, stop, edges, max(1, _PREDICTIONS // settings.together)):
                     block: dict[str, Any] = {
                         name: value[begin:end, None] if value.ndim == 1 else value for name, value in arguments.items()
                     }
@@ -488,6 +521,30 @@ class Recorded:
             curve = np.sqrt(sums / counts[:, None])[: len(points)]
             mean, final = np.sqrt(sums.sum(axis=0) / counts.sum()), np.sqrt(late_sum / known[tenth:].sum())
         return Scores.of(mean, final, curve, learner.frozen, self.baselines(1)["θ = 0"])
+
+    def grain(self, settings: GridSettings, every: int) -> int:
+        """At multiples of how many settings these can be cut without another bit; 0 where they cannot.
+
+        Args:
+            settings: Settings of one rule.
+            every: Ignored: every step has an error.
+        """
+        name = self._engine(settings, self.points(1, 1))
+        is_fixed = name != "auto" and not isinstance(settings.rule, LeastSquaresRule)
+        return _grain(settings, self.n or 1, name) if is_fixed else 0
+
+    def _engine(self, settings: GridSettings, points: NDArray[np.int64]) -> str:
+        """The engine of all settings together; features that are given by index leave it to the learner."""
+        if isinstance(self.Phi, Active) or isinstance(settings.rule, LeastSquaresRule):
+            return "auto"
+        first_block = next(
+            end - begin
+            for start, stop in self._sequences()
+            for begin, end in _blocks(
+                start, stop, np.unique([0, *points, self.steps]), max(1, _PREDICTIONS // settings.together)
+            )
+        )
+        return engines.choose(self.n or 1, settings.together, first_block, None, settings.stepped_rule)
 
     def _run_arguments(self, settings: GridSettings) -> dict[str, Array]:
         """The arguments of ``run`` besides the features: (T,), (1, K) or a number."""

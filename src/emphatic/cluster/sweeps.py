@@ -1,0 +1,128 @@
+"""Sweeps on a cluster: the tasks of a sweep, cut at the engine's grain, in as many shards as there are CPUs.
+
+Scores come back to this process, which keeps those of finished tasks: a sweep that was stopped resumes from them, on a
+cluster or without. A task whose shard died is sent to it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from emphatic.cluster.driver import Lost
+from emphatic.cluster.ray_shards import Connection, RayShards
+from emphatic.studies import sweeps
+from emphatic.studies.grid import Grid
+from emphatic.studies.results import Sweep
+from emphatic.studies.sources import Recorded, Scores
+from emphatic.studies.sweeps import Problem, Source, Task
+
+__all__ = ["sweep"]
+
+_log = logging.getLogger(__name__)
+
+
+def sweep(
+    problem: Problem | Recorded,
+    grid: Grid,
+    *,
+    address: str | None = None,
+    shards: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Sweep:
+    """``emphatic.studies.sweep`` on a cluster, with the same results bit for bit.
+
+    Args:
+        problem: As for ``emphatic.studies.sweep``.
+        grid: As for ``emphatic.studies.sweep``.
+        address: host:port of a Ray cluster's head node; without one, a Ray is started on this machine, and stopped
+            again.
+        shards: The number of processes; by default one for each CPU of the cluster.
+        out: As for ``emphatic.studies.sweep``.
+        options: Further arguments of ``emphatic.studies.sweep``, but ``jobs``.
+    """
+    with tempfile.TemporaryDirectory(prefix="emphatic-") as temporary:
+        connection = Connection(address, shards, 1, Path(temporary if out is None else out).absolute())
+        try:
+            run_tasks = ShardedTasks(connection, shards or connection.cpus)
+            return sweeps.sweep(problem, grid, run_tasks=run_tasks, out=out, **options)
+        finally:
+            connection.close()
+
+
+class TaskShard:
+    """Scores the tasks of one source.
+
+    Args:
+        source: What all of them learn from.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def score(self, task: Task) -> Scores:
+        """The scores of a task, which comes without its source.
+
+        Args:
+            task: The task.
+        """
+        return replace(task, source=self._source)()
+
+
+class ShardedTasks:
+    """Runs tasks in the shards of a cluster.
+
+    Args:
+        connection: The cluster.
+        shards: The number of shards.
+    """
+
+    def __init__(self, connection: Connection, shards: int) -> None:
+        self._connection, self._shards = connection, shards
+
+    def __call__(self, tasks: Mapping[int, Task]) -> Iterator[tuple[int, Scores]]:
+        """The number and scores of each task, as they are done.
+
+        Args:
+            tasks: The tasks, by number.
+        """
+        if not tasks:
+            return
+        pieces = -(-2 * self._shards // len(tasks))  # two for each shard, so that none is idle for long
+        cut = {number: task.cut(pieces) for number, task in tasks.items()}
+        waiting = deque((number, place) for number, shards in cut.items() for place in range(len(shards)))
+        scores: dict[int, dict[int, Scores]] = {number: {} for number in cut}
+        count = min(self._shards, len(waiting))
+        session = secrets.token_hex(4)
+        source = next(iter(tasks.values())).source
+        backend = RayShards(self._connection, TaskShard, [(source,)] * count, session)
+        try:
+            running: dict[Any, tuple[int, tuple[int, int]]] = {}
+            idle = list(range(count))
+            while waiting or running:
+                while idle and waiting:
+                    shard, piece = idle.pop(), waiting.popleft()
+                    task = replace(cut[piece[0]][piece[1]], source=None)  # type: ignore[arg-type]
+                    running[backend.call(shard, "score", task)] = shard, piece
+                for call in backend.wait(list(running)):
+                    shard, piece = running.pop(call)
+                    try:
+                        scores[piece[0]][piece[1]] = backend.get(call)
+                    except Lost as lost:
+                        waiting.appendleft(piece)
+                        _log.warning("shard %d was lost: %s; bringing it back, and its task again", shard, lost)
+                        backend.revive(shard)
+                    idle.append(shard)
+                    done = scores[piece[0]]
+                    if len(done) == len(cut[piece[0]]):
+                        yield piece[0], Scores.joined([done[place] for place in sorted(done)])
+        finally:
+            backend.end()
