@@ -71,6 +71,11 @@ if TYPE_CHECKING:
     TrueOnlineETDLast: partial[Learner]
     TrueOnlineETDBetaLast: partial[Learner]
     TrueOnlineGTDLast: partial[Learner]
+    EmphaticQ: partial[Learner]
+    DifferentialTD: partial[Learner]
+    DifferentialETD: partial[Learner]
+    PERETD: partial[Learner]
+    ClippedETD: partial[Learner]
 
 __version__ = "0.3.0"
 
