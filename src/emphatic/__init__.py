@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from emphatic import cluster as cluster
+    from emphatic import control as control
     from emphatic import data as data
     from emphatic import engines as engines
     from emphatic import features as features
@@ -92,6 +93,7 @@ _HOME = {
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 _MODULES = (
     "cluster",
+    "control",
     "data",
     "engines",
     "features",
