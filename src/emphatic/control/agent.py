@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from emphatic import rules
 from emphatic.common.names import refusal, show
 from emphatic.control.algorithms import Algorithm, algorithm_of
-from emphatic.control.observers import FunctionObserver, Observer, _MoreSlots, observer_of, restored
+from emphatic.control.observers import FunctionObserver, MoreSlots, observer_of, restored
 from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, policy_config, policy_from, policy_of
 from emphatic.engines.sparse.acting import SETTINGS, STATUS, ActingKernels
 from emphatic.errors import CheckpointError, Diverged
@@ -141,12 +141,12 @@ class Agent:
         guard.users = -1
         try:
             self._observer.begin()
-            self._observe(observation, 0)
-            learner._engine.cut()
+            self._observe(observation, 1)
             u = self._pool[self._drawn]
             action = self._begin(self._state, self._setting, self._status, self._observer.readings, *self._work, u)
             if action < 0:
                 raise self._error(action, observation)
+            learner._engine.cut()
             self._spend()
             self.acting = True
             return self._actions[action]
@@ -207,11 +207,11 @@ class Agent:
         with self.learner._guard:
             index, value, next_index, next_value, q, _, _ = self._work
             try:
-                self._observer.appraise(observation, index[2:], value[2:])
-            except _MoreSlots as more:
+                readings = self._observer.appraise(observation, *self._rows[2])
+            except MoreSlots as more:
                 self._reserve(more.slots)
                 return self.values(observation)
-            if not np.isfinite(self._observer.readings).all():
+            if not np.isfinite(readings).all():
                 raise self._error(-2, observation)
             q = np.empty_like(q)
             self._appraise(self._state, self._setting, index, value, next_index, next_value, q)
@@ -317,7 +317,7 @@ class Agent:
             raise CheckpointError(f"{os.fsdecode(path)!r} was not saved by an Agent: emphatic.load opens it.")
         about = saved["agent"]
         of_features = {name.removeprefix("features_"): a for name, a in saved.items() if name.startswith("features_")}
-        observer = restored(about["features"], of_features, features) if features is not None or about else None
+        observer = restored(about["features"], of_features, features)
         try:
             self = cls(
                 algorithm or Algorithm(**about["algorithm"]),
@@ -385,7 +385,7 @@ class Agent:
     def _observe(self, observation: Any, row: int) -> None:
         try:
             self._observer.observe(observation, *self._rows[row])
-        except _MoreSlots as more:
+        except MoreSlots as more:
             self._reserve(more.slots)
             self._observer.observe(observation, *self._rows[row])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ from emphatic.common.names import refusal, show
 from emphatic.features import Features
 from emphatic.learning.inputs import Active, real_array
 
-__all__ = ["FunctionObserver", "MakerObserver", "Observer", "TableObserver", "observer_of"]
+__all__ = ["FunctionObserver", "MakerObserver", "MoreSlots", "Observer", "TableObserver", "observer_of", "restored"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -37,9 +36,10 @@ class Observer:
     def begin(self) -> None:
         """Start an episode."""
 
-    def appraise(self, observation: Any, index: Integers, value: Floats) -> None:
-        """``observe`` without a trace of it."""
+    def appraise(self, observation: Any, index: Integers, value: Floats) -> Floats:
+        """``observe`` without a trace of it; what must be finite."""
         self.observe(observation, index, value)
+        return self.readings
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds of it: a JSON-compatible header, and arrays."""
@@ -107,13 +107,12 @@ class MakerObserver(Observer):
     def begin(self) -> None:
         self.maker.cut()
 
-    def appraise(self, observation: Any, index: Integers, value: Floats) -> None:
+    def appraise(self, observation: Any, index: Integers, value: Floats) -> Floats:
         header, arrays = self.maker.save()
         functions = {name: function for part in self.maker.parts for name, function in _functions(part)}
         trial = MakerObserver(Features.load(header, arrays, functions))
         trial.observe(observation, index, value)
-        self.readings = trial.readings
-        self.readings = self._buffer[0]
+        return trial.readings
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         header, arrays = self.maker.save()
@@ -164,13 +163,13 @@ class FunctionObserver(Observer):
         self.readings = np.ascontiguousarray(values)
         count = values.size
         if count > index.shape[1]:
-            raise _MoreSlots(count)
+            raise MoreSlots(count)
         index[0, :count] = phi.indices if isinstance(phi, Active) else np.arange(count)
         value[0, :count] = values
         index[0, count:] = -1
 
 
-class _MoreSlots(Exception):
+class MoreSlots(Exception):
     """More features are active than ever before; the agent makes room for so many, and observes again."""
 
     def __init__(self, slots: int) -> None:
@@ -211,10 +210,3 @@ def restored(header: dict[str, Any], arrays: dict[str, NDArray[Any]], features: 
     observer.n, observer.slots = n, int(header["slots"])
     return observer
 
-
-def is_finite(number: Any) -> bool:
-    """Whether this is a finite number."""
-    try:
-        return math.isfinite(number)
-    except (TypeError, ValueError, OverflowError):
-        return False

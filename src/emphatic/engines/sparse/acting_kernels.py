@@ -139,11 +139,11 @@ def begin(
     state: Any, setting: Floats, status: Floats, readings: Floats, index: Integers, value: Floats, next_index: Integers,
     next_value: Floats, q: Floats, target: Floats, behaviour: Floats, u: float,
 ) -> int:  # fmt: skip
-    """The first action of an episode; −2 if an observation is not finite, −3 if a value is not."""
+    """The first action of an episode that begins in row 1; −2 if the observation is not finite, −3 if a value is not."""
     for i in range(readings.shape[0]):
         if not abs(readings[i]) <= HUGE:
             return -2
-    evaluate(state, setting, index[0], value[0], next_index, next_value, q)
+    evaluate(state, setting, index[1], value[1], next_index, next_value, q)
     for a in range(q.shape[0]):
         if not abs(q[a]) <= HUGE:
             return -3
@@ -151,6 +151,8 @@ def begin(
     action = choose(behaviour, u)
     status[DECISIONS] += 1.0
     remember(setting, status, action, target, behaviour)
+    for i in range(index.shape[1]):
+        index[0, i], value[0, i] = index[1, i], value[1, i]
     return action
 
 
