@@ -84,6 +84,7 @@ def test_an_agent_with_another_algorithm_is_not_the_independent_one() -> None:
             assert relative_error(thetas[name], thetas[other]) > 1e-3, (name, other)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("compiled", [True])
 def test_compiled_steps_are_those_of_plain_python(compiled: bool) -> None:
     """Tile coding, many features: the same actions, and θ to rounding."""
@@ -131,7 +132,9 @@ def test_an_agent_saved_in_the_middle_of_an_episode_continues_bit_for_bit(
         return Active([s % 7, 7 + s % 5])
 
     phi.n = 12  # type: ignore[attr-defined]
-    maker = f.Features([f.SoftBins("o0", bins=9, range=(0, 70)), f.SoftBins(f.Trace("o0", steps=3), bins=5, range=(0, 70))])
+    maker = f.Features(
+        [f.SoftBins("o0", bins=9, range=(0, 70)), f.SoftBins(f.Trace("o0", steps=3), bins=5, range=(0, 70))]
+    )
     features: Any = {"table": 70, "tiles": maker, "function": phi}[kind]
     env = problems.Environment(problems.windy_gridworld(), 2)
     with plain_python():

@@ -266,3 +266,22 @@ def test_differential_rules_find_the_reward_rate_and_the_values(name: str) -> No
             change_theta[s] += chance * B[0][0]
             change_rbar += chance * (after[-1] - rbar)
         assert bool(abs(change_theta).max() < 1e-10 and abs(change_rbar) < 1e-10) is is_zero
+
+
+@pytest.mark.parametrize("engine", ["reference", "dense", "sparse"])
+def test_replacing_traces_are_those_of_the_paper(engine: str) -> None:
+    """e_i = φ_i where φ_i ≠ 0, else ργλe_i; an accumulating trace is another."""
+    stream = make(6, 41, 9, rule="td", active=3, binary=False)
+    s = stream.sequence()
+    theta, e, gamma = s.theta_0.copy(), np.zeros(9), 0.0
+    for t in range(s.T):
+        delta = s.R[t] + s.gamma_next[t] * theta @ s.Phi_next[t] - theta @ s.Phi[t]
+        e = np.where(s.Phi[t] != 0.0, s.rho[t] * s.I[t] * s.Phi[t], s.rho[t] * gamma * s.lambda_[t] * e)
+        theta, gamma = theta + s.alpha[t] * delta * e, s.gamma_next[t]
+    with plain_python():
+        learners = [Learner(rule, 9, engine=engine) for rule in (rules.replacing_td, "td")]
+        for learner in learners:
+            stream.run(learner)
+    assert relative_error(learners[0].theta, theta) < 1e-10
+    assert relative_error(learners[0].e, e) < 1e-10
+    assert relative_error(learners[1].theta, theta) > 1e-4

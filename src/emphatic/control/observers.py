@@ -209,4 +209,3 @@ def restored(header: dict[str, Any], arrays: dict[str, NDArray[Any]], features: 
         raise refusal("features", "Agent.load", f"make {n} features, as before", str(observer.n))
     observer.n, observer.slots = n, int(header["slots"])
     return observer
-

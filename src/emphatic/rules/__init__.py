@@ -35,6 +35,7 @@ from emphatic.common.discovery import discover
 from emphatic.rules._elementwise import ElementwiseRule
 from emphatic.rules._exponential import exp
 from emphatic.rules._fields import RANGES, STEP
+from emphatic.rules._replacing import replacing_td
 from emphatic.rules._rule import Rule, Scalars, Update
 from emphatic.rules._truncated import nstep_etd, truncated_etd
 
@@ -51,6 +52,7 @@ __all__ = [
     "get",
     "names",
     "nstep_etd",
+    "replacing_td",
     "truncated_etd",
 ]
 
