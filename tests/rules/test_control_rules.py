@@ -91,7 +91,8 @@ def test_special_cases_of_emphasis() -> None:
     }
     for name, (rule, extra) in cases.items():
         learner = Learner(rule, 4, engine="reference")
-        learner.run(stream.Phi, **stream.parameters(), **extra)
+        arguments: dict[str, Any] = {**stream.parameters(), **extra}
+        learner.run(stream.Phi, **arguments)
         theta[name] = learner.theta
     for name, same in (
         ("truncated 0", "td"), ("truncated 16", "etd"), ("nstep 1", "etd"), ("clipped", "etd"),
@@ -105,7 +106,7 @@ def test_special_cases_of_emphasis() -> None:
 @pytest.mark.parametrize("rule", ["differential_td", "differential_etd"])
 def test_the_average_reward_lasts(rule: str, engine: str) -> None:
     """``cut`` and ``first`` forget the traces, not R̄; and no warning says that γ = 1."""
-    extra = {"decay": 0.5} if rule == "differential_etd" else {}
+    extra: dict[str, Any] = {"decay": 0.5} if rule == "differential_etd" else {}
     phi = np.eye(3)[np.arange(21) % 3]
     with plain_python():
         learner = Learner(rule, 3, engine=engine)
@@ -212,7 +213,7 @@ def chain_of_pairs(seed: int) -> dict[str, Any]:
 def expected_update(rule: emphatic.Rule, chain: dict[str, Any], gamma: float, lambda_: float, theta: Array) -> Array:
     """E[Δθ]/α of a rule with θ held, by the exact distribution: e and F in closed form over pairs.
 
-    With f the expected trace of a pair, weighted by how often the pair comes: f = d_μ E[F | pair] and E = d_μ E[e | pair].
+    f and E are the expected F and e of a pair, weighted by how often it comes: d_μ E[F | pair] and d_μ E[e | pair].
     """
     X, B, d, rho, Q = (chain[name] for name in ("X", "B", "d", "rho", "Q"))
     size, n = X.shape

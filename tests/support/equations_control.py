@@ -83,7 +83,7 @@ def _differential(s: Sequence, F: Array) -> Result:
 
     def update(t: int, u: Step, theta: Array, e: Array) -> tuple[Array, ...]:
         nonlocal rbar
-        error = u.R - rbar + u.gamma_next * (theta @ u.phi_next) - theta @ u.phi
+        error = float(u.R - rbar + u.gamma_next * (theta @ u.phi_next) - theta @ u.phi)
         e = u.rho * (u.gamma * u.lambda_ * e + M[t] * u.phi)
         rbar += u.beta * u.rho * error
         return theta + u.alpha * error * e, e

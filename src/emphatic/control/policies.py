@@ -134,9 +134,9 @@ def policy_config(policy: EpsilonGreedy | Softmax) -> dict[str, Any]:
 
 def policy_from(config: dict[str, Any]) -> EpsilonGreedy | Softmax:
     """The policy that ``policy_config`` described; ValueError if it is invalid."""
-    kinds = {"EpsilonGreedy": EpsilonGreedy, "Softmax": Softmax}
-    rate = config["rate"]
-    return kinds[config["name"]](rate[0] if len(rate) == 1 else Schedule(*rate))
+    numbers = config["rate"]
+    rate = numbers[0] if len(numbers) == 1 else Schedule(*numbers)
+    return Softmax(rate) if config["name"] == "Softmax" else EpsilonGreedy(rate)
 
 
 def _numbers(rate: float | Schedule) -> tuple[float, ...]:

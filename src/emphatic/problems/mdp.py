@@ -286,7 +286,7 @@ class MDP:
         for _ in range(SWEEPS_BEFORE_POLICIES):
             after = (r + discounted @ v).max(axis=1)
             if np.abs(after - v).max() <= 1e-13 * max(1.0, float(np.abs(after).max())):
-                return after
+                return np.asarray(after)
             v = after
         greedy = (r + discounted @ v).argmax(axis=1)
         discount_transitions(self.P[np.arange(self.S), greedy, :-1], self.gamma, "gamma")

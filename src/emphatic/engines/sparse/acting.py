@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
@@ -24,8 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["SETTINGS", "STATUS", "TIES", "ActingKernels"]
 
 #: Places of an agent's numbers in ``setting``.
-SETTINGS = ("N", "ALPHA", "GAMMA", "LAMBDA", "ETA", "SIGMA", "NEXT", "RATIO", "CUTS", "GREEDY", "SOFTMAX", "KIND")
-SETTINGS += ("START", "END", "STEPS")
+SETTINGS: tuple[str, ...] = (
+    *("N", "ALPHA", "GAMMA", "LAMBDA", "ETA", "SIGMA", "NEXT", "RATIO", "CUTS", "GREEDY"),
+    *("SOFTMAX", "KIND", "START", "END", "STEPS"),
+)
 #: Places of what an agent remembers in ``status``.
 STATUS = ("ACTION", "PI", "MU", "IS_GREEDY", "DECISIONS", "DELTA")
 #: Action values are tied where they differ by less than this part of the largest, or by less than this near 0.
@@ -90,13 +91,14 @@ def _kernel(rule: AnyRule, dtype: str, name: str, interpreted: bool) -> Any:
     f8, i8 = types.float64, types.int64
     flat, table, cube = (types.Array(f8, ndim, "C") for ndim in (1, 2, 3))
     indices, rows = types.Array(i8, 1, "C"), types.Array(i8, 2, "C")
+    tuple_type: Any = types.Tuple
     if isinstance(rule, ElementwiseRule):
         column = column_type(record(rule, dtype))
         lazy = (types.Array(column, 2, "C"), table, rows, types.Array(f8, 4, "C"))
-        state = types.Tuple((*lazy, table, rows, indices, table, rows, cube, cube))
+        state = tuple_type((*lazy, table, rows, indices, table, rows, cube, cube))
     else:
         column = column_type(Layout(rule).fields(dtype))
-        state = types.Tuple((types.Array(column, 1, "C"), flat, indices, cube, table))
+        state = tuple_type((types.Array(column, 1, "C"), flat, indices, cube, table))
     work = (rows, table, indices, flat, flat)
     signature = {
         "begin": (state, flat, flat, flat, *work, flat, flat, f8),

@@ -42,7 +42,7 @@ class PlainAgent:
 
     def values(self, observation: Any) -> Array:
         """θ·φ(S, a) of every action."""
-        return self.theta.reshape(self.actions, self.n) @ self.phi(observation)
+        return np.asarray(self.theta.reshape(self.actions, self.n) @ self.phi(observation))
 
     def policies(self, q: Array) -> tuple[Array, Array]:
         """The greedy policy, and the ε-greedy one."""
@@ -130,7 +130,7 @@ class PlainAgent:
 
     def learn_true_online_expected_sarsa(self, R: float, gamma: float, action: int) -> None:
         """The same with φ̄'; no paper prints it."""
-        self._true_online(R + gamma * (self.soft @ self.q) - self.theta @ self.x, self.decay)
+        self._true_online(float(R + gamma * (self.soft @ self.q) - self.theta @ self.x), self.decay)
 
     def learn_q(self, R: float, gamma: float, action: int) -> None:
         """Watkins's Q(λ) (section 12.10): the traces before an action that is not greedy are cut."""
