@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from emphatic import rules
 from emphatic.common.names import refusal, show
 from emphatic.control.algorithms import Algorithm, algorithm_of
-from emphatic.control.observers import FunctionObserver, MoreSlots, observer_of, restored
+from emphatic.control.observers import FunctionObserver, MoreSlots, Observation, observer_of, restored
 from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, policy_config, policy_from, policy_of
 from emphatic.engines.sparse.acting import SETTINGS, STATUS, ActingKernels
 from emphatic.errors import CheckpointError, Diverged
@@ -22,6 +22,9 @@ from emphatic.learning.learner import Learner
 from emphatic.stepsizes import StepSize
 
 __all__ = ["Agent", "Training"]
+
+#: A Gymnasium environment, or anything with its ``reset`` and ``step``.
+Environment = Any
 
 #: Random numbers drawn at a time.
 DRAWN = 512
@@ -43,10 +46,10 @@ class Training:
     def __len__(self) -> int:
         return len(self.returns)
 
-    def __getitem__(self, which: Any) -> Any:
+    def __getitem__(self, which: int | slice) -> Any:
         return self.returns[which]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.returns, dtype)
 
 
@@ -83,8 +86,8 @@ class Agent:
     def __init__(
         self,
         algorithm: str | Algorithm,
-        features: Any,
-        actions: Any,
+        features: object,
+        actions: object,
         *,
         alpha: float,
         gamma: float,
@@ -123,7 +126,7 @@ class Agent:
 
     # ------------------------------------------------------------------ acting
 
-    def start(self, observation: Any) -> Any:
+    def start(self, observation: Observation) -> Any:
         """Begin an episode; returns the first action.
 
         An episode that was under way is cut off: nothing is learned from its last action.
@@ -153,7 +156,7 @@ class Agent:
         finally:
             guard.users = 0
 
-    def step(self, reward: float, observation: Any, terminated: bool = False, truncated: bool = False) -> Any:
+    def step(self, reward: float, observation: Observation, terminated: bool = False, truncated: bool = False) -> Any:
         """Learn from the reward and the observation that followed; returns the next action, None after an end.
 
         Args:
@@ -178,9 +181,16 @@ class Agent:
                 raise refusal("reward", "Agent.step", "be a finite number", show(reward))
             self._observe(observation, 1)
             action = self._act(
-                self._state, self._setting, self._status, self._observer.readings, *self._work,
-                self._pool[self._drawn], number, bool(terminated), bool(truncated),
-            )  # fmt: skip
+                self._state,
+                self._setting,
+                self._status,
+                self._observer.readings,
+                *self._work,
+                self._pool[self._drawn],
+                number,
+                bool(terminated),
+                bool(truncated),
+            )
             if action >= 0:
                 self._drawn += 1
                 if self._drawn == DRAWN:
@@ -195,7 +205,7 @@ class Agent:
         finally:
             guard.users = 0
 
-    def values(self, observation: Any) -> NDArray[np.float64]:
+    def values(self, observation: Observation) -> NDArray[np.float64]:
         """The values of all actions, (actions,); nothing is learned.
 
         Args:
@@ -239,7 +249,7 @@ class Agent:
         """R̄ of the differential algorithms."""
         return float(self.learner.rbar)
 
-    def train(self, env: Any, episodes: int, *, seed: int | None = None) -> Training:
+    def train(self, env: Environment, episodes: int, *, seed: int | None = None) -> Training:
         """Act in a Gymnasium environment for so many episodes, and learn.
 
         ``env.mu`` is set to the probability of each action where there is such an attribute, as in ``LearnGVFs``: that
@@ -267,7 +277,7 @@ class Agent:
                 action = self.step(reward, observation, bool(terminated), bool(truncated))
         return Training(returns, lengths)
 
-    def _check_space(self, env: Any) -> None:
+    def _check_space(self, env: Environment) -> None:
         """ValueError unless the environment takes these actions."""
         space = getattr(env, "action_space", None)
         if space is not None and len(_actions_of(space)) != len(self._actions):
@@ -303,7 +313,7 @@ class Agent:
         self.learner.save(path, agent=about, **state, **{f"features_{name}": array for name, array in arrays.items()})
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, features: Any = None, algorithm: Algorithm | None = None) -> Self:
+    def load(cls, path: str | os.PathLike[str], *, features: object = None, algorithm: Algorithm | None = None) -> Self:
         """The agent that ``save`` wrote; it continues bit for bit, also in the middle of an episode.
 
         Args:
@@ -359,13 +369,25 @@ class Agent:
         self._learner = learner
         kernels = ActingKernels(learner._engine)
         self._kernels, self._begin, self._act, self._appraise = kernels, kernels.begin, kernels.act, kernels.appraise
-        eta, sigma, following, ratio, cuts, greedy = self.algorithm.numbers
-        softmax, kind, start, end, steps = self.policy.numbers
+        eta, sigma, following, ratio, cuts, greedy = self.algorithm.codes
+        softmax, kind, start, end, steps = self.policy.codes
         setting = {
-            "N": self._observer.n, "ALPHA": self.alpha, "GAMMA": self.gamma, "LAMBDA": self.lambda_, "ETA": eta,
-            "SIGMA": sigma, "NEXT": following, "RATIO": ratio, "CUTS": cuts, "GREEDY": greedy, "SOFTMAX": softmax,
-            "KIND": kind, "START": start, "END": end, "STEPS": steps,
-        }  # fmt: skip
+            "N": self._observer.n,
+            "ALPHA": self.alpha,
+            "GAMMA": self.gamma,
+            "LAMBDA": self.lambda_,
+            "ETA": eta,
+            "SIGMA": sigma,
+            "NEXT": following,
+            "RATIO": ratio,
+            "CUTS": cuts,
+            "GREEDY": greedy,
+            "SOFTMAX": softmax,
+            "KIND": kind,
+            "START": start,
+            "END": end,
+            "STEPS": steps,
+        }
         self._setting = np.array([float(setting[name]) for name in SETTINGS])
         self._work: tuple[NDArray[Any], ...] = ()
         self._reserve(self._observer.slots)
@@ -382,7 +404,7 @@ class Agent:
         self._observer.slots = slots
         self._state = self._kernels.state(slots * (A + 1))
 
-    def _observe(self, observation: Any, row: int) -> None:
+    def _observe(self, observation: Observation, row: int) -> None:
         try:
             self._observer.observe(observation, *self._rows[row])
         except MoreSlots as more:
@@ -401,7 +423,7 @@ class Agent:
         if self._drawn == DRAWN:
             self._draw()
 
-    def _error(self, status: int, observation: Any) -> Exception:
+    def _error(self, status: int, observation: Observation) -> Exception:
         """What a kernel has reported."""
         if status == -2:
             what = "φ" if isinstance(self._observer, FunctionObserver) else show(observation)
@@ -409,7 +431,7 @@ class Agent:
         return Diverged(self.learner.steps, of="learning")
 
 
-def _actions_of(actions: Any) -> Sequence[Any]:
+def _actions_of(actions: object) -> Sequence[Any]:
     """The actions in order, from a number of them, a ``Discrete`` space or a list."""
     wanted = "be a number of actions of 1 or more, a Discrete space, or a list of different actions"
     if isinstance(actions, int | np.integer) and not isinstance(actions, bool):
@@ -428,6 +450,6 @@ def _actions_of(actions: Any) -> Sequence[Any]:
     raise refusal("actions", "Agent", wanted, show(actions), hint if is_continuous else "")
 
 
-def _plain(action: Any) -> Any:
+def _plain(action: object) -> Any:
     """An action as JSON holds it."""
     return action.tolist() if isinstance(action, np.ndarray | np.generic) else action

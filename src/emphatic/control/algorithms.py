@@ -59,7 +59,7 @@ class Algorithm:
         return self.rule if isinstance(self.rule, AnyRule) else rules.get(self.rule)
 
     @property
-    def numbers(self) -> tuple[float, ...]:
+    def codes(self) -> tuple[float, ...]:
         """(eta, sigma, next, ratio, cuts, greedy), as kernels take them."""
         following = ("sampled", "expected", "mixed").index(self.next_phi)
         ratio = ("one", "rho", "pi", "mixed").index(self.ratio)
@@ -94,7 +94,7 @@ ALGORITHMS = {
 }
 
 
-def algorithm_of(algorithm: Any) -> Algorithm:
+def algorithm_of(algorithm: object) -> Algorithm:
     """The algorithm of that name, or the one that was passed.
 
     Args:

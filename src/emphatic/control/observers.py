@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.names import refusal, show
-from emphatic.features import Features
+from emphatic.features import Features, Part
 from emphatic.learning.inputs import Active, real_array
 
-__all__ = ["FunctionObserver", "MakerObserver", "MoreSlots", "Observer", "TableObserver", "observer_of", "restored"]
+__all__ = ["FunctionObserver", "MakerObserver", "MoreSlots", "Observation", "Observer", "TableObserver", "observer_of"]
+__all__ += ["restored"]
 
+#: What an environment shows: a number of a state, a row of numbers, or whatever the features' function takes.
+Observation = Any
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -26,17 +29,17 @@ class Observer:
     #: What is checked to be finite in the last observation.
     readings: Floats = np.zeros(0)
 
-    def prepare(self, observation: Any) -> None:
+    def prepare(self, observation: Observation) -> None:
         """Find n and the slots from a first observation, where they are not known."""
 
-    def observe(self, observation: Any, index: Integers, value: Floats) -> None:
+    def observe(self, observation: Observation, index: Integers, value: Floats) -> None:
         """Fill rows of (1, slots) with the active features; unused slots are −1."""
         raise NotImplementedError
 
     def begin(self) -> None:
         """Start an episode."""
 
-    def appraise(self, observation: Any, index: Integers, value: Floats) -> Floats:
+    def appraise(self, observation: Observation, index: Integers, value: Floats) -> Floats:
         """``observe`` without a trace of it; what must be finite."""
         self.observe(observation, index, value)
         return self.readings
@@ -54,7 +57,7 @@ class TableObserver(Observer):
             raise refusal("features", "Agent", "be 1 state or more", str(n))
         self.n, self.slots = n, 1
 
-    def observe(self, observation: Any, index: Integers, value: Floats) -> None:
+    def observe(self, observation: Observation, index: Integers, value: Floats) -> None:
         try:
             state = int(observation)
             is_state = state == observation and 0 <= state < self.n
@@ -83,20 +86,20 @@ class MakerObserver(Observer):
         self._buffer = np.zeros((1, len(self.maker.signals)))
         self.readings = self._buffer[0]
 
-    def prepare(self, observation: Any) -> None:
+    def prepare(self, observation: Observation) -> None:
         if not self.maker.is_warm:
             count = int(np.size(observation))
             self.maker.warm_up(np.empty((0, count)), names=[f"o{i}" for i in range(count)])
             self._size()
 
-    def observe(self, observation: Any, index: Integers, value: Floats) -> None:
+    def observe(self, observation: Observation, index: Integers, value: Floats) -> None:
         try:
             self.readings[:] = observation
         except (TypeError, ValueError):
             self._convert(observation)
         self.maker.fill(self._buffer, index, value)
 
-    def _convert(self, observation: Any) -> None:
+    def _convert(self, observation: Observation) -> None:
         """An observation that is not a row of numbers: an array of another shape, or what cannot be used."""
         array = real_array("observation", observation, "Agent")
         if array.size != self.readings.size:
@@ -107,7 +110,7 @@ class MakerObserver(Observer):
     def begin(self) -> None:
         self.maker.cut()
 
-    def appraise(self, observation: Any, index: Integers, value: Floats) -> Floats:
+    def appraise(self, observation: Observation, index: Integers, value: Floats) -> Floats:
         header, arrays = self.maker.save()
         functions = {name: function for part in self.maker.parts for name, function in _functions(part)}
         trial = MakerObserver(Features.load(header, arrays, functions))
@@ -119,7 +122,7 @@ class MakerObserver(Observer):
         return {"kind": "maker", "maker": header}, arrays
 
 
-def _functions(part: Any) -> list[tuple[str, Any]]:
+def _functions(part: Part) -> list[tuple[str, Any]]:
     """The Python functions of a part, by name."""
     return [(name, part.function) for name in part.functions() if hasattr(part, "function")]
 
@@ -132,7 +135,7 @@ class FunctionObserver(Observer):
         n = getattr(function, "n", 0)
         self.n = n if isinstance(n, int) and not isinstance(n, bool) and n > 0 else 0
 
-    def prepare(self, observation: Any) -> None:
+    def prepare(self, observation: Observation) -> None:
         phi = self._phi(observation)
         if isinstance(phi, Active):
             if not self.n:
@@ -143,7 +146,7 @@ class FunctionObserver(Observer):
             self.n = self.n or phi.size
             self.slots = self.n
 
-    def _phi(self, observation: Any) -> Active | Floats:
+    def _phi(self, observation: Observation) -> Active | Floats:
         phi = self.function(observation)
         if isinstance(phi, Active):
             if phi.indices.ndim != 1:
@@ -157,7 +160,7 @@ class FunctionObserver(Observer):
             raise refusal("features", "Agent", wanted, f"shape {array.shape}")
         return array
 
-    def observe(self, observation: Any, index: Integers, value: Floats) -> None:
+    def observe(self, observation: Observation, index: Integers, value: Floats) -> None:
         phi = self._phi(observation)
         values = phi.values if isinstance(phi, Active) else phi
         self.readings = np.ascontiguousarray(values)
@@ -176,7 +179,7 @@ class MoreSlots(Exception):
         self.slots = slots
 
 
-def observer_of(features: Any) -> Observer:
+def observer_of(features: object) -> Observer:
     """What makes φ of an observation, from the argument ``features`` of an agent.
 
     Args:
@@ -194,7 +197,7 @@ def observer_of(features: Any) -> Observer:
     raise refusal("features", "Agent", wanted, show(features))
 
 
-def restored(header: dict[str, Any], arrays: dict[str, NDArray[Any]], features: Any) -> Observer:
+def restored(header: dict[str, Any], arrays: dict[str, NDArray[Any]], features: object) -> Observer:
     """The observer that ``save`` described; ValueError where ``features`` must be passed again."""
     if header["kind"] == "table":
         return TableObserver(int(header["n"]))

@@ -40,7 +40,7 @@ class Schedule:
             raise refusal("end", "Schedule", "be above 0, as 'start', where it is exponential", show(self.end))
 
     @property
-    def numbers(self) -> tuple[float, float, float, float]:
+    def codes(self) -> tuple[float, float, float, float]:
         """(kind, start, end, steps), as kernels take them."""
         return (1.0 if self.kind == "linear" else 2.0), float(self.start), float(self.end), float(self.steps)
 
@@ -86,9 +86,9 @@ class EpsilonGreedy:
                 raise refusal("epsilon", "Agent", _WANTED, show(self.epsilon))
 
     @property
-    def numbers(self) -> tuple[float, ...]:
+    def codes(self) -> tuple[float, ...]:
         """(softmax, kind, start, end, steps), as kernels take them."""
-        return (0.0, *_numbers(self.epsilon))
+        return (0.0, *_codes(self.epsilon))
 
 
 @dataclass(frozen=True)
@@ -108,21 +108,21 @@ class Softmax:
                 raise refusal("temperature", "Softmax", wanted, show(self.temperature))
 
     @property
-    def numbers(self) -> tuple[float, ...]:
+    def codes(self) -> tuple[float, ...]:
         """(softmax, kind, start, end, steps), as kernels take them."""
-        return (1.0, *_numbers(self.temperature))
+        return (1.0, *_codes(self.temperature))
 
 
 _WANTED = "be a number from 0 to 1, a Schedule of such, or Softmax(temperature)"
 
 
-def policy_of(epsilon: Any) -> EpsilonGreedy | Softmax:
+def policy_of(epsilon: object) -> EpsilonGreedy | Softmax:
     """The policy that the argument ``epsilon`` of an agent describes.
 
     Args:
         epsilon: ε, a ``Schedule`` of it, or a policy.
     """
-    return epsilon if isinstance(epsilon, EpsilonGreedy | Softmax) else EpsilonGreedy(epsilon)
+    return epsilon if isinstance(epsilon, EpsilonGreedy | Softmax) else EpsilonGreedy(epsilon)  # type: ignore[arg-type]
 
 
 def policy_config(policy: EpsilonGreedy | Softmax) -> dict[str, Any]:
@@ -139,13 +139,13 @@ def policy_from(config: dict[str, Any]) -> EpsilonGreedy | Softmax:
     return Softmax(rate) if config["name"] == "Softmax" else EpsilonGreedy(rate)
 
 
-def _numbers(rate: float | Schedule) -> tuple[float, ...]:
-    return rate.numbers if isinstance(rate, Schedule) else (0.0, float(rate), float(rate), 1.0)
+def _codes(rate: float | Schedule) -> tuple[float, ...]:
+    return rate.codes if isinstance(rate, Schedule) else (0.0, float(rate), float(rate), 1.0)
 
 
-def _ends(rate: Any) -> tuple[Any, ...]:
+def _ends(rate: object) -> tuple[Any, ...]:
     return (rate.start, rate.end) if isinstance(rate, Schedule) else (rate,)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -120,7 +120,7 @@ class Environment:
         """The number of actions."""
         return self.mdp.A
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[int, dict[str, Any]]:
         """Begin an episode in a first state.
 
         Args:
@@ -171,7 +171,7 @@ class MountainCar:
         self._generator = np.random.default_rng(seed)
         self._position = self._velocity = math.nan
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[tuple[float, float], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[tuple[float, float], dict[str, Any]]:
         """Begin an episode.
 
         Args:

@@ -206,7 +206,7 @@ class MDP:
 
     @cached_property
     def d_pi(self) -> FloatArray:
-        """d_π (S,): the share of time the target policy spends in each state, an end being followed by a first state."""
+        """d_π (S,): the share of time the target policy spends in each state; an end is followed by a first state."""
         P = self._target_chain
         return read_only(find_visits(P, *find_recurrent(P, self.start), "d_pi", "pi"))
 

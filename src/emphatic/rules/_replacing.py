@@ -18,7 +18,7 @@ from emphatic.rules._rule import Scalars
 __all__ = ["replacing_td"]
 
 
-def terms(z: Scalars, p: Any, q: Any) -> Scalars:
+def terms(z: Scalars, p: float, q: float) -> Scalars:
     """No sums besides θ·φ and θ·φ'."""
     return ()
 
@@ -32,7 +32,7 @@ def function(step: Scalars, memory: Scalars, sums: Scalars) -> Any:
     return ((1.0, w * c), (0.0, c)), (w, c, rho * I), (gamma_next,)
 
 
-def component(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
+def component(s: Scalars, z: Scalars, p: float, q: float) -> Scalars:
     """The i-th components of θ and e."""
     w, c, k = s
     theta, e = z

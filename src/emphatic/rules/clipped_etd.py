@@ -6,8 +6,8 @@
     θ ← θ + αδe
 
 Only the emphasis is clipped: updates have the whole ratio, so that the values remain those of π, with other weights
-for the states. Where no ratio is above ρ̄ it is etd. Jiang, Zahavy, Xu, White, Hessel, Blundell & van Hasselt (2021), "Emphatic algorithms for
-deep reinforcement learning", clipped traces.
+for the states. Where no ratio is above ρ̄ it is etd. Jiang, Zahavy, Xu, White, Hessel, Blundell & van Hasselt (2021),
+"Emphatic algorithms for deep reinforcement learning", clipped traces.
 """
 
 from __future__ import annotations

@@ -91,14 +91,13 @@ def _kernel(rule: AnyRule, dtype: str, name: str, interpreted: bool) -> Any:
     f8, i8 = types.float64, types.int64
     flat, table, cube = (types.Array(f8, ndim, "C") for ndim in (1, 2, 3))
     indices, rows = types.Array(i8, 1, "C"), types.Array(i8, 2, "C")
-    tuple_type: Any = types.Tuple
     if isinstance(rule, ElementwiseRule):
         column = column_type(record(rule, dtype))
         lazy = (types.Array(column, 2, "C"), table, rows, types.Array(f8, 4, "C"))
-        state = tuple_type((*lazy, table, rows, indices, table, rows, cube, cube))
+        state = types.Tuple((*lazy, table, rows, indices, table, rows, cube, cube))  # type: ignore[no-untyped-call]
     else:
         column = column_type(Layout(rule).fields(dtype))
-        state = tuple_type((types.Array(column, 1, "C"), flat, indices, cube, table))
+        state = types.Tuple((types.Array(column, 1, "C"), flat, indices, cube, table))  # type: ignore[no-untyped-call]
     work = (rows, table, indices, flat, flat)
     signature = {
         "begin": (state, flat, flat, flat, *work, flat, flat, f8),

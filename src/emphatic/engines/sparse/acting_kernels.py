@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         RATIO, SIGMA, SOFTMAX, START, STEPS, TIES, learn_with, step_of, value_in,
     )  # fmt: skip
 
+    State = tuple[NDArray[Any], ...]
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
 
@@ -41,7 +42,7 @@ def scheduled(setting: Floats, decisions: float) -> float:
 
 @inner
 def evaluate(
-    state: Any, setting: Floats, index: Integers, value: Floats, next_index: Integers, next_value: Floats, q: Floats
+    state: State, setting: Floats, index: Integers, value: Floats, next_index: Integers, next_value: Floats, q: Floats
 ) -> None:
     """θ·φ(S, a) of every action; ``next_index`` and ``next_value`` hold φ(S, a), one action after the other."""
     slots, n = index.shape[0], int(setting[N])
@@ -102,7 +103,7 @@ def weigh_actions(
     setting: Floats, action: int, target: Floats, behaviour: Floats, slots: int, next_index: Integers,
     next_value: Floats,
 ) -> int:  # fmt: skip
-    """Make φ' of φ(S', a): that of A', the mean under π, or σ of the one and 1 − σ of the other; its active features."""
+    """Make φ' of φ(S', a): that of A', the mean under π, or σ of one and 1 − σ of the other; how many are active."""
     count = 0
     for a in range(target.shape[0]):
         expected = target[a] if setting[GREEDY] > 0.0 else behaviour[a]
@@ -136,10 +137,10 @@ def ratio(setting: Floats, status: Floats) -> float:
 
 
 def begin(
-    state: Any, setting: Floats, status: Floats, readings: Floats, index: Integers, value: Floats, next_index: Integers,
-    next_value: Floats, q: Floats, target: Floats, behaviour: Floats, u: float,
+    state: State, setting: Floats, status: Floats, readings: Floats, index: Integers, value: Floats,
+    next_index: Integers, next_value: Floats, q: Floats, target: Floats, behaviour: Floats, u: float,
 ) -> int:  # fmt: skip
-    """The first action of an episode that begins in row 1; −2 if the observation is not finite, −3 if a value is not."""
+    """The first action of an episode that begins in row 1; −2 if the observation is not finite, −3 if q is not."""
     for i in range(readings.shape[0]):
         if not abs(readings[i]) <= HUGE:
             return -2
@@ -157,8 +158,8 @@ def begin(
 
 
 def act(
-    state: Any, setting: Floats, status: Floats, readings: Floats, index: Integers, value: Floats, next_index: Integers,
-    next_value: Floats, q: Floats, target: Floats, behaviour: Floats, u: float, reward: float, terminated: bool,
+    state: State, setting: Floats, status: Floats, readings: Floats, index: Integers, value: Floats,
+    next_index: Integers, next_value: Floats, q: Floats, target: Floats, behaviour: Floats, u: float, reward: float, terminated: bool,
     truncated: bool,
 ) -> int:  # fmt: skip
     """Learn from the step to the observation in row 1; the next action, or −1 at an end.
@@ -199,7 +200,7 @@ def act(
 
 
 def appraise(
-    state: Any, setting: Floats, index: Integers, value: Floats, next_index: Integers, next_value: Floats, q: Floats
+    state: State, setting: Floats, index: Integers, value: Floats, next_index: Integers, next_value: Floats, q: Floats
 ) -> None:
     """``evaluate``, as a function of its own."""
     evaluate(state, setting, index[2], value[2], next_index, next_value, q)

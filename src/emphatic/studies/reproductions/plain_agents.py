@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,19 @@ class PlainAgent:
     """
 
     def __init__(
-        self, algorithm: str, phi: Any, n: int, actions: int, alpha: float, gamma: float, lambda_: float, epsilon: float,
-        seed: int, sigma: float = 0.5, eta: float = 1.0,
-    ) -> None:  # fmt: skip
+        self,
+        algorithm: str,
+        phi: Callable[[object], Array],
+        n: int,
+        actions: int,
+        alpha: float,
+        gamma: float,
+        lambda_: float,
+        epsilon: float,
+        seed: int,
+        sigma: float = 0.5,
+        eta: float = 1.0,
+    ) -> None:
         self.phi, self.n, self.actions, self.sigma, self.eta = phi, n, actions, sigma, eta
         self.alpha, self.gamma, self.lambda_, self.epsilon = alpha, gamma, lambda_, epsilon
         self.random = np.random.default_rng(seed)
@@ -40,7 +50,7 @@ class PlainAgent:
         x[action * self.n : (action + 1) * self.n] = state
         return x
 
-    def values(self, observation: Any) -> Array:
+    def values(self, observation: object) -> Array:
         """θ·φ(S, a) of every action."""
         return np.asarray(self.theta.reshape(self.actions, self.n) @ self.phi(observation))
 
@@ -50,7 +60,7 @@ class PlainAgent:
         greedy = tied / tied.sum()
         return greedy, self.epsilon / self.actions + (1.0 - self.epsilon) * greedy
 
-    def choose(self, observation: Any) -> int:
+    def choose(self, observation: object) -> int:
         """Choose the next action, and remember how likely it was."""
         self.state = self.phi(observation)
         self.q = self.values(observation)
@@ -62,7 +72,7 @@ class PlainAgent:
                 break
         return action
 
-    def start(self, observation: Any) -> int:
+    def start(self, observation: object) -> int:
         """Begin an episode."""
         self.e[:], self.F, self.q_old, self.first = 0.0, 0.0, 0.0, True
         action = self.choose(observation)
@@ -75,7 +85,7 @@ class PlainAgent:
         self.ratio_greedy = self.greedy[action] / self.soft[action]
         self.pi = self.soft[action]
 
-    def step(self, reward: float, observation: Any, terminated: bool = False) -> int | None:
+    def step(self, reward: float, observation: object, terminated: bool = False) -> int | None:
         """Learn from a step; the next action."""
         before = self.theta.copy()
         if terminated:
