@@ -159,8 +159,8 @@ def begin(
 
 def act(
     state: State, setting: Floats, status: Floats, readings: Floats, index: Integers, value: Floats,
-    next_index: Integers, next_value: Floats, q: Floats, target: Floats, behaviour: Floats, u: float, reward: float, terminated: bool,
-    truncated: bool,
+    next_index: Integers, next_value: Floats, q: Floats, target: Floats, behaviour: Floats, u: float,
+    reward: float, terminated: bool, truncated: bool,
 ) -> int:  # fmt: skip
     """Learn from the step to the observation in row 1; the next action, or −1 at an end.
 

@@ -145,8 +145,8 @@ class ControlStudy:
         checks += cars
         checks += self._queue(options)
         notes = [
-            "The next action is chosen before the update, in all agents. The cut of Watkins's Q(λ) comes with the update "
-            "of an action that is not greedy: the trace before it is dropped then.",
+            "The next action is chosen before the update, in all agents. The cut of Watkins's Q(λ) comes with the "
+            "update of an action that is not greedy: the trace before it is dropped then.",
             "No paper prints a true online form of expected Sarsa(λ) or Q(λ): the forward view of each is its oracle.",
         ]
         settings = {"episodes": 5 if quick else 50, "lambda (mountain car)": self.LAMBDA}

@@ -25,7 +25,7 @@ class PlainAgent:
     def __init__(
         self,
         algorithm: str,
-        phi: Callable[[object], Array],
+        phi: Callable[..., Array],
         n: int,
         actions: int,
         alpha: float,
