@@ -401,10 +401,11 @@ class EmphasisStudy:
             for name, (error, spread, failed) in zip(names, found[p], strict=True):
                 text = f"{error:.4g} ± {spread:.2g}; {failed:.1%} of runs diverged"
                 checks.append(finding(f"{problem}, {name}", text, "error, its standard deviation over runs, failures"))
-        low, high = found[:, :, 0] - found[:, :, 1], found[:, :, 0] + found[:, :, 1]
+        drawn = np.where(np.isfinite(found), found, np.nan)
+        low, high = drawn[:, :, 0] - drawn[:, :, 1], drawn[:, :, 0] + drawn[:, :, 1]
         x = np.arange(float(len(names)))
         lines = [
-            Line(x, found[p, :, 0], problem, shade=p / 2, low=low[p], high=high[p])
+            Line(x, drawn[p, :, 0], problem, shade=p / 2, low=low[p], high=high[p])
             for p, problem in enumerate(self.PROBLEMS)
         ]
         ticks = Axis("rule", ticks=dict(enumerate(names)))
