@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from emphatic import cluster as cluster
+    from emphatic import control as control
     from emphatic import data as data
     from emphatic import engines as engines
     from emphatic import features as features
@@ -71,6 +72,11 @@ if TYPE_CHECKING:
     TrueOnlineETDLast: partial[Learner]
     TrueOnlineETDBetaLast: partial[Learner]
     TrueOnlineGTDLast: partial[Learner]
+    EmphaticQ: partial[Learner]
+    DifferentialTD: partial[Learner]
+    DifferentialETD: partial[Learner]
+    PERETD: partial[Learner]
+    ClippedETD: partial[Learner]
 
 __version__ = "0.3.0"
 
@@ -87,6 +93,7 @@ _HOME = {
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 _MODULES = (
     "cluster",
+    "control",
     "data",
     "engines",
     "features",

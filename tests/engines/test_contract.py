@@ -12,7 +12,7 @@ import pytest
 import emphatic
 from emphatic.engines import chunked
 from emphatic.engines.dense import lanes
-from tests.support.contract import ALSO_COMPILED, COMPILED, STRUCTURES, T, violations
+from tests.support.contract import ALSO_COMPILED, COMPILED, COMPILED_LATE, STRUCTURES, T, violations
 from tests.support.equations import RULES
 from tests.support.plain import CHUNK, plain_python
 from tests.support.streams import TOLERANCE, make, relative_error
@@ -91,7 +91,14 @@ def test_run_and_learn_follow_the_equations(rule: str, engine: str, dtype: str, 
             assert violations(rule, learner, K, dtype, by=by, T=length(engine, K, compiled)) == []
 
 
-@pytest.mark.parametrize("rule", [rule for rule in emphatic.rules.names() if rule not in COMPILED["float64"]])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param(rule, marks=pytest.mark.long if rule in COMPILED_LATE else ())
+        for rule in emphatic.rules.names()
+        if rule not in COMPILED["float64"]
+    ],
+)
 @pytest.mark.parametrize("compiled", [True])
 def test_every_rule_compiles(rule: str, compiled: bool) -> None:
     """One kernel of each rule that has no other compiled in float64: the one that compiles most quickly."""

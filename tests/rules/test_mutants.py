@@ -158,6 +158,30 @@ SLIPS = [
     ("residual_gradient", "-w * gamma_next", "-w"),
     ("residual_gradient", "-w * gamma_next", "0.0"),
     ("residual_gradient", "-w * gamma_next", "-w * gamma_next * (1.0 - lambda_)"),
+    ("emphatic_q", "F = rho * gamma * F + I", "F = gamma * F + I"),
+    ("emphatic_q", "F = rho * gamma * F + I", "F = rho * gamma_next * F + I"),
+    ("emphatic_q", "M = lambda_ * I + (1.0 - lambda_) * F", "M = F"),
+    ("emphatic_q", "((w * M, 0.0), (M, 0.0))", "((w * rho * M, 0.0), (rho * M, 0.0))"),
+    ("emphatic_q", "c = rho * gamma * lambda_", "c = gamma * lambda_"),
+    ("emphatic_q", "(gamma_next, F)", "(gamma_next, rho * F)"),
+    *((rule, "difference = delta - rbar", slip) for rule in ("differential_td", "differential_etd")
+      for slip in ("difference = delta", "difference = delta + rbar", "difference = rbar - delta")),
+    *((rule, "rbar + beta * rho * difference", slip) for rule in ("differential_td", "differential_etd")
+      for slip in ("rbar + beta * difference", "rbar + alpha * rho * difference", "rbar + beta * rho * delta")),
+    ("differential_td", "s = rho * I", "s = I"),
+    ("differential_etd", "decay * (gamma > 0.0) * F", "decay * F"),
+    ("differential_etd", "decay * (gamma > 0.0) * F", "gamma * F"),
+    ("differential_etd", "rho * F, rbar", "F, rbar"),
+    ("per_etd", "F = within * F + I", "F = F + I"),
+    ("per_etd", "c = within * rho", "c = rho"),
+    ("per_etd", "w = ends * alpha", "w = alpha"),
+    ("per_etd", "count >= period", "count > period"),
+    ("per_etd", "(1.0 - ends) * (count + 1.0)", "count + 1.0"),
+    ("per_etd", "rho * gamma_next * F", "gamma_next * F"),
+    ("clipped_etd", "min(rho, clip) * gamma_next", "rho * gamma_next"),
+    ("clipped_etd", "min(rho, clip) * gamma_next", "max(rho, clip) * gamma_next"),
+    ("clipped_etd", "min(rho, clip) * gamma_next", "min(rho, 1.0) * gamma_next"),
+    ("clipped_etd", "s = rho * M", "s = min(rho, clip) * M"),
 ]  # fmt: skip
 
 #: (kernel, what its source or that of the rule's small functions says, what the slip makes of it)

@@ -43,9 +43,13 @@ from emphatic.studies.reproductions.small_problems import RandomWalkStudy as ran
 from tests.support.plain import plain_python
 
 OTHERS = [name for name in reproductions.names() if name != "collision" and not name.startswith("four-rooms")]
+#: Studies that compile kernels of many rules, or take many episodes.
+LONG = ("control", "emphasis")
 
 
-@pytest.mark.parametrize("study", OTHERS)
+@pytest.mark.parametrize(
+    "study", [pytest.param(name, marks=pytest.mark.long if name in LONG else ()) for name in OTHERS]
+)
 def test_quick(study: str, tmp_path: Path) -> None:
     """Every number agrees, and the page and the file say so."""
     # (the last has kernels of its own for each method)
@@ -53,7 +57,7 @@ def test_quick(study: str, tmp_path: Path) -> None:
         outcome = reproduce(study, quick=True, out=tmp_path)
     assert [check for check in outcome.checks if check.agree is False] == []
     judged = [check for check in outcome.checks if check.agree is not None]
-    if study in ("true-online-vs-accumulating", "step-sizes", "alarms"):
+    if study in ("true-online-vs-accumulating", "step-sizes", "alarms", "emphasis"):
         assert not judged
     else:
         assert len(judged) >= 9

@@ -25,6 +25,8 @@ STRUCTURES = ("true_online_etd", "tdrc", "true_online_gtd")
 COMPILED = {"float64": STRUCTURES[:1], "float32": STRUCTURES[:1]}
 #: Learners of the other structures whose kernels are compiled in every run, in double precision.
 ALSO_COMPILED = {("tdrc", None), ("true_online_gtd", None)}
+#: Rules of td's structure, whose kernels differ from td's by scalars alone: compiled only in the long tests.
+COMPILED_LATE = ("differential_td", "differential_etd", "per_etd", "clipped_etd", "emphatic_q")
 #: Steps: more than a chunk, and odd.
 T = chunked.STEPS // 2 * 2 + 15
 #: Learners with parameters of their own: an odd number, so that neighbours in any block of lanes differ.

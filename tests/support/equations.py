@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.support import equations_gradient
+from tests.support import equations_control, equations_gradient
 from tests.support.sequence import Array, Result, Sequence
 
 __all__ = [
@@ -176,8 +176,9 @@ RULES = (
     | LAST
     | {
         name: f
-        for name, f in vars(equations_gradient).items()
-        if getattr(f, "__module__", "") == equations_gradient.__name__
+        for module in (equations_gradient, equations_control)
+        for name, f in vars(module).items()
+        if getattr(f, "__module__", "") == module.__name__ and not name.startswith("_")
     }
 )
 

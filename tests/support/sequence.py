@@ -40,6 +40,9 @@ class Sequence:
     mu: Array | None = None
     xi: Array | None = None
     rho_bar: Array | None = None
+    decay: Array | None = None
+    period: Array | None = None
+    clip: Array | None = None
 
     @property
     def T(self) -> int:

@@ -204,7 +204,7 @@ def scaled_alpha(a: Array, Phi: Array, gamma_next: Array, lambda_: Array, rho: A
 
 
 #: A rule's own parameters that may be left out.
-OPTIONAL = ("beta", "lambda_next", "kappa", "rho_bar")
+OPTIONAL = ("beta", "lambda_next", "kappa", "rho_bar", "clip")
 
 
 def with_parameters_of(rule: str, stream: Stream, seed: int, a: Array, given: str) -> Stream:
@@ -227,6 +227,9 @@ def with_parameters_of(rule: str, stream: Stream, seed: int, a: Array, given: st
         "mu": drawn(0.05, 1.0, 1.0),
         "xi": drawn(0.0, 3.0, 0.0, 1.0, 2.0),
         "rho_bar": drawn(0.0, 2.0, 0.0, 1.0, math.inf),
+        "decay": drawn(0.0, 1.0, 0.0, 1.0),
+        "period": np.floor(drawn(0.0, 5.0, 0.0, 3.0)),
+        "clip": drawn(0.0, 2.0, 0.0, 1.0),
     }
     traits = emphatic.rules.get(rule)
     extra = {name: own[name] for name in traits.extra if given == "all" or name not in OPTIONAL}

@@ -267,6 +267,17 @@ class Features:
         top = activate(readings, columns.seconds, columns.codes, columns.numbers, *self._arguments, index, value)
         return make_unchecked(index, value, top)
 
+    def fill(self, readings: Array, index: NDArray[np.int64], value: Array) -> None:
+        """φ of one row into arrays of the caller, for loops in which a call would take longer than its work.
+
+        Args:
+            readings: The row, (1, C), contiguous float64.
+            index: Takes the indices of the active features, (1, k), contiguous int64.
+            value: Takes their values, (1, k), contiguous float64.
+        """
+        columns = self._no_columns or self.columns(readings).extra
+        _kernel("activate")(readings, *columns, *self._arguments, index, value)
+
     def cut(self) -> None:
         """Forget the traces: after a gap they start again from the first reading."""
         self._require()

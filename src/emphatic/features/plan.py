@@ -134,6 +134,11 @@ class FeatureColumns:
     codes: NDArray[np.int64]
     numbers: Array
 
+    @property
+    def extra(self) -> tuple[Array, NDArray[np.int64], Array]:
+        """Seconds, codes and numbers: all but the readings."""
+        return self.seconds, self.codes, self.numbers
+
     def part(self, rows: slice) -> FeatureColumns:
         """Some of the rows."""
         return FeatureColumns(self.readings[rows], self.seconds[rows], self.codes[rows], self.numbers[rows])

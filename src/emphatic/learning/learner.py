@@ -336,7 +336,8 @@ class Learner:
         _check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
         goal = None if probe is None else inputs.probe(probe, self.n, self._K)
         every = inputs.whole("probe_every", probe_every, "run")
-        _warn_of(check.least_rows(log.parameters[4]))
+        if not self.rule.base.continuing:
+            _warn_of(check.least_rows(log.parameters[4]))
         if "lambda_next" in self.rule.extra and "lambda_next" not in extra:
             _warn_of_lambda_next(self.rule, log.parameters[2])
         if first is None and Phi_next is not None and not self.rule.base.free_next:

@@ -26,6 +26,10 @@ BoolArray = NDArray[np.bool_]
 
 #: How far from 1 the sum of a row of probabilities may be.
 TOLERANCE = 1e-8
+#: The most sweeps of relative value iteration, and of policy iteration.
+MOST_SWEEPS = 200_000
+#: Sweeps of value iteration before policies are evaluated exactly.
+SWEEPS_BEFORE_POLICIES = 2_000
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -197,6 +201,96 @@ class MDP:
             s, a = bad[0]
             wanted = "take every action that 'pi' takes in a state that is visited, or ρ = π/μ is infinite"
             raise refusal("mu", "MDP", wanted, f"0.0 for state {s}, action {a}, where pi is {self.pi[s, a]}")
+
+    # ------------------------------------------------------------------ average reward
+
+    @cached_property
+    def d_pi(self) -> FloatArray:
+        """d_π (S,): the share of time the target policy spends in each state; an end is followed by a first state."""
+        P = self._target_chain
+        return read_only(find_visits(P, *find_recurrent(P, self.start), "d_pi", "pi"))
+
+    @cached_property
+    def reward_rate(self) -> float:
+        """r̄ = Σ d_π r_π: the average reward of a step under the target policy, whatever γ is."""
+        return float(self.d_pi @ self.r_pi)
+
+    @cached_property
+    def differential_values(self) -> FloatArray:
+        """v = (𝟙 − P_π + 1d_πᵀ)⁻¹(r_π − r̄) (S,): the sum of rewards above the average, centred: Σ d_π v = 0."""
+        deviations = np.eye(self.S) - self._target_chain + self.d_pi
+        return read_only(np.asarray(np.linalg.solve(deviations, self.r_pi - self.reward_rate), np.float64))
+
+    @cached_property
+    def optimal_reward_rate(self) -> float:
+        """The largest average reward of any policy, by relative value iteration, whatever γ, π and μ are.
+
+        An end is followed by a first state. Puterman (1994), section 8.5: an aperiodic chain of the same rate is
+        iterated until the bounds on the rate are 1e-12 apart, or no longer come closer.
+        """
+        P = self.P[:, :, :-1] + self.P[:, :, -1:] * self.start
+        r = (self.P * self.R).sum(axis=2)
+        v, gap = np.zeros(self.S), math.inf
+        scale = max(1.0, float(np.abs(r).max()))
+        for _ in range(MOST_SWEEPS):
+            change = 0.5 * ((r + P @ v).max(axis=1) - v)
+            low, high = 2.0 * change.min(), 2.0 * change.max()
+            gap = high - low
+            if gap <= 1e-12 * scale:
+                return float((low + high) / 2.0)
+            v = v + change - change[0]
+        if gap > 1e-9 * scale:
+            wanted = "let some policy take every state to every other, so that one rate is the best from all"
+            raise refusal("P", "MDP", wanted, f"rates from {low:g} to {high:g}")
+        return float((low + high) / 2.0)
+
+    @cached_property
+    def _target_chain(self) -> FloatArray:
+        """P_π with ends followed by first states."""
+        if not self.defined.all():
+            s = int(np.argmin(self.defined))
+            raise refusal("pi", "MDP", "be defined in every state, for an average reward", f"none in state {s}")
+        ends = np.einsum("sa,sa->s", self.pi, self.P[:, :, -1])
+        return self.P_pi + np.outer(ends, self.start)
+
+    # ------------------------------------------------------------------ optimal values
+
+    @cached_property
+    def optimal_action_values(self) -> FloatArray:
+        """q* (S, A): the values of the best policy, by policy iteration."""
+        r = (self.P * self.R).sum(axis=2)
+        discounted = self.P[:, :, :-1] * self.gamma
+        states = np.arange(self.S)
+        greedy = (r + discounted @ self._swept_values(r, discounted)).argmax(axis=1)
+        for _ in range(MOST_SWEEPS):
+            q = r + discounted @ sum_powers(discounted[states, greedy], r[states, greedy])
+            # An action is replaced only where another is better by more than rounding, so that the search ends.
+            slack = 1e-10 * max(1.0, float(np.abs(q).max()))
+            improves = q.max(axis=1) > q[states, greedy] + slack
+            if not improves.any():
+                return read_only(q)
+            greedy = np.where(improves, q.argmax(axis=1), greedy)
+        raise AssertionError("policy iteration visits each policy at most once")
+
+    @cached_property
+    def optimal_values(self) -> FloatArray:
+        """v* (S,): the values of the best policy, max_a q*(s, a)."""
+        return read_only(self.optimal_action_values.max(axis=1))
+
+    def _swept_values(self, r: FloatArray, discounted: FloatArray) -> FloatArray:
+        """Values from which the greedy policy is proper: those after some sweeps of value iteration.
+
+        Raises where no policy's values are finite: every policy needs an end or a γ below 1 on its way.
+        """
+        v = np.zeros(self.S)
+        for _ in range(SWEEPS_BEFORE_POLICIES):
+            after = (r + discounted @ v).max(axis=1)
+            if np.abs(after - v).max() <= 1e-13 * max(1.0, float(np.abs(after).max())):
+                return np.asarray(after)
+            v = after
+        greedy = (r + discounted @ v).argmax(axis=1)
+        discount_transitions(self.P[np.arange(self.S), greedy, :-1], self.gamma, "gamma")
+        return v
 
     @cached_property
     def _discounted(self) -> FloatArray:
@@ -493,13 +587,16 @@ def find_recurrent(P: FloatArray, start: FloatArray) -> tuple[BoolArray, bool]:
     return returns, bool(reach[np.ix_(returns, returns)].all())
 
 
-def find_visits(P: FloatArray, visited: BoolArray, connected: bool) -> FloatArray:
+def find_visits(
+    P: FloatArray, visited: BoolArray, connected: bool, name: str = "d_mu", policy: str = "mu"
+) -> FloatArray:
     """The share of time that a chain spends in each state, given ``recurrent``'s answers."""
     if not connected:
+        kind = "behaviour" if policy == "mu" else "target"
         raise ValueError(
-            "d_mu is not unique: there are several sets of states that the behaviour policy never leaves once it is in "
-            f"one of them (state {np.flatnonzero(visited)[0]} is in one). Give a 'mu' that can take every state to "
-            "every other, or a 'start' from which only one of the sets is reached."
+            f"{name} is not unique: there are several sets of states that the {kind} policy never leaves once it is in "
+            f"one of them (state {np.flatnonzero(visited)[0]} is in one). Give a '{policy}' that can take every state "
+            "to every other, or a 'start' from which only one of the sets is reached."
         )
     d = np.zeros(len(P))
     d[visited] = stationary(P[np.ix_(visited, visited)])

@@ -35,7 +35,9 @@ from emphatic.common.discovery import discover
 from emphatic.rules._elementwise import ElementwiseRule
 from emphatic.rules._exponential import exp
 from emphatic.rules._fields import RANGES, STEP
+from emphatic.rules._replacing import replacing_td
 from emphatic.rules._rule import Rule, Scalars, Update
+from emphatic.rules._truncated import nstep_etd, truncated_etd
 
 __all__ = [
     "RANGES",
@@ -49,6 +51,9 @@ __all__ = [
     "exp",
     "get",
     "names",
+    "nstep_etd",
+    "replacing_td",
+    "truncated_etd",
 ]
 
 #: What a learner takes for a rule: linear ones run on every engine, elementwise ones on some.
@@ -60,6 +65,7 @@ _ORDER = (
     *("gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq"),
     *("tree_backup", "vtrace", "abtd", "residual_gradient"),
     *("true_online_td_last", "true_online_etd_last", "true_online_etd_beta_last", "true_online_gtd_last"),
+    *("emphatic_q", "differential_td", "differential_etd", "per_etd", "clipped_etd"),
 )
 
 _PLUGINS = discover(__name__, "emphatic.rules")

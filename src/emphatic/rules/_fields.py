@@ -106,7 +106,13 @@ def check_fields(rule: AnyRule) -> None:
     _check_extra(rule)
     _check_defaults(rule)
     _check_ranges(rule)
-    for field, kind in (("interest", bool), ("action_values", bool), ("paper", str), ("update", str)):
+    for field, kind in (
+        ("interest", bool),
+        ("action_values", bool),
+        ("continuing", bool),
+        ("paper", str),
+        ("update", str),
+    ):
         if not isinstance(getattr(rule, field), kind):
             raise refusal(rule.name, field, f"be a {kind.__name__}", repr(getattr(rule, field)))
     for field, kinds in (("emphasis", _EMPHASES), ("fixed_point", _FIXED_POINTS)):

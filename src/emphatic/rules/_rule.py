@@ -45,6 +45,7 @@ class Rule(RuleTraits):
         effective_step: The step along φ as a function of (step, memory), ραM for an emphatic rule: what a step size
             with a ``bound`` limits.
         lasting: The last entries of the memory, which ``cut`` leaves unchanged.
+        continuing: Whether γ = 1 throughout is meant: values are then relative to an average reward.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Rule(RuleTraits):
     update: str = ""
     effective_step: Callable[[Scalars, Scalars], Any] | None = None
     lasting: tuple[str, ...] = ()
+    continuing: bool = False
     #: The function as engines compile it, ``def rule(step, memory, x, x_next, g)``: see ``emphatic.rules._canonical``.
     source: str = field(init=False, repr=False)
     #: ``effective_step`` in the same form; "" where there is none.

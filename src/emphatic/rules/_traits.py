@@ -23,6 +23,7 @@ class RuleTraits:
     extra_ranges: Mapping[str, tuple[float, float]]
     interest: bool
     action_values: bool
+    continuing: bool = False
     form: Any
 
     @property

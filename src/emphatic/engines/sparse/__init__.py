@@ -103,8 +103,13 @@ class Sparse(Engine):
     def _state(self) -> tuple[NDArray[Any], ...]:
         return self._columns, self._scale, self._epoch, self._table
 
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """The whole state, as kernels take it."""
+        return *self._state, self.scalars
+
     def stepper(self, single: bool) -> Any:
-        step = functools.partial(self._compiled("learn"), *self._state, self.scalars)
+        step = functools.partial(self._compiled("learn"), *self.arrays)
 
         def learn(phi: Row, phi_next: Row, *parameters: float) -> float:
             delta: float = step(phi.indices, phi.values, phi_next.indices, phi_next.values, *parameters)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["SparseElementwise"]
+__all__ = ["SparseElementwise", "elementwise_functions", "record"]
 
 #: Whether the rule is eager.
 EAGER: bool
@@ -45,7 +45,7 @@ keep_decisions: Callable[[Floats, int, Scalars, Scalars, Scalars], None]
 decisions: Callable[[Floats, int], tuple[Scalars, Scalars, Scalars]]
 
 
-def _functions(rule: ElementwiseRule, dtype: str) -> Functions:
+def elementwise_functions(rule: ElementwiseRule, dtype: str) -> Functions:
     """The rule's functions, with those that are declared here."""
     functions, at = functions_for(rule, dtype, ElementwiseFunctions), Layout(rule)
     u, add = functions.u, functions.add
@@ -76,7 +76,7 @@ def _functions(rule: ElementwiseRule, dtype: str) -> Functions:
     return functions
 
 
-def _record(rule: ElementwiseRule, dtype: str) -> np.dtype[Any]:
+def record(rule: ElementwiseRule, dtype: str) -> np.dtype[Any]:
     """A column: H, the stamps, and Q, its place among the active ones: between steps 0, or that among the live ones.
 
     Of an eager rule also L, what is left of its traces since it was last active.
@@ -89,12 +89,12 @@ def _record(rule: ElementwiseRule, dtype: str) -> np.dtype[Any]:
 def kernel(rule: ElementwiseRule, dtype: str, name: str, interpreted: bool) -> Any:
     """One of the functions of ``elementwise_sparse_kernels``, for this rule."""
     f8, i8, flag = types.float64, types.int64, types.boolean
-    functions = _functions(rule, dtype)
+    functions = elementwise_functions(rule, dtype)
     state = "columns, scale, epoch, table, scalars, live, counts, made, active, phi, work"
     functions.add_learn(f"{state}, index, value, index_next, value_next")
     text = compiled.compose(functions, "sparse.sparse_kernels", "sparse.elementwise_sparse_kernels")
     module = compiled.module(f"sparse_{rule.name}_{dtype}", text)
-    column = column_type(_record(rule, dtype))
+    column = column_type(record(rule, dtype))
     flat, table = types.Array(f8, 1, "C"), types.Array(f8, 2, "C")
     counts, lists = types.Array(i8, 1, "C"), types.Array(i8, 2, "C")
     lazy = (types.Array(column, 2, "C"), table, lists, types.Array(f8, 4, "C"))
@@ -124,7 +124,7 @@ class SparseElementwise(Engine):
     def __init__(self, rule: ElementwiseRule, n: int, K: int, dtype: str) -> None:
         super().__init__(rule, n, K, dtype)
         self._layout = Layout(rule)
-        self._columns = np.zeros((K, n), _record(rule, dtype))
+        self._columns = np.zeros((K, n), record(rule, dtype))
         self._scale = np.tile(self._layout.fresh(), (K, 1))
         self._epoch = np.zeros((K, 2 * len(rule.traces)), np.int64)
         epochs = 1 if rule.eager else min(max(4096, n // 256), np.iinfo(STAMP[dtype]).max)
@@ -142,7 +142,8 @@ class SparseElementwise(Engine):
         K, m = self.K, len(self.rule.vectors)
         return np.empty((K, most), np.int64), np.empty((K, 2, most)), np.empty((K, m, most))
 
-    def _make_room(self, most: int) -> None:
+    def make_room(self, most: int) -> None:
+        """Have room for so many active features in a step."""
         if self._room[0].shape[1] < min(self.n, most):
             self._room = self._scratch(min(self.n, 2 * most))
             self._kernels.pop("bound learn", None)
@@ -159,7 +160,8 @@ class SparseElementwise(Engine):
         return self._columns, self._scale, self._epoch, self._table
 
     @property
-    def _state(self) -> tuple[NDArray[Any], ...]:
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """The state, and room to work in, as kernels take them."""
         return *self._lazy, self.scalars, self._live, self._counts, self._made, *self._room
 
     def stepper(self, single: bool) -> Any:
@@ -170,10 +172,10 @@ class SparseElementwise(Engine):
         def learn(phi: Row, phi_next: Row, *parameters: float) -> float:
             step = kernels.get("bound learn")
             if step is None:
-                step = kernels["bound learn"] = functools.partial(compiled_learn, *self._state)
+                step = kernels["bound learn"] = functools.partial(compiled_learn, *self.arrays)
             delta: float = step(phi.indices, phi.values, phi_next.indices, phi_next.values, *parameters)
             if delta != delta and len(phi.indices) + len(phi_next.indices) > self._room[0].shape[1]:
-                self._make_room(len(phi.indices) + len(phi_next.indices))
+                self.make_room(len(phi.indices) + len(phi_next.indices))
                 return learn(phi, phi_next, *parameters) if self._room[0].shape[1] else delta
             return delta
 
@@ -192,10 +194,10 @@ class SparseElementwise(Engine):
         assert isinstance(phi, Rows)
         assert isinstance(phi_next, Rows)
         widest = sum(int(np.diff(rows.start).max(initial=0)) for rows in (phi, phi_next))
-        self._make_room(widest)
+        self.make_room(widest)
         rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
         status: int = self._compiled("run_many")(
-            *self._state, self._found, self.delta, watch.frozen, watch.freeze, *rows, parameters, predictions
+            *self.arrays, self._found, self.delta, watch.frozen, watch.freeze, *rows, parameters, predictions
         )
         return status
 
@@ -287,4 +289,4 @@ class SparseElementwise(Engine):
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in self._state)
+        return sum(array.nbytes for array in self.arrays)

@@ -58,6 +58,8 @@ _MODULES = {
     "true-online-vs-accumulating": "open_questions",
     "step-sizes": "open_questions",
     "alarms": "open_questions",
+    "control": "control",
+    "emphasis": "control",
 }
 _NAMES = tuple(_MODULES)
 #: The studies that sweep a grid.

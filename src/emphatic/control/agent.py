@@ -1,0 +1,455 @@
+"""An agent with discrete actions that learns action values, one compiled step at a time."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from emphatic import rules
+from emphatic.common.names import refusal, show
+from emphatic.control.algorithms import Algorithm, algorithm_of
+from emphatic.control.observers import FunctionObserver, MoreSlots, Observation, observer_of, restored
+from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, policy_config, policy_from, policy_of
+from emphatic.engines.sparse.acting import SETTINGS, STATUS, ActingKernels
+from emphatic.errors import CheckpointError, Diverged
+from emphatic.learning.learner import Learner
+from emphatic.stepsizes import StepSize
+
+__all__ = ["Agent", "Training"]
+
+#: A Gymnasium environment, or anything with its ``reset`` and ``step``.
+Environment = Any
+
+#: Random numbers drawn at a time.
+DRAWN = 512
+_ACTION, _MU, _DELTA = (STATUS.index(name) for name in ("ACTION", "MU", "DELTA"))
+
+
+@dataclass(frozen=True)
+class Training:
+    """The episodes of ``Agent.train``: as a sequence, their returns.
+
+    Args:
+        returns: The sum of rewards of each episode, not discounted.
+        steps: The steps of each.
+    """
+
+    returns: NDArray[np.float64]
+    steps: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.returns)
+
+    def __getitem__(self, which: int | slice) -> Any:
+        return self.returns[which]
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.returns, dtype)
+
+
+class Agent:
+    """Learns action values q(S, A) = θ·φ(S, A) while it acts; φ(S, A) has the features of S at A·n + i.
+
+    >>> from emphatic.control import Agent
+    >>> agent = Agent("sarsa", 3, 2, alpha=0.5, gamma=0.9, seed=1)  # three states, two actions
+    >>> action = agent.start(0)
+    >>> action = agent.step(1.0, 2)
+    >>> print(agent.step(5.0, 0, terminated=True))
+    None
+    >>> agent.values(2).shape
+    (2,)
+
+    The next action is chosen before the update, by one random number of ``numpy.random.default_rng(seed)``: it is the
+    first whose cumulative probability is above that number. Bad input raises ``ValueError`` and changes nothing; an
+    update that is no longer finite raises ``Diverged``.
+
+    Args:
+        algorithm: A name from ``emphatic.control.ALGORITHMS``, or an ``Algorithm``.
+        features: A ``Features``, such as ``emphatic.streams.gymnasium.tiles`` makes; a number of states, which are then
+            observed as whole numbers from 0; or a function of the observation that returns φ(S), an array or ``Active``
+            (the function then has an attribute ``n``, the number of features).
+        actions: The number of actions, a Gymnasium ``Discrete`` space, or a list of actions.
+        alpha: The step size α; with a ``stepsize``, a factor of it.
+        gamma: The discount γ, from 0 to 1; 1 for the differential algorithms.
+        lambda_: The trace parameter λ.
+        epsilon: ε of an ε-greedy policy, a ``Schedule`` of it, or ``Softmax(temperature)``.
+        stepsize: A name or an object of ``emphatic.stepsizes`` that sets the step sizes.
+        seed: The seed of the agent's random numbers.
+    """
+
+    def __init__(
+        self,
+        algorithm: str | Algorithm,
+        features: object,
+        actions: object,
+        *,
+        alpha: float,
+        gamma: float,
+        lambda_: float = 0.0,
+        epsilon: float | Schedule | EpsilonGreedy | Softmax = 0.1,
+        stepsize: str | StepSize | Mapping[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.algorithm = algorithm_of(algorithm)
+        self.policy = policy_of(epsilon)
+        self._actions = _actions_of(actions)
+        numbers = {"alpha": (alpha, math.inf), "gamma": (gamma, 1.0), "lambda_": (lambda_, 1.0)}
+        for name, (value, most) in numbers.items():
+            if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
+                raise refusal(name, "Agent", "be a number", show(value))
+            if not (0.0 <= value <= most and math.isfinite(value)):
+                wanted = "be 0 or more, and finite" if math.isinf(most) else f"be from 0 to {most:g}"
+                raise refusal(name, "Agent", wanted, show(value))
+        if self.algorithm.base.base.continuing and gamma != 1.0:
+            wanted = f"be 1 for {self.algorithm.name!r}, whose values are relative to the average reward"
+            raise refusal("gamma", "Agent", wanted, show(gamma))
+        self.alpha, self.gamma, self.lambda_ = float(alpha), float(gamma), float(lambda_)
+        self._stepsize = stepsize
+        self._observer = observer_of(features)
+        try:
+            self._generator = np.random.Generator(np.random.PCG64(seed))
+        except (TypeError, ValueError) as error:
+            raise refusal("seed", "Agent", "be None or a whole number of 0 or more", show(seed)) from error
+        self._draw()
+        self._learner: Learner | None = None
+        #: Whether an episode is under way.
+        self.acting = False
+        self._status = np.zeros(len(STATUS))
+        if self._observer.n and self._observer.slots:
+            self._build(None)
+
+    # ------------------------------------------------------------------ acting
+
+    def start(self, observation: Observation) -> Any:
+        """Begin an episode; returns the first action.
+
+        An episode that was under way is cut off: nothing is learned from its last action.
+
+        Args:
+            observation: The first observation.
+        """
+        if self._learner is None:
+            self._observer.prepare(observation)
+            self._build(None)
+        learner = self.learner
+        guard = learner._guard
+        if guard.users:
+            guard.wait()
+        guard.users = -1
+        try:
+            self._observer.begin()
+            self._observe(observation, 1)
+            u = self._pool[self._drawn]
+            action = self._begin(self._state, self._setting, self._status, self._observer.readings, *self._work, u)
+            if action < 0:
+                raise self._error(action, observation)
+            learner._engine.cut()
+            self._spend()
+            self.acting = True
+            return self._actions[action]
+        finally:
+            guard.users = 0
+
+    def step(self, reward: float, observation: Observation, terminated: bool = False, truncated: bool = False) -> Any:
+        """Learn from the reward and the observation that followed; returns the next action, None after an end.
+
+        Args:
+            reward: The reward R.
+            observation: The observation S'.
+            terminated: Whether the episode ended in S': its value is 0.
+            truncated: Whether the episode is cut off in S', whose value counts.
+        """
+        learner = self._learner
+        if not self.acting or learner is None:
+            raise RuntimeError("Agent.step needs an episode under way: call start(observation) first.")
+        guard = learner._guard
+        if guard.users:
+            guard.wait()
+        guard.users = -1
+        try:
+            try:
+                number = float(reward)
+            except (TypeError, ValueError):
+                number = math.nan
+            if not -math.inf < number < math.inf:
+                raise refusal("reward", "Agent.step", "be a finite number", show(reward))
+            self._observe(observation, 1)
+            action = self._act(
+                self._state,
+                self._setting,
+                self._status,
+                self._observer.readings,
+                *self._work,
+                self._pool[self._drawn],
+                number,
+                bool(terminated),
+                bool(truncated),
+            )
+            if action >= 0:
+                self._drawn += 1
+                if self._drawn == DRAWN:
+                    self._draw()
+                return self._actions[action]
+            if action != -1:
+                raise self._error(action, observation)
+            if not terminated:
+                self._spend()
+            self.acting = False
+            return None
+        finally:
+            guard.users = 0
+
+    def values(self, observation: Observation) -> NDArray[np.float64]:
+        """The values of all actions, (actions,); nothing is learned.
+
+        Args:
+            observation: An observation.
+        """
+        if self._learner is None:
+            self._observer.prepare(observation)
+            self._build(None)
+        with self.learner._guard:
+            index, value, next_index, next_value, q, _, _ = self._work
+            try:
+                readings = self._observer.appraise(observation, *self._rows[2])
+            except MoreSlots as more:
+                self._reserve(more.slots)
+                return self.values(observation)
+            if not np.isfinite(readings).all():
+                raise self._error(-2, observation)
+            q = np.empty_like(q)
+            self._appraise(self._state, self._setting, index, value, next_index, next_value, q)
+            return q
+
+    @property
+    def learner(self) -> Learner:
+        """The learner inside, of n features for each action, one action after the other."""
+        if self._learner is None:
+            raise RuntimeError("The number of features is not known yet: call start(observation) first.")
+        return self._learner
+
+    @property
+    def probability(self) -> float:
+        """μ(A|S): the probability with which the last action was chosen."""
+        return float(self._status[_MU])
+
+    @property
+    def delta(self) -> float:
+        """The TD error δ of the last step."""
+        return float(self._status[_DELTA])
+
+    @property
+    def reward_rate(self) -> float:
+        """R̄ of the differential algorithms."""
+        return float(self.learner.rbar)
+
+    def train(self, env: Environment, episodes: int, *, seed: int | None = None) -> Training:
+        """Act in a Gymnasium environment for so many episodes, and learn.
+
+        ``env.mu`` is set to the probability of each action where there is such an attribute, as in ``LearnGVFs``: that
+        wrapper learns the answers to questions on the same stream.
+
+        Args:
+            env: The environment; in a vector environment each sub-environment begins its episodes by itself.
+            episodes: The number of episodes.
+            seed: The seed with which the environment is first reset.
+        """
+        if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 0:
+            raise refusal("episodes", "train", "be a whole number of 0 or more", show(episodes))
+        self._check_space(env)
+        returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
+        has_mu = hasattr(env, "mu")
+        for episode in range(episodes):
+            observation, _ = env.reset(seed=seed if episode == 0 else None)
+            action = self.start(observation)
+            while action is not None:
+                if has_mu:
+                    env.mu = self.probability
+                observation, reward, terminated, truncated, _ = env.step(action)
+                returns[episode] += reward
+                lengths[episode] += 1
+                action = self.step(reward, observation, bool(terminated), bool(truncated))
+        return Training(returns, lengths)
+
+    def _check_space(self, env: Environment) -> None:
+        """ValueError unless the environment takes these actions."""
+        space = getattr(env, "action_space", None)
+        if space is not None and len(_actions_of(space)) != len(self._actions):
+            raise refusal("env", "train", f"have {len(self._actions)} actions, as the agent", show(space))
+
+    # ------------------------------------------------------------------ saving
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one safetensors file with the complete state, also in the middle of an episode.
+
+        ``emphatic.load`` opens its learner. Features that are a function are not in it, and are passed to ``load``.
+
+        Args:
+            path: The file to write; one that exists is replaced.
+        """
+        header, arrays = self._observer.save()
+        algorithm = asdict(self.algorithm) | {"rule": self.algorithm.base.base.name}
+        about = {
+            "algorithm": algorithm,
+            "own_rule": rules.is_own(self.algorithm.base),
+            "features": header,
+            "actions": [_plain(action) for action in self._actions],
+            "policy": policy_config(self.policy),
+            "alpha": self.alpha,
+            "gamma": self.gamma,
+            "lambda_": self.lambda_,
+            "random": self._before,
+            "drawn": self._drawn,
+            "acting": self.acting,
+        }
+        index, value, *_ = self._work if self._learner is not None else (np.zeros((3, 0)), np.zeros((3, 0)))
+        state = {"status": self._status, "index": index[0], "value": value[0]}
+        self.learner.save(path, agent=about, **state, **{f"features_{name}": array for name, array in arrays.items()})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, features: object = None, algorithm: Algorithm | None = None) -> Self:
+        """The agent that ``save`` wrote; it continues bit for bit, also in the middle of an episode.
+
+        Args:
+            path: The file.
+            features: Must be passed again if it was a function.
+            algorithm: Must be passed again if its rule is one of your own.
+        """
+        rule = None if algorithm is None else algorithm.base
+        learner, saved = Learner.load_with(path, rule=rule)
+        if "agent" not in saved:
+            raise CheckpointError(f"{os.fsdecode(path)!r} was not saved by an Agent: emphatic.load opens it.")
+        about = saved["agent"]
+        of_features = {name.removeprefix("features_"): a for name, a in saved.items() if name.startswith("features_")}
+        observer = restored(about["features"], of_features, features)
+        try:
+            self = cls(
+                algorithm or Algorithm(**about["algorithm"]),
+                observer,
+                about["actions"],
+                alpha=about["alpha"],
+                gamma=about["gamma"],
+                lambda_=about["lambda_"],
+                epsilon=policy_from(about["policy"]),
+            )
+            self._generator.bit_generator.state = about["random"]
+            self._draw()
+            self._drawn = int(about["drawn"])
+            status, index, value = (saved[name] for name in ("status", "index", "value"))
+            if status.shape != self._status.shape or not 0 <= self._drawn < DRAWN or index.shape != value.shape:
+                raise ValueError("its arrays do not fit an agent")
+            if learner.n != self._observer.n * len(self._actions):
+                raise ValueError(f"its learner has {learner.n} features")
+            self._status[:] = status
+            self._observer.slots = max(self._observer.slots, len(index))
+            self._build(learner)
+            self._work[0][0], self._work[1][0] = index, value
+            self.acting = bool(about["acting"])
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound Agent checkpoint: {error}") from error
+        return self
+
+    def __repr__(self) -> str:
+        n = self._observer.n or "?"
+        return f"Agent({self.algorithm.name!r}, n={n}, actions={len(self._actions)})"
+
+    # ------------------------------------------------------------------ inside
+
+    def _build(self, learner: Learner | None) -> None:
+        """Make the learner, now that the number of features is known, and the arrays of a step."""
+        size = self._observer.n * len(self._actions)
+        if learner is None:
+            learner = Learner(self.algorithm.base, size, engine="sparse", stepsize=self._stepsize)
+        self._learner = learner
+        kernels = ActingKernels(learner._engine)
+        self._kernels, self._begin, self._act, self._appraise = kernels, kernels.begin, kernels.act, kernels.appraise
+        eta, sigma, following, ratio, cuts, greedy = self.algorithm.codes
+        softmax, kind, start, end, steps = self.policy.codes
+        setting = {
+            "N": self._observer.n,
+            "ALPHA": self.alpha,
+            "GAMMA": self.gamma,
+            "LAMBDA": self.lambda_,
+            "ETA": eta,
+            "SIGMA": sigma,
+            "NEXT": following,
+            "RATIO": ratio,
+            "CUTS": cuts,
+            "GREEDY": greedy,
+            "SOFTMAX": softmax,
+            "KIND": kind,
+            "START": start,
+            "END": end,
+            "STEPS": steps,
+        }
+        self._setting = np.array([float(setting[name]) for name in SETTINGS])
+        self._work: tuple[NDArray[Any], ...] = ()
+        self._reserve(self._observer.slots)
+
+    def _reserve(self, slots: int) -> None:
+        """Arrays for so many active features of a state: rows for S, for S', and to work in."""
+        A, before = len(self._actions), self._work
+        index, value = np.full((3, slots), -1, np.int64), np.zeros((3, slots))
+        if before:
+            width = before[0].shape[1]
+            index[0, :width], value[0, :width] = before[0][0], before[1][0]
+        self._work = index, value, np.zeros(A * slots, np.int64), np.zeros(A * slots), *np.zeros((3, A))
+        self._rows = [(index[row : row + 1], value[row : row + 1]) for row in range(3)]
+        self._observer.slots = slots
+        self._state = self._kernels.state(slots * (A + 1))
+
+    def _observe(self, observation: Observation, row: int) -> None:
+        try:
+            self._observer.observe(observation, *self._rows[row])
+        except MoreSlots as more:
+            self._reserve(more.slots)
+            self._observer.observe(observation, *self._rows[row])
+
+    def _draw(self) -> None:
+        """Draw random numbers for the next decisions."""
+        self._before = self._generator.bit_generator.state
+        self._pool: list[float] = self._generator.random(DRAWN).tolist()
+        self._drawn = 0
+
+    def _spend(self) -> None:
+        """The next random number of the pool."""
+        self._drawn += 1
+        if self._drawn == DRAWN:
+            self._draw()
+
+    def _error(self, status: int, observation: Observation) -> Exception:
+        """What a kernel has reported."""
+        if status == -2:
+            what = "φ" if isinstance(self._observer, FunctionObserver) else show(observation)
+            return refusal("observation", "Agent", "be finite", what)
+        return Diverged(self.learner.steps, of="learning")
+
+
+def _actions_of(actions: object) -> Sequence[Any]:
+    """The actions in order, from a number of them, a ``Discrete`` space or a list."""
+    wanted = "be a number of actions of 1 or more, a Discrete space, or a list of different actions"
+    if isinstance(actions, int | np.integer) and not isinstance(actions, bool):
+        if actions < 1:
+            raise refusal("actions", "Agent", wanted, show(actions))
+        return list(range(int(actions)))
+    if isinstance(actions, list | tuple):
+        if not actions or len({repr(action) for action in actions}) < len(actions):
+            raise refusal("actions", "Agent", wanted, show(actions))
+        return list(actions)
+    if type(actions).__name__ == "Discrete" and hasattr(actions, "n"):
+        start = int(getattr(actions, "start", 0))
+        return list(range(start, start + int(actions.n)))
+    hint = "Continuous actions are not supported: give a list of the actions to choose among."
+    is_continuous = type(actions).__name__ == "Box"
+    raise refusal("actions", "Agent", wanted, show(actions), hint if is_continuous else "")
+
+
+def _plain(action: object) -> Any:
+    """An action as JSON holds it."""
+    return action.tolist() if isinstance(action, np.ndarray | np.generic) else action

@@ -1,0 +1,127 @@
+"""Compiles ``acting_kernels`` for the rule of a sparse engine with one learner: linear rules and elementwise ones."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from numba import types
+from numpy.typing import NDArray
+
+from emphatic.common.names import refusal
+from emphatic.engines import compiled
+from emphatic.engines.sparse import Layout, Sparse, column_type, functions_for
+from emphatic.engines.sparse.elementwise_sparse import SparseElementwise, elementwise_functions, record
+from emphatic.engines.unrolled import Functions, tuple_of
+from emphatic.rules import ElementwiseRule
+
+if TYPE_CHECKING:
+    from emphatic.engines.base import Engine
+    from emphatic.rules import AnyRule, Scalars
+
+__all__ = ["SETTINGS", "STATUS", "TIES", "ActingKernels"]
+
+#: Places of an agent's numbers in ``setting``.
+SETTINGS: tuple[str, ...] = (
+    *("N", "ALPHA", "GAMMA", "LAMBDA", "ETA", "SIGMA", "NEXT", "RATIO", "CUTS", "GREEDY"),
+    *("SOFTMAX", "KIND", "START", "END", "STEPS"),
+)
+#: Places of what an agent remembers in ``status``.
+STATUS = ("ACTION", "PI", "MU", "IS_GREEDY", "DECISIONS", "DELTA")
+#: Action values are tied where they differ by less than this part of the largest, or by less than this near 0.
+TIES = 1e-10
+
+# ----------------------------------------------------------- what the kernels call, besides the rule's functions
+
+N = ALPHA = GAMMA = LAMBDA = ETA = SIGMA = NEXT = RATIO = CUTS = GREEDY = SOFTMAX = KIND = START = END = STEPS = 0
+ACTION = PI = MU = IS_GREEDY = DECISIONS = DELTA = 0
+#: (state, index, value, begin, end) → θ·φ.
+value_in: Callable[..., float]
+#: (state, index, value, index_next, value_next, step) → δ, or NaN where the step was refused.
+learn_with: Callable[..., float]
+#: (alpha, lambda, rho, gamma_next, R, eta, lambda_next) → the parameters of a step.
+step_of: Callable[..., Scalars]
+
+#: What each parameter of a rule is in a step of an agent.
+_PARAMETERS = {
+    "alpha": "alpha",
+    "I": "1.0",
+    "lambda_": "trace",
+    "rho": "rho",
+    "gamma_next": "gamma",
+    "R": "reward",
+    "beta": "eta * alpha",
+    "lambda_next": "trace_next",
+}
+
+
+def _add(functions: Functions, rule: AnyRule) -> None:
+    """The constants and functions that are declared here."""
+    for place, name in (*enumerate(SETTINGS), *enumerate(STATUS)):
+        functions.constant(name, place)
+    functions.constant("TIES", TIES)
+    unknown = [name for name in rule.parameters if name not in _PARAMETERS]
+    if unknown:
+        raise refusal("algorithm", "Agent", "have a rule whose parameters an agent knows", f"{unknown[0]!r} of it")
+    step = tuple_of(_PARAMETERS[name] for name in rule.parameters)
+    functions.add("step_of(alpha, trace, rho, gamma, reward, eta, trace_next)", f"return {step}")
+    row = "[0]" if isinstance(rule, ElementwiseRule) else ""
+    lazy = ", ".join(f"state[{i}]{row}" for i in range(4))
+    functions.add("value_in(state, index, value, begin, end)", f"return value_of({lazy}, index, value, begin, end)")
+    arrays = ", ".join(f"state[{i}]" for i in range(11 if row else 5))
+    functions.add(
+        "learn_with(state, index, value, index_next, value_next, step)",
+        f"return learn_step({arrays}, index, value, index_next, value_next, step)",
+    )
+
+
+@functools.cache
+def _module(rule: AnyRule, dtype: str, interpreted: bool) -> Any:
+    elementwise = isinstance(rule, ElementwiseRule)
+    functions = elementwise_functions(rule, dtype) if isinstance(rule, ElementwiseRule) else functions_for(rule, dtype)
+    kernels = ["sparse.sparse_kernels", *["sparse.elementwise_sparse_kernels"] * elementwise]
+    _add(functions, rule)
+    text = compiled.compose(functions, *kernels, "sparse.acting_kernels")
+    return compiled.module(f"acting_{rule.name}_{dtype}", text)
+
+
+@functools.cache
+def _kernel(rule: AnyRule, dtype: str, name: str, interpreted: bool) -> Any:
+    f8, i8 = types.float64, types.int64
+    flat, table, cube = (types.Array(f8, ndim, "C") for ndim in (1, 2, 3))
+    indices, rows = types.Array(i8, 1, "C"), types.Array(i8, 2, "C")
+    if isinstance(rule, ElementwiseRule):
+        column = column_type(record(rule, dtype))
+        lazy = (types.Array(column, 2, "C"), table, rows, types.Array(f8, 4, "C"))
+        state = types.Tuple((*lazy, table, rows, indices, table, rows, cube, cube))  # type: ignore[no-untyped-call]
+    else:
+        column = column_type(Layout(rule).fields(dtype))
+        state = types.Tuple((types.Array(column, 1, "C"), flat, indices, cube, table))  # type: ignore[no-untyped-call]
+    work = (rows, table, indices, flat, flat)
+    signature = {
+        "begin": (state, flat, flat, flat, *work, flat, flat, f8),
+        "act": (state, flat, flat, flat, *work, flat, flat, f8, f8, types.boolean, types.boolean),
+        "appraise": (state, flat, *work),
+    }
+    return compiled.direct(compiled.kernel(_module(rule, dtype, interpreted), name, *signature[name]))
+
+
+class ActingKernels:
+    """The kernels of one engine's rule, and the state that they take."""
+
+    def __init__(self, engine: Engine) -> None:
+        assert isinstance(engine, Sparse | SparseElementwise)
+        self._engine = engine
+        kernel = functools.partial(_kernel, engine.rule, engine.dtype)
+        self.begin, self.act, self.appraise = (
+            kernel(name, compiled.interpreted()) for name in ("begin", "act", "appraise")
+        )
+
+    def state(self, slots: int) -> tuple[NDArray[Any], ...]:
+        """The engine's arrays, with room for so many active features in a step; they hold as long as these suffice."""
+        engine = self._engine
+        if isinstance(engine, SparseElementwise):
+            engine.make_room(slots)
+            return engine.arrays
+        return engine.arrays

@@ -1,0 +1,57 @@
+"""Emphatic differential TD(λ): differential_td with the emphasis of a follow-on trace that decays.
+
+    F ← ρ⁻κF + I                    κ is ``decay``, below 1; counted as 0 wherever γ_t = 0
+    M = λI + (1−λ)F
+    e ← ρ(γλe + Mφ)
+    θ ← θ + α(δ − R̄)e
+    R̄ ← R̄ + βρ(δ − R̄)               β = eta·α unless it is given; ``cut`` keeps R̄
+
+Where γ = 1 and nothing ends, etd's F ← ρ⁻F + I grows without bound, so that F has a decay of its own, as in
+etd_beta. decay = 0 is differential_td. R̄ is that of Wan, Naik & Sutton (2021), the emphasis that of Hallak, Tamar,
+Munos & Mannor (2016); no paper prints the two together in this form.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emphatic.rules import Rule, Scalars, Update
+
+
+def differential_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+    """F ← ρ⁻κF + I;  M = λI + (1−λ)F;  e ← ρ(γλe + Mφ);  θ ← θ + α(δ − R̄)e;  R̄ ← R̄ + βρ(δ − R̄)"""
+    alpha, I, lambda_, rho, gamma_next, delta, beta, decay = step
+    gamma, F, rbar = memory
+    F = decay * (gamma > 0.0) * F + I
+    M = lambda_ * I + (1.0 - lambda_) * F
+    difference = delta - rbar
+    c = rho * gamma * lambda_
+    s = rho * M
+    w = alpha * difference
+    return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next, rho * F, rbar + beta * rho * difference)
+
+
+def effective_step(step: Scalars, memory: Scalars) -> Any:
+    """ραM"""
+    alpha, I, lambda_, rho, gamma_next, delta, beta, decay = step
+    gamma, F, rbar = memory
+    F = decay * (gamma > 0.0) * F + I
+    return rho * alpha * (lambda_ * I + (1.0 - lambda_) * F)
+
+
+rule = Rule(
+    "differential_etd",
+    differential_etd,
+    paper="Wan, Naik & Sutton (2021), Hallak et al. (2016)",
+    weights=("theta",),
+    effective_step=effective_step,
+    traces=("e",),
+    memory=("gamma", "F", "rbar"),
+    lasting=("rbar",),
+    continuing=True,
+    extra=("beta", "decay"),
+    defaults={"beta": "eta"},
+    extra_ranges={"decay": (0.0, 1.0)},
+    class_name="DifferentialETD",
+    update="differential_td with e ← ρ(γλe + Mφ); F ← ρ⁻κF + I; M = λI + (1−λ)F",
+)

@@ -1,0 +1,51 @@
+"""Differential TD(λ): values relative to the average reward R̄, which is learned beside them.
+
+    δ̄ = δ − R̄ = R − R̄ + γ'θ·φ' − θ·φ        γ' = 1 where the stream continues
+    e ← ρ(γλe + Iφ)
+    θ ← θ + αδ̄e
+    R̄ ← R̄ + βρδ̄                              β = eta·α unless it is given; ``cut`` keeps R̄
+
+``learn`` returns δ, without R̄. Fed pairs (S, A) it is differential Sarsa(λ), and with φ' of a greedy action and λ = 0
+at actions that are not greedy it is differential Q-learning. At λ = 0 it is td with one feature more (φ = √eta,
+φ' = 0); with λ > 0 it is not, as R̄ has no trace. Wan, Naik & Sutton (2021), "Learning and planning in average-reward
+Markov decision processes", equations 3 to 6; Sutton & Barto (2018), section 10.3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emphatic.rules import Rule, Scalars, Update
+
+
+def differential_td(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+    """e ← ρ(γλe + Iφ);  θ ← θ + α(δ − R̄)e;  R̄ ← R̄ + βρ(δ − R̄)"""
+    alpha, I, lambda_, rho, gamma_next, delta, beta = step
+    gamma, rbar = memory
+    difference = delta - rbar
+    c = rho * gamma * lambda_
+    s = rho * I
+    w = alpha * difference
+    return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next, rbar + beta * rho * difference)
+
+
+def effective_step(step: Scalars, memory: Scalars) -> Any:
+    """ραI"""
+    alpha, I, lambda_, rho, gamma_next, delta, beta = step
+    return rho * alpha * I
+
+
+rule = Rule(
+    "differential_td",
+    differential_td,
+    paper="Wan, Naik & Sutton (2021)",
+    weights=("theta",),
+    effective_step=effective_step,
+    traces=("e",),
+    memory=("gamma", "rbar"),
+    lasting=("rbar",),
+    continuing=True,
+    extra=("beta",),
+    defaults={"beta": "eta"},
+    class_name="DifferentialTD",
+)
