@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.asking.language import CONDITIONS, Question, parse_all
-from emphatic.questions.durations import format_duration
 from emphatic.tables import Clock, Hold
 
 __all__ = ["ENDS", "Asked", "Timing"]
@@ -590,12 +589,3 @@ def _ratio(own: float, other: float) -> float | None:
 
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
-
-
-def describe_span(question: Question) -> str:
-    """The horizon in words."""
-    if isinstance(question.horizon, str):
-        from emphatic.questions.durations import seconds
-
-        return format_duration(seconds(question.horizon))
-    return f"{question.horizon:g} rows"

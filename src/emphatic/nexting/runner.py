@@ -73,7 +73,8 @@ class NextingResult:
     """What ``run`` found.
 
     Args:
-        summary: The scores, one dict per signal × horizon, as ``summary.json`` has them.
+        summary: The scores, one dict per signal × horizon and then one per question that was asked, marked by ``text``, as
+            ``summary.json`` has them.
         curves: The learning curves, one dict for each of those, with the error in each of 20 pieces of the log.
         model: The horde, to continue with (``observe``, ``run``) or to ``save``.
         settings: All settings, also those found from the data.
@@ -156,6 +157,7 @@ def run(
     pivot: str | Sequence[str] | bool | None = None,
     topics: str | Sequence[str] | None = None,
     stepsize: str | Mapping[str, Any] | StepSize | None = None,
+    ask: str | Sequence[str] | None = None,
     coverage: float | None = None,
     false_alarm_rate: float | None = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
@@ -186,6 +188,8 @@ def run(
         topics: The topics of a robot log to read; default: all.
         stepsize: The step-size method, a name or an object of ``emphatic.stepsizes``; default: three rates, whose
             predictions are combined.
+        ask: Questions in one line of text, such as "P(power > 5 within 1h)" or "power at +6h" (see docs/ask.md). Each
+            adds a column with its answers, and an object, marked by ``text``, at the end of the summary.
         coverage: The target coverage of the intervals; default: 0.8.
         false_alarm_rate: The target number of false alarms per row and signal; default: 0.0005.
         config: These and more settings (``rates``, ``rule``, ``features``, ``questions``; see docs/settings.md) as a
@@ -222,6 +226,7 @@ def run(
         pivot=pivot,
         topics=topics,
         stepsize=_config(stepsize),
+        ask=ask,
         coverage=coverage,
         false_alarm_rate=false_alarm_rate,
     )
@@ -411,7 +416,8 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
             if isinstance(error, OSError) and error.strerror and not error.filename:
                 error.filename = str(job.out)  # a full disk does not say which
             raise
-    return NextingResult(scored.summary, scored.curves, learned.horde, log.settings, log.rows, seconds, job.out)
+    summary = [*scored.summary, *learned.asked.summary()]
+    return NextingResult(summary, scored.curves, learned.horde, log.settings, log.rows, seconds, job.out)
 
 
 def _log_learning(learned: Learned) -> None:
@@ -440,7 +446,8 @@ def write_results(scored: Scored, out: Path) -> dict[str, float]:
     began, learned = clock_time.perf_counter(), scored.learned
     store = learned.store
     scored.summary[0]["reading"] = ingest_summary(scored)
-    text = json.dumps(scored.summary, indent=1, allow_nan=False, ensure_ascii=False)
+    summary = [*scored.summary, *learned.asked.summary()]
+    text = json.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)
     (store.folder / "summary").write_text(text, "utf-8")
     seconds = {"reading": learned.log.seconds, "learning": learned.seconds, "scoring": scored.seconds}
     seconds["report"] = clock_time.perf_counter() - began
