@@ -30,14 +30,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.asking.language import CONDITIONS, Question, parse_all
-from emphatic.tables import Clock, Hold
+from emphatic.tables import Block, Clock, Hold
 
 __all__ = ["ENDS", "Asked", "Timing"]
 
 Array = NDArray[np.float64]
 
-#: The columns of a question besides its answer.
+#: The columns of a question besides its answer, and all four.
 ENDS = ("low", "high", "usual")
+KINDS = ("answer", *ENDS)
 #: Rows that are answered at a time, and signals besides the question's own that are features.
 _CHUNK, _OTHERS = 1024, 7
 #: Windows of more rows than this are learned from at every so many rows.
@@ -107,7 +108,7 @@ class Asked:
             _Answerer(question, self.signals, timing, coverage, self._half) for question in parse_all(questions)
         ]
         self._hold = Hold(len(self.signals))
-        self._time, self._row = math.nan, 0
+        self._time = math.nan
 
     @property
     def questions(self) -> list[Question]:
@@ -118,13 +119,14 @@ class Asked:
     def names(self) -> list[str]:
         """The columns of the predictions."""
         return [
-            name
-            for question in self.questions
-            for name in (question.text, *(f"{question.text}.{end}" for end in ENDS))
+            name for question in self.questions for name in (question.text, *(f"{question.text}.{end}" for end in ENDS))
         ]
 
     def __len__(self) -> int:
         return len(self._answerers)
+
+    def __bool__(self) -> bool:
+        return bool(self._answerers)
 
     def __call__(
         self, values: Array, guarded: Array, gap: NDArray[np.bool_], time: Array | None = None
@@ -141,7 +143,7 @@ class Asked:
             ``answer``, ``low``, ``high`` and ``usual``, (B, Q) each.
         """
         B = len(values)
-        out = {kind: np.full((B, len(self)), np.nan) for kind in ("answer", *ENDS)}
+        out = {kind: np.full((B, len(self)), np.nan) for kind in KINDS}
         if not self._answerers:
             return out
         for begin in range(0, B, _CHUNK):
@@ -155,9 +157,18 @@ class Asked:
             for q, answerer in enumerate(self._answerers):
                 about = read if answerer.question.kind in CONDITIONS else sound
                 answers = answerer(about, held, gap[rows], when)
-                for i, kind in enumerate(("answer", *ENDS)):
+                for i, kind in enumerate(KINDS):
                     out[kind][rows, q] = answers[:, i]
         return out
+
+    def stacked(self, block: Block) -> Array:
+        """The answers at the rows of a block, (B, Q, 4) by ``KINDS``.
+
+        Args:
+            block: The next rows, with their guarded readings.
+        """
+        answers = self(block.values, block.to_learn, block.gap, block.time)
+        return np.stack([answers[kind] for kind in KINDS], axis=-1)
 
     def _times(self, gap: NDArray[np.bool_], time: Array | None) -> Array:
         """The time of each row; rows are counted where there is none, and a gap leaves out one row at least."""
@@ -196,7 +207,6 @@ class Asked:
         """Ask one more question, which is learned from now on. ValueError if it is asked already."""
         question = parse_all([*(known.text for known in self.questions), text])[-1]
         answerer = _Answerer(question, self.signals, self.timing, self._coverage, self._half)
-        answerer.state[_kernels().ROW] = self._row
         self._answerers.append(answerer)
 
     def remove(self, text: str) -> None:
@@ -283,6 +293,11 @@ class _Cycles(NamedTuple):
     shift: float
     names: tuple[str | None, str | None]
 
+    @property
+    def word(self) -> str:
+        """What answers are usual at: a bin of the short cycle."""
+        return {_DAY: "hour", _WEEK: "day of the week"}.get(self.short.period, "time of year")
+
     @classmethod
     def of(cls, timing: Timing) -> _Cycles | None:
         """Day and week, week and year, or the year alone, by the step of the rows; None without dates."""
@@ -292,7 +307,9 @@ class _Cycles(NamedTuple):
         if step <= 0.5 * _DAY:
             slots = min(1440, max(2, round(_DAY / step)))
             day = _Cycle(_DAY, slots, min(24, slots))
-            return cls(day, _Cycle(_WEEK, 7 * slots if slots <= 48 else 168, 7, _MONDAY), 1e-6, ("last_day", "last_week"))
+            return cls(
+                day, _Cycle(_WEEK, 7 * slots if slots <= 48 else 168, 7, _MONDAY), 1e-6, ("last_day", "last_week")
+            )
         if step <= 0.5 * _WEEK:
             week = _Cycle(_WEEK, max(2, round(_WEEK / step)), 7, _MONDAY)
             return cls(week, _Cycle(_YEAR, 53, 12), 1e-6, ("last_week", "last_year"))
@@ -303,9 +320,7 @@ class _Cycles(NamedTuple):
 class _Answerer:
     """One question, its learners and their state."""
 
-    def __init__(
-        self, question: Question, signals: Sequence[str], timing: Timing, coverage: float, half: int
-    ) -> None:
+    def __init__(self, question: Question, signals: Sequence[str], timing: Timing, coverage: float, half: int) -> None:
         question.check(signals)
         k = _kernels()
         self.question, self._timing, self._signals = question, timing, tuple(signals)
@@ -395,7 +410,8 @@ class _Answerer:
         value = np.where(np.abs(value) < 1e100, value, np.nan)
         feature = np.where(np.abs(feature) < 1e100, feature, 0.0)
         self._make_room(len(values))
-        out = np.empty((len(values), 6))
+        out = np.empty((len(values), 4))
+        head = int(self.state[k.FIRST_PENDING])
         others = np.ascontiguousarray(np.clip(held[:, self._others], -1e100, 1e100))
         k.advance(
             self._constants,
@@ -409,9 +425,11 @@ class _Answerer:
             *self._arrays.values(),
             out,
         )
-        out[:, :4] *= self.scale
-        self._remember(when, value if self.question.kind in CONDITIONS else feature, out)
-        return out[:, :4]
+        out *= self.scale
+        closed = self._arrays["pending"][head : int(self.state[k.FIRST_PENDING])]
+        now = value if self.question.kind in CONDITIONS else feature
+        self._remember(when, now, out, closed[:, k.AT_ROW], closed[:, k.OUTCOME] * self.scale)
+        return out
 
     def _make_room(self, rows: int) -> None:
         """Room for so many more rows: what waits is moved to the front of its buffers."""
@@ -432,16 +450,16 @@ class _Answerer:
             if last + rows + 1 > len(old):
                 self.state[begin], self.state[end] = 0, last - first
 
-    def _remember(self, when: Array, now: Array, out: Array) -> None:
+    def _remember(self, when: Array, now: Array, out: Array, closed: Array, labels: Array) -> None:
         """The last rows, for plots: time, reading, answers, and labels as they become known."""
         first = self.state[_kernels().ROW] - len(when)
-        rows = np.column_stack([first + np.arange(len(when)), when, now, out[:, :4], np.full(len(when), np.nan)])
+        rows = np.column_stack([first + np.arange(len(when)), when, now, out, np.full(len(when), np.nan)])
         self._recent = [*self._recent, rows]
         while len(self._recent) > 1 and sum(map(len, self._recent[1:])) >= RECENT:
             self._recent.pop(0)
         for block in self._recent:
-            inside = (out[:, 5] >= block[0, 0]) & (out[:, 5] <= block[-1, 0])
-            block[(out[inside, 5] - block[0, 0]).astype(np.int64), 7] = out[inside, 4] * self.scale
+            inside = (closed >= block[0, 0]) & (closed <= block[-1, 0])
+            block[(closed[inside] - block[0, 0]).astype(np.int64), 7] = labels[inside]
 
     def recent(self) -> dict[str, Array]:
         """The last rows."""
@@ -470,6 +488,7 @@ class _Answerer:
             "low": _finite(last["low"][-1]) if len(last["low"]) else None,
             "high": _finite(last["high"][-1]) if len(last["high"]) else None,
             "usual": _finite(last["usual"][-1]) if len(last["usual"]) else None,
+            "usual_by": self._cycles.word if self._cycles else None,
             "now": _finite(last["now"][-1]) if len(last["now"]) else None,
         }
         mean = first[k.LABEL] / first[k.COUNT] if first[k.COUNT] else math.nan
@@ -501,7 +520,9 @@ class _Answerer:
             "baselines": {
                 name: {
                     "mae": errors.get(name),
-                    "mase": _finite(errors[name] / (unit * scale)) if errors.get(name) is not None and unit > 0 else None,
+                    "mase": _finite(errors[name] / (unit * scale))
+                    if errors.get(name) is not None and unit > 0
+                    else None,
                     "rmse": _finite(scale * math.sqrt(max(square, 0.0) / n)) if n else None,
                     "variance_explained": _ratio(square, spread),
                 }

@@ -46,8 +46,8 @@ STATE = 27
 # What waits for the label of a row: when it was, its keys, its answer, and then features and component answers.
 (
     AT_TIME, AT_ROW, KEY_HOUR, KEY_WEEK, KEY_NOW, ANSWER, LOW, HIGH, USUAL, SIGMA, UNIT, BASE_NOW, BASE_SEASON, CENTRE,
-    BASELINES,
-) = range(15)  # fmt: skip
+    OUTCOME, BASELINES,
+) = range(16)  # fmt: skip
 #: Baselines that are known at a row: persistence (or so now), past mean, climatology, and the last of either cycle.
 PERSISTENCE, PAST_MEAN, CLIMATOLOGY, LAST_A, LAST_B = range(5)
 BASELINE_COUNT = 5
@@ -362,7 +362,9 @@ def _make_features(
         spread = math.sqrt(moments[1, i] / seen)
         if i == 0:
             deviation = max(spread, 1e-12)
-        raw[i] = _within((raw[i] - moments[0, i]) / spread, CLIP) if spread > 1e-12 * (1.0 + abs(moments[0, i])) else 0.0
+        raw[i] = (
+            _within((raw[i] - moments[0, i]) / spread, CLIP) if spread > 1e-12 * (1.0 + abs(moments[0, i])) else 0.0
+        )
     item[UNIT] = deviation if seen > UNSCALED else np.nan
     item[KEY_HOUR], item[KEY_WEEK] = float(bin_a), float(bin_b * 24 + bin_a)
     item[KEY_NOW] = float((24 if holds > 0.0 else 0) + bin_a)
@@ -658,8 +660,10 @@ def _learn_label(
             squares[m] += rate * (off * off - squares[m])
         size = abs(y - item[CENTRE])
         counted = state[RATIOS]
-        state[ERROR] = size if state[ERROR] <= 0.0 else state[ERROR] + max(1.0 / 500.0, 1.0 / (counted + 1.0)) * (
-            size - state[ERROR]
+        state[ERROR] = (
+            size
+            if state[ERROR] <= 0.0
+            else state[ERROR] + max(1.0 / 500.0, 1.0 / (counted + 1.0)) * (size - state[ERROR])
         )
         if state[SIZE] <= 0.0 and counted >= 20.0:
             state[SIZE] = max(state[ERROR], 1e-12)
@@ -717,8 +721,8 @@ def advance(
     """Answer at B rows and learn from the windows that they close.
 
     ``value`` (B,) are readings for labels, NaN where missing; ``held`` values or margins for features; ``holds``
-    whether the condition is true now. ``when``, ``reading`` and ``pending`` have room for B more rows. ``out`` (B, 6)
-    takes answer, low, high, usual, the label that became known in the row, if one did, and the time of its row.
+    whether the condition is true now. ``when``, ``reading`` and ``pending`` have room for B more rows. ``out`` (B, 4)
+    takes answer, low, high and usual. What waited and has closed stays in ``pending``, with its label as ``OUTCOME``.
     """
     full = int(constants[FULL])
     phi, g = np.zeros(full), np.zeros(full + 8)
@@ -756,7 +760,6 @@ def advance(
                 state[TD_SQUARE] = state[SCALE_SUM] / state[SCALE_ROWS]
         if kind == AT and not event and value[t] == value[t]:
             _follow_naive(shifted, row, value[t], sums, 0 if row < half else 1)
-        out[t, 4] = out[t, 5] = np.nan
         while head < tail:
             item = pending[head]
             due = item[AT_TIME] + span
@@ -769,6 +772,7 @@ def advance(
                 begin += 1
             y = _label(constants, when, reading, begin, end, item[AT_TIME])
             part = 0 if item[AT_ROW] < half else 1
+            item[OUTCOME] = y
             if y == y:
                 if kind != AT and not event:
                     _follow_naive(shifted, item[AT_ROW], y, sums, part)
@@ -777,14 +781,13 @@ def advance(
                     constants, state, item, y, P, W, top_P, top_w, size_P, size_w, size_x, climate, squares, ratios, g,
                     targets,
                 )  # fmt: skip
-                out[t, 4], out[t, 5] = y, item[AT_ROW]
             else:
                 state[DROPPED] += 1.0
             head += 1
         u = held[t]
         state[SINCE] = 0.0 if holds[t] > 0.0 else state[SINCE] + 1.0
         item = pending[tail]
-        item[AT_TIME], item[AT_ROW] = now, row
+        item[AT_TIME], item[AT_ROW], item[OUTCOME] = now, row, np.nan
         _make_features(
             constants, state, u, holds[t], now, others[t], recent, traces, other_memory, memory, moments, climate, phi,
             item, raw, seasons, hits,

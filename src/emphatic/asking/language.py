@@ -132,7 +132,9 @@ class Question:
         """ValueError if it names a signal that there is not."""
         for name in sorted(self.expression.names - set(signals)):
             known = ", ".join(signals[:12]) + (", …" if len(signals) > 12 else "")
-            raise ValueError(f"{self.text!r}: there is no signal {name!r}.{suggestion(name, signals)} Signals: {known}.")
+            raise ValueError(
+                f"{self.text!r}: there is no signal {name!r}.{suggestion(name, signals)} Signals: {known}."
+            )
 
 
 def parse(text: str) -> Question:
@@ -253,7 +255,9 @@ def _repair(text: str) -> str | None:
     ]
     closest: Callable[[str], float] = lambda candidate: -difflib.SequenceMatcher(None, text, candidate).ratio()
     for candidates in (once, twice):
-        fitting = sorted({c for c in candidates if len(c) <= _LONGEST and is_question(c)}, key=lambda c: (closest(c), c))
+        fitting = sorted(
+            {c for c in candidates if len(c) <= _LONGEST and is_question(c)}, key=lambda c: (closest(c), c)
+        )
         if fitting:
             return fitting[0]
     return None

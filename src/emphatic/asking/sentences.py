@@ -1,8 +1,9 @@
-"""Answers in sentences: "Within 1 h power > 5 with probability 0.31 (usually 0.12 at this hour; not so now)."."""
+"""Answers in sentences: "Within the next 1 h power exceeds 5 with probability 0.31 (usually 0.12 at this hour)."."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,7 +42,7 @@ def describe_answer(score: Mapping[str, Any], last: float | None = None) -> str:
         last: The time of the last row, in seconds since 1970: times until are then shown as clock times too.
 
     >>> describe_answer({"text": "P(power > 5 within 1h)", "answer": 0.31, "usual": 0.12, "now": 0.0})
-    'Within 1 h: power > 5 with probability 0.31 (usually 0.12; not so now).'
+    'Within the next 1 h power exceeds 5 with probability 0.31 (usually 0.12; not so now).'
     """
     question = parse(score["text"])
     answer, usual = score.get("answer"), score.get("usual")
@@ -50,16 +51,16 @@ def describe_answer(score: Mapping[str, Any], last: float | None = None) -> str:
     body, span = question.body, describe_span(question)
     if question.is_event:
         now = "" if score.get("now") is None else "; so now" if score["now"] else "; not so now"
-        when = f"Within {span}" if question.kind == "event" else f"In {span}"
-        return f"{when}: {body} with probability {answer:.2f} (usually {usual:.2f}{now})."
+        when = f"Within the next {span}" if question.kind == "event" else f"In {span}"
+        return f"{when} {_clause(body)} with probability {answer:.2f} (usually {usual:.2f}{_at(score)}{now})."
     show = _duration(question) if question.kind == "until" else _number
     between = ""
     if score.get("low") is not None:
         between = f", between {show(score['low'])} and {show(score['high'])}"
-    usually = "" if usual is None else f" (usually {show(usual)})"
+    usually = "" if usual is None else f" (usually {show(usual)}{_at(score)})"
     subject = {
         "at": f"In {span} {body} is",
-        "until": f"{body} in",
+        "until": f"{_clause(body)} in",
         "sum": f"Over the next {span} the sum of {body} is",
         "integral": f"Over the next {span} the integral of {body} is",
         "mean": f"Over the next {span} the mean of {body} is",
@@ -97,7 +98,7 @@ def describe_score(score: Mapping[str, Any]) -> str:
 
 
 def describe_learning(score: Mapping[str, Any]) -> str:
-    """"learning: 37 of 100 windows known", and nothing once there are enough."""
+    """ "learning: 37 of 100 windows known", and nothing once there are enough."""
     count = score.get("known", ENOUGH)
     return f"learning: {count} of {ENOUGH} windows known" if count < ENOUGH else ""
 
@@ -107,6 +108,19 @@ def describe_span(question: Question) -> str:
     if isinstance(question.horizon, str):
         return durations.format_duration(durations.seconds(question.horizon))
     return f"{question.horizon:g} row{'' if question.horizon == 1 else 's'}"
+
+
+def _clause(condition: str) -> str:
+    """A condition as a clause, where it is a single comparison."""
+    match = re.fullmatch(r"([^<>=!]+?)\s*(>=|<=|>|<)\s*([^<>=!]+)", condition)
+    if match is None or re.search(r"\b(and|or|not)\b", condition):
+        return f"it holds that {condition}"
+    verb = {">": "exceeds", ">=": "reaches", "<": "falls below", "<=": "falls to"}[match[2]]
+    return f"{match[1]} {verb} {match[3]}"
+
+
+def _at(score: Mapping[str, Any]) -> str:
+    return f" at this {score['usual_by']}" if score.get("usual_by") else ""
 
 
 def _number(value: float) -> str:

@@ -929,9 +929,7 @@ class _PartWriter:
     second half of the log. A row takes four bytes an answer and question.
     """
 
-    def __init__(
-        self, log: OpenedLog, store: PartStore, names: Sequence[str], derived: Derived, asked: Asked
-    ) -> None:
+    def __init__(self, log: OpenedLog, store: PartStore, names: Sequence[str], derived: Derived, asked: Asked) -> None:
         self._log, self._store, self._names, self._derived, self._asked = log, store, names, derived, asked
         self._waiting: list[_LearnedRows] = []
 
