@@ -85,7 +85,7 @@ def test_a_pipe_gives_the_answers_of_the_table_and_goes_on_from_a_file(tmp_path:
     whole = run()
     predictor = Predictor(Settings(predict=("x",), horizons=(2,), ask=tuple(ASK)), warm_up=300)
     rows = readings(700)
-    outcomes = predictor.take(rows[:500])
+    outcomes: list[Any] = list(predictor.take(rows[:500]))
     assert predictor.horde is not None
     predictor.horde.save(tmp_path / "model.safetensors", **predictor.state())
     loaded, _ = Predictor.load(tmp_path / "model.safetensors")
@@ -105,14 +105,15 @@ def test_a_live_model_is_asked_more_and_less() -> None:
     settings = Settings(predict=("x",), horizons=(2,), ask=(ASK[0],))
     rows = readings(360)
     plain, asked = Predictor(settings, warm_up=300), Predictor(settings, warm_up=300)
-    plain.take(rows[:330]), asked.take(rows[:330])
+    plain.take(rows[:330])
+    asked.take(rows[:330])
     asked.ask("x at +1h")
-    middle = asked.take(rows[330:345])
+    middle: list[Any] = list(asked.take(rows[330:345]))
     assert json.loads(middle[-1].line)["asked"].keys() == {ASK[0], "x at +1h"}
     assert asked.settings.ask == (ASK[0], "x at +1h")
     asked.stop_asking("x at +1h")
-    after = asked.take(rows[345:])
-    expected = plain.take(rows[330:])
+    after: list[Any] = list(asked.take(rows[345:]))
+    expected: list[Any] = list(plain.take(rows[330:]))
     assert [outcome.line for outcome in after] == [outcome.line for outcome in expected[15:]]
     with pytest.raises(ValueError, match="Did you mean"):
         asked.ask("xx at +1h")

@@ -198,7 +198,7 @@ class Asked:
         return [answerer.summary() for answerer in self._answerers]
 
     def recent(self, q: int) -> dict[str, Array]:
-        """The last rows of a question: ``row``, ``time``, ``now``, ``answer``, ``low``, ``high``, ``usual``, ``label``."""
+        """The last rows of a question, by name: row, time, now, answer, low, high, usual and label."""
         return self._answerers[q].recent()
 
     # ------------------------------------------------------------------ questions come and go
@@ -342,7 +342,7 @@ class _Answerer:
         c = np.zeros(k.CONSTANTS)
         c[k.KIND], c[k.EVENT], c[k.CONDITION] = kind.get(question.kind, k.MEAN), event, condition
         c[k.SPAN], c[k.STEP], c[k.ROWS], c[k.REGULAR] = self._span, step, rows, timing.regular
-        c[k.TIMED], c[k.LOWEST], c[k.HIGHEST] = timing.step is not None, 0.0, 1.0
+        c[k.LOWEST], c[k.HIGHEST] = 0.0, 1.0
         c[k.STRIDE], c[k.HALF], c[k.COVERAGE] = max(1, rows // _LONG), half, coverage
         c[k.OTHERS], c[k.LIMIT] = len(self._others), timing.limit
         cycles = self._cycles
@@ -508,7 +508,7 @@ class _Answerer:
             }
             return score | self._reliability(second)
         spread = second[k.LABEL_SQUARE] - second[k.LABEL] ** 2 / n if n else math.nan
-        errors = {name: _mean(float(second[k.BASELINE_ABS + b]) * scale, n) for name, b in names.items()}
+        errors = {name: float(second[k.BASELINE_ABS + b]) * scale / max(n, 1.0) for name, b in names.items()}
         unit = naive[1] / naive[0] if naive[0] else math.nan
         mae = _mean(second[k.ABS] * scale, n)
         score |= {
@@ -519,10 +519,8 @@ class _Answerer:
             "skill": skill,
             "baselines": {
                 name: {
-                    "mae": errors.get(name),
-                    "mase": _finite(errors[name] / (unit * scale))
-                    if errors.get(name) is not None and unit > 0
-                    else None,
+                    "mae": _finite(errors.get(name, math.nan)) if n else None,
+                    "mase": _mean(errors.get(name, math.nan), unit * scale),
                     "rmse": _finite(scale * math.sqrt(max(square, 0.0) / n)) if n else None,
                     "variance_explained": _ratio(square, spread),
                 }

@@ -30,18 +30,18 @@ ANY, AT, FIRST, MEAN, MAX, MIN = range(6)
 
 # What is fixed for a question.
 (
-    KIND, EVENT, CONDITION, SPAN, STEP, ROWS, REGULAR, TIMED, LOWEST, HIGHEST, STRIDE, HALF, COVERAGE, PERIOD_A, SLOTS_A,
+    KIND, EVENT, CONDITION, SPAN, STEP, ROWS, REGULAR, LOWEST, HIGHEST, STRIDE, HALF, COVERAGE, PERIOD_A, SLOTS_A,
     BINS_A, OFFSET_A, PERIOD_B, SLOTS_B, BINS_B, OFFSET_B, SHIFT, WEEKLY, CYCLES, OTHERS, DECAY, SMALL, FULL, LIMIT,
-) = range(29)  # fmt: skip
-CONSTANTS = 29
+) = range(28)  # fmt: skip
+CONSTANTS = 28
 
 # What a question carries from row to row.
 (
     ROW, LAST_TIME, FIRST_READING, END_READING, FIRST_PENDING, END_PENDING, HELD, SEEN, SINCE, LABELS, DROPPED, ERROR,
-    SIZE, LEVEL_LOW, LEVEL_HIGH, RATIOS, Q_LOW, Q_MIDDLE, Q_HIGH, TICKS, LEAST, MOST, TD_OPEN, TD_SQUARE, SCALE_ROWS,
+    SIZE, LEVEL_LOW, LEVEL_HIGH, RATIOS, Q_LOW, Q_MIDDLE, Q_HIGH, LEAST, MOST, TD_OPEN, TD_SQUARE, SCALE_ROWS,
     SCALE_SUM, ABSOLUTE,
-) = range(27)  # fmt: skip
-STATE = 27
+) = range(26)  # fmt: skip
+STATE = 26
 
 # What waits for the label of a row: when it was, its keys, its answer, and then features and component answers.
 (
@@ -100,7 +100,7 @@ SUMS = HOURS + 2 * 24
 
 
 @register_jitable
-def _dot(x, y, n):  # type: ignore[no-untyped-def]
+def _dot(x: Floats, y: Floats, n: int) -> float:
     total = 0.0
     for i in range(n):
         total += x[i] * y[i]
@@ -108,18 +108,20 @@ def _dot(x, y, n):  # type: ignore[no-untyped-def]
 
 
 @register_jitable
-def _logistic(z):  # type: ignore[no-untyped-def]
+def _logistic(z: float) -> float:
     return 1.0 / (1.0 + math.exp(-min(30.0, max(-30.0, z))))
 
 
 @register_jitable
-def _log_odds(p, margin):  # type: ignore[no-untyped-def]
+def _log_odds(p: float, margin: float) -> float:
     p = min(1.0 - margin, max(margin, p))
     return math.log(p / (1.0 - p))
 
 
 @register_jitable
-def _learn(P, w, targets, x, y, n, forget, link, ridge, g):  # type: ignore[no-untyped-def]
+def _learn(
+    P: Floats, w: Floats, targets: int, x: Floats, y: Floats, n: int, forget: float, link: bool, ridge: float, g: Floats
+) -> None:
     """One step of recursive least squares, or of logistic regression by Newton's method where ``link`` is set.
 
     ``w`` (targets, n) are the weights on the first n features of ``x`` for each of the targets ``y``.
@@ -163,7 +165,7 @@ def _learn(P, w, targets, x, y, n, forget, link, ridge, g):  # type: ignore[no-u
 
 
 @register_jitable
-def _label(constants, when, reading, begin, end, start):  # type: ignore[no-untyped-def]
+def _label(constants: Floats, when: Floats, reading: Floats, begin: int, end: int, start: float) -> float:
     """The label of the window after time ``start``, of the rows from ``begin`` to ``end``; NaN if it is not known."""
     kind, step = int(constants[KIND]), constants[STEP]
     span, near = constants[SPAN], 1e-6 * constants[STEP]
@@ -212,13 +214,13 @@ def _label(constants, when, reading, begin, end, start):  # type: ignore[no-unty
 
 
 @register_jitable
-def _slot(time, period, offset, shift, slots):  # type: ignore[no-untyped-def]
+def _slot(time: float, period: float, offset: float, shift: float, slots: int) -> int:
     phase = (time + offset) / period
     return int((phase - math.floor(phase)) * slots + shift) % int(slots)
 
 
 @register_jitable
-def _hinges(phi, n, value, edges):  # type: ignore[no-untyped-def]
+def _hinges(phi: Floats, n: int, value: float, edges: tuple[float, ...]) -> int:
     for edge in edges:
         phi[n] = max(value - edge, 0.0)
         n += 1
@@ -226,12 +228,21 @@ def _hinges(phi, n, value, edges):  # type: ignore[no-untyped-def]
 
 
 @register_jitable
-def _within(value, most):  # type: ignore[no-untyped-def]
+def _within(value: float, most: float) -> float:
     return min(most, max(-most, value))
 
 
 @register_jitable
-def _look_up(constants, memory, time, u, deviation, deviation_b, seasons, hits):  # type: ignore[no-untyped-def]
+def _look_up(
+    constants: Floats,
+    memory: Floats,
+    time: float,
+    u: float,
+    deviation: float,
+    deviation_b: float,
+    seasons: Floats,
+    hits: Floats,
+) -> None:
     """What the seasons say of the window after ``time``: aggregated into ``seasons``, and when they first hold.
 
     ``memory`` (slots, 4): the last reading and the mean reading of each slot of either cycle. ``seasons``: the last of
@@ -284,9 +295,24 @@ def _look_up(constants, memory, time, u, deviation, deviation_b, seasons, hits):
 
 @register_jitable
 def _make_features(
-    constants, state, u, holds, time, others, recent, traces, other_memory, memory, moments, climate, phi, item, raw,
-    seasons, hits,
-):  # fmt: skip  # type: ignore[no-untyped-def]
+    constants: Floats,
+    state: Floats,
+    u: float,
+    holds: float,
+    time: float,
+    others: Floats,
+    recent: Floats,
+    traces: Floats,
+    other_memory: Floats,
+    memory: Floats,
+    moments: Floats,
+    climate: Floats,
+    phi: Floats,
+    item: Floats,
+    raw: Floats,
+    seasons: Floats,
+    hits: Floats,
+) -> int:
     """The features of a row, of which the first ``SMALL`` are the small set; baselines and keys go to ``item``."""
     event, condition = constants[EVENT] > 0.0, constants[CONDITION] > 0.0
     cycles, count_others = constants[CYCLES] > 0.0, int(constants[OTHERS])
@@ -438,16 +464,28 @@ def _make_features(
 
 
 @register_jitable
-def _usual(climate, which, key, event):  # type: ignore[no-untyped-def]
+def _usual(climate: Floats, which: int, key: int, event: bool) -> float:
     """The mean label by a key, shrunk towards the mean of all by so many rows."""
     half = 0.5 if event else 0.0
     mean = (climate[0, 0, 0] + half) / max(1.0, climate[0, 0, 1] + 2.0 * half)
     prior = 1.0 if which == 0 else (3.0 if which == 2 else 5.0)
-    return (climate[which, key, 0] + prior * mean) / (climate[which, key, 1] + prior)
+    usual: float = (climate[which, key, 0] + prior * mean) / (climate[which, key, 1] + prior)
+    return usual
 
 
 @register_jitable
-def _td(constants, state, u, reading, phi, td_phi, td_w, td_z, n, out):  # type: ignore[no-untyped-def]
+def _td(
+    constants: Floats,
+    state: Floats,
+    u: float,
+    reading: float,
+    phi: Floats,
+    td_phi: Floats,
+    td_w: Floats,
+    td_z: Floats,
+    n: int,
+    out: Floats,
+) -> None:
     """One step of TD(λ) at each rate from the row before to this one, and the predictions at this one.
 
     An event ends the prediction (γ = 0 there), and time ends it with probability 1/h: survival by a geometric deadline.
@@ -488,7 +526,18 @@ def _td(constants, state, u, reading, phi, td_phi, td_w, td_z, n, out):  # type:
 
 
 @register_jitable
-def _answer_event(constants, state, item, phi, P, W, top_w, top_x, climate, td):  # type: ignore[no-untyped-def]
+def _answer_event(
+    constants: Floats,
+    state: Floats,
+    item: Floats,
+    phi: Floats,
+    P: Floats,
+    W: Floats,
+    top_w: Floats,
+    top_x: Floats,
+    climate: Floats,
+    td: Floats,
+) -> None:
     full, small = int(constants[FULL]), int(constants[SMALL])
     labels = state[LABELS]
     usual = _usual(climate, 1, int(item[KEY_HOUR]), True)
@@ -518,7 +567,21 @@ def _answer_event(constants, state, item, phi, P, W, top_w, top_x, climate, td):
 
 
 @register_jitable
-def _answer_number(constants, state, item, phi, W, size_w, size_x, climate, squares, td, holds, seasons, hits):  # type: ignore[no-untyped-def]
+def _answer_number(
+    constants: Floats,
+    state: Floats,
+    item: Floats,
+    phi: Floats,
+    W: Floats,
+    size_w: Floats,
+    size_x: Floats,
+    climate: Floats,
+    squares: Floats,
+    td: Floats,
+    holds: float,
+    seasons: Floats,
+    hits: Floats,
+) -> None:
     full, small = int(constants[FULL]), int(constants[SMALL])
     kind, condition, cycles = int(constants[KIND]), constants[CONDITION] > 0.0, constants[CYCLES] > 0.0
     labels = state[LABELS]
@@ -597,7 +660,7 @@ def _answer_number(constants, state, item, phi, W, size_w, size_x, climate, squa
 
 
 @register_jitable
-def _add_scores(constants, item, y, sums):  # type: ignore[no-untyped-def]
+def _add_scores(constants: Floats, item: Floats, y: float, sums: Floats) -> None:
     """Score what was answered at a row whose label is known now."""
     event = constants[EVENT] > 0.0
     p = item[ANSWER]
@@ -632,8 +695,23 @@ def _add_scores(constants, item, y, sums):  # type: ignore[no-untyped-def]
 
 @register_jitable
 def _learn_label(
-    constants, state, item, y, P, W, top_P, top_w, size_P, size_w, size_x, climate, squares, ratios, g, targets
-):  # fmt: skip  # type: ignore[no-untyped-def]
+    constants: Floats,
+    state: Floats,
+    item: Floats,
+    y: float,
+    P: Floats,
+    W: Floats,
+    top_P: Floats,
+    top_w: Floats,
+    size_P: Floats,
+    size_w: Floats,
+    size_x: Floats,
+    climate: Floats,
+    squares: Floats,
+    ratios: Floats,
+    g: Floats,
+    targets: Floats,
+) -> None:
     """Learn from the label of a row: ``item`` holds what was known at that row."""
     full, small = int(constants[FULL]), int(constants[SMALL])
     phi = item[FEATURES:]
@@ -681,7 +759,7 @@ def _learn_label(
             tail = 0.5 * (1.0 - constants[COVERAGE])
             state[Q_LOW] = kept[int(tail * (len(kept) - 1))]
             state[Q_MIDDLE] = kept[len(kept) // 2]
-            state[Q_HIGH] = kept[int(math.ceil((1.0 - tail) * (len(kept) - 1)))]
+            state[Q_HIGH] = kept[math.ceil((1.0 - tail) * (len(kept) - 1))]
         if item[LOW] == item[LOW]:
             pace, tail = min(0.02, 0.5 / rows), 0.5 * (1.0 - constants[COVERAGE])
             state[LEVEL_LOW] += pace * ((1.0 if y < item[LOW] else 0.0) - tail)
@@ -694,7 +772,7 @@ def _learn_label(
 
 
 @register_jitable
-def _follow_naive(shifted, row, y, sums, part):  # type: ignore[no-untyped-def]
+def _follow_naive(shifted: Floats, row: float, y: float, sums: Floats, part: int) -> None:
     """Sum |y − the y of one day before| (of the row before, where rows are no parts of a day), the scale of MASE.
 
     A day is a number of rows here; ``shifted`` holds the y of each of the last ones, and the number of its row.
@@ -713,10 +791,10 @@ def _follow_naive(shifted, row, y, sums, part):  # type: ignore[no-untyped-def]
 ))  # fmt: skip
 def advance(
     constants: Floats, state: Floats, value: Floats, held: Floats, holds: Floats, gap: Flags, time: Floats,
-    others: Floats, when: Floats, reading: Floats, pending: Floats, recent: Floats, traces: Floats, other_memory: Floats,
-    memory: Floats, moments: Floats, climate: Floats, P: Floats, W: Floats, top_P: Floats, top_w: Floats, size_P: Floats,
-    size_w: Floats, squares: Floats, ratios: Floats, td_phi: Floats, td_w: Floats, td_z: Floats, shifted: Floats,
-    sums: Floats, out: Floats,
+    others: Floats, when: Floats, reading: Floats, pending: Floats, recent: Floats, traces: Floats,
+    other_memory: Floats, memory: Floats, moments: Floats, climate: Floats, P: Floats, W: Floats, top_P: Floats,
+    top_w: Floats, size_P: Floats, size_w: Floats, squares: Floats, ratios: Floats, td_phi: Floats, td_w: Floats,
+    td_z: Floats, shifted: Floats, sums: Floats, out: Floats,
 ) -> int:  # fmt: skip
     """Answer at B rows and learn from the windows that they close.
 
@@ -792,7 +870,7 @@ def advance(
             constants, state, u, holds[t], now, others[t], recent, traces, other_memory, memory, moments, climate, phi,
             item, raw, seasons, hits,
         )  # fmt: skip
-        if kind == ANY or kind == FIRST or kind == MEAN:
+        if kind in (ANY, FIRST, MEAN):
             _td(constants, state, u, value[t], phi, td_phi, td_w, td_z, full, td)
         if event:
             item[BASELINES + PERSISTENCE] = holds[t]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -253,11 +253,12 @@ def _repair(text: str) -> str | None:
         for pattern, repair in _REPAIRS
         if candidate != text
     ]
-    closest: Callable[[str], float] = lambda candidate: -difflib.SequenceMatcher(None, text, candidate).ratio()
+
+    def distance(candidate: str) -> tuple[float, str]:
+        return -difflib.SequenceMatcher(None, text, candidate).ratio(), candidate
+
     for candidates in (once, twice):
-        fitting = sorted(
-            {c for c in candidates if len(c) <= _LONGEST and is_question(c)}, key=lambda c: (closest(c), c)
-        )
+        fitting = sorted({c for c in candidates if len(c) <= _LONGEST and is_question(c)}, key=distance)
         if fitting:
             return fitting[0]
     return None

@@ -271,8 +271,8 @@ def _show(result: NextingResult, folder: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from emphatic.hordes.periods import describe_periods
     from emphatic.asking.sentences import asked_lines
+    from emphatic.hordes.periods import describe_periods
     from emphatic.nexting.runner import ingest_lines
     from emphatic.report.page import NONE
 

@@ -73,8 +73,8 @@ class NextingResult:
     """What ``run`` found.
 
     Args:
-        summary: The scores, one dict per signal × horizon and then one per question that was asked, marked by ``text``, as
-            ``summary.json`` has them.
+        summary: The scores as ``summary.json`` has them: one dict per signal × horizon, and then one per question that
+            was asked, marked by ``text``.
         curves: The learning curves, one dict for each of those, with the error in each of 20 pieces of the log.
         model: The horde, to continue with (``observe``, ``run``) or to ``save``.
         settings: All settings, also those found from the data.
