@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from emphatic.asking import answers as asking
 from emphatic.asking.answers import Asked, Timing
+from emphatic.asking.language import parse_all
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
@@ -470,9 +471,12 @@ class Predictor:
         Args:
             text: The question, such as "P(power > 5 within 1h)".
         """
-        model = self._require()
-        model.asked.add(text)
-        self._set_asked(model)
+        if self._model is None:  # what it names is checked when the warm-up is complete
+            asked = parse_all([*self.settings.ask, text])
+            self.settings = replace(self.settings, ask=tuple(question.text for question in asked))
+            return
+        self._model.asked.add(text)
+        self._set_asked(self._model)
 
     def stop_asking(self, text: str) -> None:
         """No longer ask a question of one line; ValueError if it is not asked.
@@ -480,9 +484,13 @@ class Predictor:
         Args:
             text: The question.
         """
-        model = self._require()
-        model.asked.remove(text)
-        self._set_asked(model)
+        if self._model is None:
+            if text.strip() not in self.settings.ask:
+                raise ValueError(f"{text!r} is not asked.")
+            self.settings = replace(self.settings, ask=tuple(t for t in self.settings.ask if t != text.strip()))
+            return
+        self._model.asked.remove(text)
+        self._set_asked(self._model)
 
     def _set_asked(self, model: _Model) -> None:
         texts = tuple(question.text for question in model.asked.questions)
