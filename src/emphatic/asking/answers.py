@@ -496,11 +496,11 @@ class _Answerer:
         names = self._baseline_names()
         squares = {name: float(second[k.BASELINE_SQUARE + b]) for name, b in names.items()}
         squares["rate" if question.is_event else "mean"] = float(constant)
-        own = float(second[k.SQUARE])
-        skill = {name: _ratio(own, square) for name, square in squares.items()}
+        squared = float(second[k.SQUARE])
+        skill = {name: _ratio(squared, square) for name, square in squares.items()}
         if question.is_event:
             score |= {
-                "brier": _mean(own, n),
+                "brier": _mean(squared, n),
                 "skill": skill,
                 "baselines": {name: {"brier": _mean(square, n)} for name, square in squares.items()},
                 "rate": _mean(second[k.LABEL], n),
@@ -514,8 +514,8 @@ class _Answerer:
         score |= {
             "mae": mae,
             "mase": _mean(second[k.ABS], n * unit),
-            "rmse": _finite(scale * math.sqrt(own / n)) if n else None,
-            "variance_explained": _ratio(own, spread),
+            "rmse": _finite(scale * math.sqrt(squared / n)) if n else None,
+            "variance_explained": _ratio(squared, spread),
             "skill": skill,
             "baselines": {
                 name: {
@@ -601,9 +601,9 @@ def _mean(total: float, count: float) -> float | None:
     return _finite(total / count) if count > 0 else None
 
 
-def _ratio(own: float, other: float) -> float | None:
-    """1 − own / other."""
-    return _finite(1.0 - own / other) if other > 0 else None
+def _ratio(errors: float, of_baseline: float) -> float | None:
+    """The skill, 1 − errors / of_baseline."""
+    return _finite(1.0 - errors / of_baseline) if of_baseline > 0 else None
 
 
 def _finite(value: float) -> float | None:

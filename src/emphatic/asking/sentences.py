@@ -53,7 +53,7 @@ def describe_answer(score: Mapping[str, Any], last: float | None = None) -> str:
         now = "" if score.get("now") is None else "; so now" if score["now"] else "; not so now"
         when = f"Within the next {span}" if question.kind == "event" else f"In {span}"
         return f"{when} {_clause(body)} with probability {answer:.2f} (usually {usual:.2f}{_at(score)}{now})."
-    show = _duration(question) if question.kind == "until" else _number
+    show = _duration(question) if question.kind == "until" else _format_number
     between = ""
     if score.get("low") is not None:
         between = f", between {show(score['low'])} and {show(score['high'])}"
@@ -123,7 +123,7 @@ def _at(score: Mapping[str, Any]) -> str:
     return f" at this {score['usual_by']}" if score.get("usual_by") else ""
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 1e4 or not math.isfinite(value) else f"{value:,.0f}"
 
 
@@ -131,7 +131,7 @@ def _duration(question: Question) -> Any:
     """How a time until something is written: as a duration, or in rows."""
     if isinstance(question.horizon, str):
         return lambda seconds: durations.format_duration(max(seconds, 0.0))
-    return _number
+    return _format_number
 
 
 def _clock(seconds: float) -> str:
