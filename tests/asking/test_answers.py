@@ -115,6 +115,18 @@ def test_rows_of_an_irregular_log_count_by_their_times() -> None:
     assert 0.2 < np.isfinite(values).mean() < 0.8  # where no reading is within half a step, none is known
 
 
+def test_times_that_are_a_little_off_close_windows_all_the_same() -> None:
+    rng = np.random.default_rng(4)
+    time = 3600.0 * np.arange(300.0) + rng.uniform(-100.0, 100.0, 300)
+    x = rng.normal(size=300)
+    texts = ["mean of x over 3h", "P(x > 0.3 within 1h)", "x at +2h", "max of x within 90min"]
+    asked, _ = run(texts, x, time, Timing(3600.0, True, 5400.0))
+    for q, ahead in enumerate((3, 1, 2, 2)):
+        labels = asked.recent(q)["label"]
+        assert np.isfinite(labels[: 300 - ahead]).all()
+        assert labels[5] == pytest.approx((x[6:9].mean(), float(x[6] > 0.3), x[7], x[6])[q])
+
+
 def test_time_that_goes_back_closes_no_window() -> None:
     time = np.concatenate([np.arange(50.0), np.arange(50.0)])
     x = np.arange(100.0)

@@ -46,6 +46,8 @@ _LONG = 4096
 _DAY, _WEEK, _YEAR = 86400.0, 604800.0, 365.2425 * 86400.0
 #: The most rows of a day, for the scale of errors.
 _DAY_ROWS = 100_000
+#: The share of a step by which rows of a regular log may come late and still count.
+_SLACK = 0.1
 #: Rows that a plot shows.
 RECENT = 2000
 #: The first Monday after the epoch, less a week: weeks begin on Mondays.
@@ -241,9 +243,14 @@ class Asked:
         Args:
             state: As ``state`` returns it, among other entries. ValueError if it does not fit.
         """
-        saved = state.get("asked")
-        if saved is None:
+        if state.get("asked") is None:
             return
+        try:
+            self._restore(state["asked"], state)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"what was learned for questions of one line does not fit: {error!r}") from None
+
+    def _restore(self, saved: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         self._hold = Hold.restore(saved["hold"])
         self._time = math.nan if saved["time"] is None else float(saved["time"])
         places = {text: q for q, text in enumerate(saved["texts"])}
@@ -260,7 +267,10 @@ class Asked:
         """The timing that was saved with a model; None if no questions were."""
         if "asked" not in state:
             return None
-        step, regular, limit, dated = state["asked"]["timing"]
+        try:
+            step, regular, limit, dated = state["asked"]["timing"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"the times of questions of one line do not fit: {error!r}") from None
         return Timing(step, bool(regular), math.inf if limit is None else float(limit), bool(dated))
 
 
@@ -326,7 +336,9 @@ class _Answerer:
         self.question, self._timing, self._signals = question, timing, tuple(signals)
         step = timing.step or 1.0
         self._span = question.span(timing.step)
-        rows = max(1, round(self._span / step))
+        # Times of a regular log may be off by a tenth of a step, as its clock allows.
+        slack = _SLACK if timing.step is not None and timing.regular else 1e-6
+        rows = max(1, math.floor(self._span / step + slack))
         self._cycles = _Cycles.of(timing)
         names = question.expression.names
         seen = [*(n for n in signals if n in names), *(n for n in signals if n not in names)][:_OTHERS]
@@ -344,7 +356,7 @@ class _Answerer:
         c[k.SPAN], c[k.STEP], c[k.ROWS], c[k.REGULAR] = self._span, step, rows, timing.regular
         c[k.LOWEST], c[k.HIGHEST] = 0.0, 1.0
         c[k.STRIDE], c[k.HALF], c[k.COVERAGE] = max(1, rows // _LONG), half, coverage
-        c[k.OTHERS], c[k.LIMIT] = len(self._others), timing.limit
+        c[k.OTHERS], c[k.LIMIT], c[k.SLACK] = len(self._others), timing.limit, slack * step
         cycles = self._cycles
         if cycles is not None:
             short, long = cycles.short, cycles.long

@@ -32,8 +32,9 @@ ANY, AT, FIRST, MEAN, MAX, MIN = range(6)
 (
     KIND, EVENT, CONDITION, SPAN, STEP, ROWS, REGULAR, LOWEST, HIGHEST, STRIDE, HALF, COVERAGE, PERIOD_A, SLOTS_A,
     BINS_A, OFFSET_A, PERIOD_B, SLOTS_B, BINS_B, OFFSET_B, SHIFT, WEEKLY, CYCLES, OTHERS, DECAY, SMALL, FULL, LIMIT,
-) = range(28)  # fmt: skip
-CONSTANTS = 28
+    SLACK,
+) = range(29)  # fmt: skip
+CONSTANTS = 29
 
 # What a question carries from row to row.
 (
@@ -182,7 +183,7 @@ def _label(constants: Floats, when: Floats, reading: Floats, begin: int, end: in
     for i in range(begin, end):
         if when[i] <= start + near:
             continue
-        if when[i] > start + span + near:
+        if when[i] > start + span + constants[SLACK]:
             break
         rows += 1
         if when[i] - previous > constants[LIMIT]:
@@ -841,7 +842,7 @@ def advance(
         while head < tail:
             item = pending[head]
             due = item[AT_TIME] + span
-            if now < due - near:
+            if now < due - constants[SLACK]:
                 break
             if kind == AT and value[t] != value[t] and now <= due + 0.5 * step + near:
                 # A reading nearer than half a step may still come.

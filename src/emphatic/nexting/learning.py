@@ -72,6 +72,8 @@ _CORRELATED = 256
 _ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 300 << 20
 #: Nanoseconds that ridges take for a pair of active features of a row, and for n³ of a solution.
 _PAIR_NS, _SOLVE_NS = 1.0, 0.05
+#: Nanoseconds that a question of one line takes for a row.
+_ASKED_NS = 25_000.0
 #: Seconds that features of their own cost the questions that share them.
 _MAKER = 0.03
 
@@ -803,7 +805,9 @@ def learn_log(
         guard = ReadingGuard.restore(point.state["guard"])
         learners = executor.resume(log, point)
     derived, asked = _derive(log, horde, store)
-    announce(expected_size(horde, log.rows).text(log.settings))
+    size = expected_size(horde, log.rows)
+    size = size._replace(seconds=size.seconds + _ASKED_NS * 1e-9 * log.rows * len(asked))
+    announce(size.text(log.settings))
     states = _States(log, resumption, clock, guard, counts, began)
     writer = _PartWriter(log, store, horde.names, derived, asked)
 
