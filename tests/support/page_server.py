@@ -24,6 +24,7 @@ POLICY = (
 FILES = {
     "/": (STATIC / "index.html", "text/html; charset=utf-8"),
     "/static/page.js": (STATIC / "page.js", "text/javascript; charset=utf-8"),
+    "/static/ask.js": (STATIC / "ask.js", "text/javascript; charset=utf-8"),
     "/static/page.css": (STATIC / "page.css", "text/css; charset=utf-8"),
     "/static/icon.svg": (STATIC / "icon.svg", "image/svg+xml"),
     "/static/uplot.js": (UPLOT / "uPlot.iife.min.js", "text/javascript; charset=utf-8"),
@@ -82,6 +83,8 @@ class PageServer:
             self._send(handler, 200, kind, file.read_bytes())
         elif address.path == "/signals":
             self._send(handler, 200, "application/json", json.dumps(self.signals).encode())
+        elif address.path == "/ask":
+            self._send(handler, 200, "application/json", b"[]")
         elif address.path == "/stream" and self.down:
             self._send(handler, 503, "application/json", b'{"error": "not now"}')
         elif address.path == "/stream":

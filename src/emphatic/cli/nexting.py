@@ -23,14 +23,14 @@ __all__ = ["check_live_options", "figures", "nexting", "read_settings"]
 _LIVE, _CLUSTER = "Live", "On a cluster"
 
 
-@with_settings(Settings, "nexting", out=("predict", "horizons"), resume=())
+@with_settings(Settings, "nexting", out=("predict", "horizons", "ask"), resume=())
 def nexting(
     table: Annotated[
         str | None,
         typer.Argument(
-            help="A CSV, Parquet, Arrow, JSON lines, Excel, MCAP, SQLite or DuckDB file, a ROS 2 bag's folder, an export "
-            "of a tool, the address of a database or a time series store, or - for a pipe; default: a household's "
-            "electric power."
+            help="A CSV, Parquet, Arrow, JSON lines, Excel, MCAP, SQLite or DuckDB file, a ROS 2 bag's folder, an "
+            "export of a tool, the address of a database or a time series store, or - for a pipe; default: a "
+            "household's electric power."
         ),
     ] = None,
     out: Annotated[
@@ -291,6 +291,7 @@ def _show(result: NextingResult, folder: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from emphatic.asking.sentences import asked_lines
     from emphatic.hordes.periods import describe_periods
     from emphatic.nexting.runner import ingest_lines
     from emphatic.report.page import NONE
@@ -305,8 +306,9 @@ def _show(result: NextingResult, folder: Path) -> None:
         table.add_column(name, justify="right")
     empty: dict[str, list[str]] = {}
     too_long = {gap["horizon"] for gap in result.reading["unscored"] if "horizon" in gap}  # the last lines say so
+    plain = [row for row in result.summary if "text" not in row]
     for horizon in horizons:
-        rows = [row for row in result.summary if row["horizon"] == horizon]
+        rows = [row for row in plain if row["horizon"] == horizon]
         online, offline = _median(rows, ""), _median(rows, "offline")
         table.add_row(str(horizon), online, offline, _median(rows, "persistence"), _median(rows, "mean"))
         if horizon in too_long:
@@ -327,6 +329,8 @@ def _show(result: NextingResult, folder: Path) -> None:
     if not result.models and (periods := describe_periods(result.model.periods)):
         print(f"Periods: {periods}.")
     _show_written(result.written, False)
+    for line in asked_lines(result.summary):
+        print(line)
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
 
 

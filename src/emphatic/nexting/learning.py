@@ -29,6 +29,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from emphatic import rules
+from emphatic.asking.answers import Asked, Timing
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore, ResumePoint
 from emphatic.features import Features
@@ -76,6 +77,8 @@ _QUESTION_BYTES, _ROW_BYTES = 60_000, 400
 _PAIR_NS, _SOLVE_NS = 1.0, 0.05
 #: Answers of all questions that are worked on at a time, and the rows that are learned from at a time, at least.
 _TOGETHER, _FEWEST_ROWS = 1 << 18, 64
+#: Nanoseconds that a question of one line takes for a row.
+_ASKED_NS = 25_000.0
 #: Seconds that features of their own cost the questions that share them.
 _MAKER = 0.03
 
@@ -826,6 +829,7 @@ class Learned:
         counts: What was counted in the readings.
         guard: The guard of the readings after the last row.
         derived: The intervals and alarms after the last row.
+        asked: The questions of one line after the last row.
         makers: The state of each maker of features before the first row.
         store: The parts.
         seconds: How long learning took.
@@ -838,6 +842,7 @@ class Learned:
     counts: ReadingCounts
     guard: ReadingGuard
     derived: Derived
+    asked: Asked
     makers: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
     store: PartStore
     seconds: float
@@ -961,12 +966,13 @@ def learn_log(
         if point.state.get("increments") is not None:
             log.table.increments = Increments.restore(point.state["increments"])
         learners = executor.resume(log, point)
-    derived = _derive(log, horde, store)
+    derived, asked = _derive(log, horde, store)
     size = expected_size(horde, log.rows)
+    size = size._replace(seconds=size.seconds + _ASKED_NS * 1e-9 * log.rows * len(asked))
     check_memory(size, len(log.settings.predict or ()), free_memory())
     announce(size.text(log.settings))
     states = _States(log, resumption, clock, guard, counts, began)
-    writer = _PartWriter(log, store, horde.names, derived)
+    writer = _PartWriter(log, store, horde.names, derived, asked)
 
     def on_checkpoint(rows: int) -> Mapping[str, Any]:
         writer.flush(rows)
@@ -986,22 +992,28 @@ def learn_log(
         log.check_rows(rows)
         horde = learners.finish()
         grid = None if log.table.grid is None else log.table.grid.state()
-        horde.save(store.folder / "model.safetensors", **{**on_checkpoint(rows), **derived.state(), "grid": grid})
+        states_of = {**derived.state(), **asked.state(), "grid": grid}
+        horde.save(store.folder / "model.safetensors", **{**on_checkpoint(rows), **states_of})
         if request.signal is not None:
             raise KeyboardInterrupt(request.signal)
     seconds = time.perf_counter() - began
-    return Learned(log, horde, clock, counts, guard, derived, makers, store, seconds, executor.without_answers)
+    return Learned(log, horde, clock, counts, guard, derived, asked, makers, store, seconds, executor.without_answers)
 
 
-def _derive(log: OpenedLog, horde: Horde, store: PartStore) -> Derived:
-    """Intervals and alarms as they are after the rows that parts have been written of."""
+def _derive(log: OpenedLog, horde: Horde, store: PartStore) -> tuple[Derived, Asked]:
+    """Intervals, alarms and answers as they are after the rows that parts have been written of."""
     derived = Derived(horde, log.settings.coverage, log.settings.false_alarm_rate, log.table.dated)
+    timing = Timing.of(log.table.clock(), log.table.dated)
+    asked = Asked(log.settings.ask, log.table.names, timing, log.settings.coverage, log.rows)
+    if twice := set(asked.names).intersection([*horde.names, *(name for name, _, _ in derived.names), "row", "time"]):
+        raise ValueError(f"{min(twice)!r} is asked, and a question or column has that name already.")
     for begin in store.starts("readings"):
         rows = LogRows.from_table(store.read("readings", begin), log.table.categories)
         table = store.read("predictions", begin)
         predictions = np.stack([table.column(name).to_numpy() for name in horde.names], axis=1)
         derived(predictions, rows.values, rows.gap, rows.time, rows.guarded)
-    return derived
+        asked(rows.values, rows.guarded, rows.gap, rows.time)
+    return derived, asked
 
 
 class _States:
@@ -1089,8 +1101,8 @@ class _PartWriter:
     second half of the log. A row takes four bytes an answer and question.
     """
 
-    def __init__(self, log: OpenedLog, store: PartStore, names: Sequence[str], derived: Derived) -> None:
-        self._log, self._store, self._names, self._derived = log, store, names, derived
+    def __init__(self, log: OpenedLog, store: PartStore, names: Sequence[str], derived: Derived, asked: Asked) -> None:
+        self._log, self._store, self._names, self._derived, self._asked = log, store, names, derived, asked
         self._waiting: list[_LearnedRows] = []
 
     def add(self, block: Block, predictions: Array, answers: Mapping[str, Array]) -> None:
@@ -1130,6 +1142,7 @@ class _PartWriter:
         columns |= dict(zip(self._names, predictions.T, strict=True))
         derived = self._derived(predictions, rows.values, rows.gap, rows.time, rows.guarded)
         columns |= self._derived.columns(derived)
+        columns |= self._asked.columns(self._asked(rows.values, rows.guarded, rows.gap, rows.time))
         self._store.write("readings", begin, rows.columns())
         self._store.write("predictions", begin, columns)
 

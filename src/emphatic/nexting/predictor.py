@@ -25,6 +25,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from emphatic.asking import answers as asking
+from emphatic.asking.answers import Asked, Timing
+from emphatic.asking.language import parse_all
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
@@ -136,14 +139,16 @@ class LineFormat:
     """The form of a line of predictions: {"step": …, "time": …, "predictions": {signal: {horizon: value}}, …}.
 
     Then follow "low" and "high", the ends of the predictions' intervals, of the same form; and "anomaly", "alarm" and
-    "why", {signal: value} for each of ``signals``.
+    "why", {signal: value} for each of ``signals``. Where questions were ``asked``, there is also "asked", {question:
+    {"answer": value, "low": value, "high": value, "usual": value}}.
 
     Args:
         questions: The questions, in the order of the predictions.
         signals: The signals that have alarms.
+        asked: The questions of one line.
     """
 
-    def __init__(self, questions: Iterable[GVF], signals: Iterable[str]) -> None:
+    def __init__(self, questions: Iterable[GVF], signals: Iterable[str], asked: Sequence[str] = ()) -> None:
         #: The keys of each question.
         self.keys = question_keys(questions)
         #: The horizons of each name, with the numbers of their questions.
@@ -158,6 +163,10 @@ class LineFormat:
         self.signals = tuple(signals)
         body = ", ".join(f"{_literal(name)}: %s" for name in self.signals)
         entries += "".join(f', "{kind}": {{{body}}}' for kind in OF_A_SIGNAL)
+        self.asked = tuple(asked)
+        if self.asked:
+            body = ", ".join(f'"{kind}": %s' for kind in asking.KINDS)
+            entries += ', "asked": {' + ", ".join(f"{_literal(text)}: {{{body}}}" for text in self.asked) + "}"
         self._template = '{"step": %d, "time": %s' + entries + "}\n"
 
     def lines(self, predictions: Sequence[Prediction]) -> list[bytes]:
@@ -179,7 +188,8 @@ class LineFormat:
         lines = []
         for i, prediction in enumerate(predictions):
             time_text = "null" if prediction.time is None else json.dumps(prediction.time)
-            fields = (prediction.step, time_text, *texts[i * width : (i + 1) * width], *alarms[i])
+            answers = _texts(np.asarray(prediction.asked, np.float64).reshape(-1)) if self.asked else ()
+            fields = (prediction.step, time_text, *texts[i * width : (i + 1) * width], *alarms[i], *answers)
             lines.append((self._template % fields).encode())
         return lines
 
@@ -201,6 +211,7 @@ class Prediction(NamedTuple):
         gap: Whether the reading does not follow the one before it.
         derived: What ``emphatic.nexting.intervals`` derived from them, by kind: "low" and "high", a value for each
             question, "anomaly", "alarm" and "why", a value for each signal that is predicted; empty in the warm-up.
+        asked: The answer, low end, high end and usual answer of each question of one line, (Q, 4).
     """
 
     step: int
@@ -211,6 +222,7 @@ class Prediction(NamedTuple):
     seconds: float = math.nan
     gap: bool = False
     derived: Mapping[str, NDArray[Any]] = {}
+    asked: NDArray[np.float64] = np.empty((0, 4))
 
     @property
     def line(self) -> bytes:
@@ -379,14 +391,18 @@ class _Model(NamedTuple):
     parser: RowParser
     derived: Derived
     format: LineFormat
+    asked: Asked
     grid: Grid | None = None
 
     @classmethod
-    def of(cls, horde: Horde, settings: Settings, notation: Notation, grid: Grid | None = None) -> _Model:
+    def of(
+        cls, horde: Horde, settings: Settings, notation: Notation, timing: Timing, grid: Grid | None = None
+    ) -> _Model:
         dated = notation.time is not None and notation.time.dated
         derived = Derived(horde, settings.coverage, settings.false_alarm_rate, dated)
         parser = RowParser(horde.makers[0].signals, horde.categories, notation)
-        return cls(horde, parser, derived, LineFormat(horde.questions, derived.signals), grid)
+        asked = Asked(settings.ask, parser.names, timing, settings.coverage)
+        return cls(horde, parser, derived, LineFormat(horde.questions, derived.signals, settings.ask), asked, grid)
 
     def rows(self, reading: Reading, row: ParsedRow) -> list[ParsedRow]:
         """The rows to learn from that a reading completes: itself, or those of the grid of time."""
@@ -460,6 +476,44 @@ class Predictor:
     def derived(self) -> Derived:
         """Intervals and alarms; RuntimeError in the warm-up."""
         return self._require().derived
+
+    @property
+    def asked(self) -> Asked:
+        """The questions of one line; RuntimeError in the warm-up."""
+        return self._require().asked
+
+    def ask(self, text: str) -> None:
+        """Ask one more question of one line, which is learned from now on; ValueError if it cannot be asked.
+
+        Args:
+            text: The question, such as "P(power > 5 within 1h)".
+        """
+        if self._model is None:  # what it names is checked when the warm-up is complete
+            asked = parse_all([*self.settings.ask, text])
+            self.settings = replace(self.settings, ask=tuple(question.text for question in asked))
+            return
+        self._model.asked.add(text)
+        self._set_asked(self._model)
+
+    def stop_asking(self, text: str) -> None:
+        """No longer ask a question of one line; ValueError if it is not asked.
+
+        Args:
+            text: The question.
+        """
+        if self._model is None:
+            if text.strip() not in self.settings.ask:
+                raise ValueError(f"{text!r} is not asked.")
+            self.settings = replace(self.settings, ask=tuple(t for t in self.settings.ask if t != text.strip()))
+            return
+        self._model.asked.remove(text)
+        self._set_asked(self._model)
+
+    def _set_asked(self, model: _Model) -> None:
+        texts = tuple(question.text for question in model.asked.questions)
+        self.settings = replace(self.settings, ask=texts)
+        form = LineFormat(model.horde.questions, model.derived.signals, texts)
+        self._model = model._replace(format=form)
 
     @property
     def format(self) -> LineFormat:
@@ -578,7 +632,7 @@ class Predictor:
 
     def _learn(self, waiting: list[_Waiting], outcomes: list[Outcome]) -> None:
         """Learn from readings and fill in their predictions. One that the horde refuses changes nothing."""
-        horde, parser, derived, form, grid = self._require()
+        horde, parser, derived, form, asked, grid = self._require()
         clock = None if self.clock is None else self.clock.copy()
         guard = None if self.guard is None else self.guard.copy()
         block = Block.from_rows([reading.row for reading in waiting], parser.names, parser.categories, clock, self.step)
@@ -601,13 +655,22 @@ class Predictor:
         self.guard, self.increments = guard, increments
         self.readings += len(waiting) if grid is None else 0
         kinds = derived(predictions, block.values, block.gap, block.time, block.guarded)
+        answers = asked.stacked(block)
         for i, reading in enumerate(waiting):
             row = reading.row
             if self.every(self.step, row.time):
                 here = {kind: values[i] for kind, values in kinds.items()}
                 read = row.values if increments is None else block.values[i].tolist()
                 outcomes[reading.place] = Prediction(
-                    self.step, row.time_text, predictions[i], form, read, row.time, bool(block.gap[i]), here
+                    self.step,
+                    row.time_text,
+                    predictions[i],
+                    form,
+                    read,
+                    row.time,
+                    bool(block.gap[i]),
+                    here,
+                    answers[i],
                 )
             self.step += 1
 
@@ -700,12 +763,13 @@ class Predictor:
         clock = table.clock()
         guard = make_guard(settings, table.names)
         horde = make_horde(settings, None if clock is None else clock.step).warm_up(table, rows, guard)
-        model = _Model.of(horde, settings, table.notation)
+        model = _Model.of(horde, settings, table.notation, Timing.of(clock, table.dated))
         self.settings, self.clock, self.guard, self._model = settings, clock, guard, model
         for block in table.blocks(horde.block_rows, clock=clock):
             predictions = horde.advance(guard.mark(block))
             self.step += len(predictions)
             derived = model.derived(predictions, block.values, block.gap, block.time, block.guarded)
+            answers = model.asked.stacked(block)
         model = self._model = model._replace(grid=table.grid)
         self.increments = table.increments
         if clock is not None and clock.backwards:
@@ -729,7 +793,14 @@ class Predictor:
             return None
         kinds = {kind: values[-1] for kind, values in derived.items()}
         return Prediction(
-            self.step - 1, row.time_text, predictions[-1], model.format, row.values, row.time, derived=kinds
+            self.step - 1,
+            row.time_text,
+            predictions[-1],
+            model.format,
+            row.values,
+            row.time,
+            derived=kinds,
+            asked=answers[-1],
         )
 
     # ------------------------------------------------------------------ saving
@@ -776,6 +847,7 @@ class Predictor:
             "grid": None if model.grid is None else model.grid.state(),
             "table": {},
             **model.derived.state(),
+            **model.asked.state(),
         }
 
     @classmethod
@@ -827,8 +899,11 @@ class Predictor:
         grid = None if state.get("grid") is None else Grid.restore(state["grid"])
         increments = state.get("increments")
         predictor.increments = None if increments is None else Increments.restore(increments)
-        predictor._model = _Model.of(horde, predictor.settings, notation, grid)
+        dated = notation.time is not None and notation.time.dated
+        timing = Asked.saved_timing(state) or Timing.of(predictor.clock, dated)
+        predictor._model = _Model.of(horde, predictor.settings, notation, timing, grid)
         predictor.derived.restore(state)
+        predictor.asked.restore(state)
         return predictor
 
 
@@ -925,7 +1000,11 @@ class Live:
     def _load(self) -> tuple[Predictor, bytes]:
         """The predictor of the model, and the predictions that were not written before it was saved."""
         predictor, state = Predictor.load(self.model, learn=self.learn, every=self.every)
-        ignored = self.settings.differences(replace(predictor.settings, delimiter=predictor.delimiter))
+        for text in self.settings.ask:
+            if text.strip() not in predictor.settings.ask:
+                predictor.ask(text)
+        held = replace(predictor.settings, delimiter=predictor.delimiter, ask=self.settings.ask)
+        ignored = self.settings.differences(held)
         if ignored:
             logger.warning(
                 "%s: the model's own settings hold; ignored, since they differ: %s.", self.model, ", ".join(ignored)

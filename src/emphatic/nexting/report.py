@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.asking.answers import Asked
+from emphatic.asking.cards import make_cards
 from emphatic.common import versions
 from emphatic.hordes.periods import describe_periods
 from emphatic.learning.inputs import refusal
@@ -94,6 +96,7 @@ def render_report(scored: Scored, seconds: Mapping[str, float]) -> str:
             seconds=seconds,
             versions=versions("pyarrow"),
             upcoming=scored.upcoming,
+            asked=learned.asked,
             when=_moment(dated, scored.span[1]),
             worst=_with_moments(dated, scored.worst),
             reading=summary[0].get("reading", {}) if summary else {},
@@ -185,6 +188,7 @@ class NextingPage:
       whatever else is in it is shown as it is.
     - ``upcoming``: one mapping per signal, with ``signal``, ``now`` (its last reading) and ``predictions`` from there,
       {horizon: value}, and the ends ``low`` and ``high`` of their intervals; ``when`` says when that was.
+    - ``asked``: the questions of one line, after the last row.
     - ``worst``: the largest errors, with ``when``, ``signal``, ``horizon``, ``prediction``, ``actual`` and ``off``.
     - ``alarms``: those with the highest scores, with ``when``, ``signal``, ``rows``, ``anomaly``, ``why``;
       ``false_alarm_rate``: how many false ones per row were put up with. Scores then count all ``alarms`` of a signal.
@@ -213,6 +217,7 @@ class NextingPage:
     coverage: float | None = None
     alarms: Sequence[Row] = ()
     false_alarm_rate: float | None = None
+    asked: Asked | None = None
 
     @cached_property
     def horizons(self) -> list[Any]:
@@ -248,6 +253,7 @@ def nexting_page(page: NextingPage) -> str:
             raise refusal(f"curves[{name!r}]", "nexting_page", wanted, str(len(many)))
     plots = Plots()
     sections: dict[str, tuple[str, Any]] = {
+        "asked": ("Questions", make_cards(page.asked, plots) if page.asked else []),
         "next": ("What comes next", _upcoming(page)),
         "predictable": ("Predictable", _predictable(page)),
         "failures": ("Failures", _failures(page)),

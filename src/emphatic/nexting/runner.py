@@ -77,7 +77,8 @@ class NextingResult:
     """What ``run`` found.
 
     Args:
-        summary: The scores, one dict per signal × horizon, as ``summary.json`` has them.
+        summary: The scores as ``summary.json`` has them: one dict per signal × horizon, and then one per question that
+            was asked, marked by ``text``.
         curves: The learning curves, one dict for each of those, with the error in each of 20 pieces of the log.
         model: The horde, to continue with (``observe``, ``run``) or to ``save``.
         settings: All settings, also those found from the data.
@@ -182,6 +183,7 @@ def run(
     range: str | None = None,
     step: str | None = None,
     stepsize: str | Mapping[str, Any] | StepSize | None = None,
+    ask: str | Sequence[str] | None = None,
     coverage: float | None = None,
     false_alarm_rate: float | None = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
@@ -232,6 +234,8 @@ def run(
         step: The time between two rows of a time series store, such as "1min".
         stepsize: The step-size method, a name or an object of ``emphatic.stepsizes``; default: three rates, whose
             predictions are combined.
+        ask: Questions in one line of text, such as "P(power > 5 within 1h)" or "power at +6h" (see docs/ask.md). Each
+            adds a column with its answers, and an object, marked by ``text``, at the end of the summary.
         coverage: The target coverage of the intervals; default: 0.8.
         false_alarm_rate: The target number of false alarms per row and signal; default: 0.0005.
         config: These and more settings (``rates``, ``rule``, ``features``, ``questions``; see docs/settings.md) as a
@@ -283,6 +287,7 @@ def run(
         range=range,
         step=step,
         stepsize=_config(stepsize),
+        ask=ask,
         coverage=coverage,
         false_alarm_rate=false_alarm_rate,
     )
@@ -484,8 +489,9 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
                 error.filename = str(job.out)  # a full disk does not say which
             raise
         written = None if destination is None else write_results_to(*destination, job.out)
+    summary = [*scored.summary, *learned.asked.summary()]
     return NextingResult(
-        scored.summary, scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written=written
+        summary, scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written=written
     )
 
 
@@ -515,7 +521,8 @@ def write_results(scored: Scored, out: Path) -> dict[str, float]:
     began, learned = clock_time.perf_counter(), scored.learned
     store = learned.store
     scored.summary[0]["reading"] = ingest_summary(scored)
-    text = json.dumps(scored.summary, indent=1, allow_nan=False, ensure_ascii=False)
+    summary = [*scored.summary, *learned.asked.summary()]
+    text = json.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)
     (store.folder / "summary").write_text(text, "utf-8")
     seconds = {"reading": learned.log.seconds, "learning": learned.seconds, "scoring": scored.seconds}
     seconds["report"] = clock_time.perf_counter() - began

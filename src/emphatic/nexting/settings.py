@@ -158,6 +158,7 @@ class Settings:
         features: The features, as a list of configurations.
         related: For each signal, the signals that its questions see.
         questions: Questions besides every signal at every horizon.
+        ask: Questions in one line of text, such as "P(power > 5 within 1h)".
         coverage: The target coverage of the intervals.
         false_alarm_rate: The target number of false alarms per row and signal.
     """
@@ -343,6 +344,16 @@ class Settings:
     questions: tuple[Mapping[str, Any], ...] = setting(
         (), help="Questions (GVFs) besides every signal at every horizon.", must="a list", is_valid=is_list
     )
+    ask: tuple[str, ...] = setting(
+        (),
+        help="A question in one line, such as 'P(power > 5 within 1h)' or 'power at +6h'; repeatable.",
+        must="a list of questions",
+        is_valid=lambda value: is_list(value) and all(isinstance(text, str) for text in value),
+        flag_type=list[str],
+        from_text=lambda texts: tuple(texts) or None,
+        from_keyword=_one_or_several,
+        commands=_EVERYWHERE,
+    )
     coverage: float = setting(
         0.8,
         help="The share of returns to fall inside the intervals; default: 0.8.",
@@ -414,6 +425,7 @@ class Settings:
             _check_form_of_horizon(horizon, name)
         for table in self.questions:
             _check_question_table(table, name)
+        _check_asked(self.ask, name)
         if self.features is not None:
             Features.from_config(self.features)
 
@@ -459,6 +471,12 @@ class Settings:
             settings = replace(settings, features=every, related=choose_related(table, warm))
         for question in settings.gvfs():
             _check(question, table, step)
+        if settings.ask:
+            from emphatic.asking.language import parse_all
+
+            for asked in parse_all(settings.ask):
+                asked.check(table.names)
+                asked.span(step)
         return settings
 
     def rows_to_warm_up(self, table: Table, rows: int) -> int:
@@ -599,6 +617,18 @@ def _check_question_table(table: Any, name: str) -> None:
         raise ValueError(f"{name}: a question's name must be text other than 'row' and 'time'. Got {table!r}.")
     if not isinstance(question.policy, Policy | None):
         raise ValueError(f"{name}: a question's 'policy' must be a table. Got {question.policy!r} instead.")
+
+
+def _check_asked(texts: Sequence[str], name: str) -> None:
+    """ValueError for the first text that is not a question."""
+    if not texts:
+        return
+    from emphatic.asking.language import parse_all
+
+    try:
+        parse_all(texts)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _check_horizon(horizon: Any, step: float | None) -> None:

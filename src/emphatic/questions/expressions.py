@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FUNCTIONS", "Expression"]
+__all__ = ["FUNCTIONS", "Condition", "Expression"]
 
 
 Function = Callable[..., Any]
@@ -75,23 +75,30 @@ class Expression:
         #: In reverse Polish order: numbers, names, and functions with their number of arguments. There is
         #: no recursion, neither here nor in a call, for a text may be nested deeper than the interpreter goes.
         self._program: list[float | str | tuple[Function, int]] = []
-        names = {f"{word}{i}": name for i, name in enumerate(quoted)}
+        self._tree, self._source = tree.body, source
+        self._quoted = {f"{word}{i}": name for i, name in enumerate(quoted)}
         todo: list[ast.AST] = [tree.body]
         while todo:
-            item, operands = self._decompose(todo.pop(), names, source)
+            item, operands = self._decompose(todo.pop())
             self._program.append(item)
             todo += operands
         self._program.reverse()
 
-    def _decompose(
-        self, node: ast.AST, quoted: Mapping[str, str], source: str
-    ) -> tuple[float | str | tuple[Function, int], list[ast.expr]]:
+    @property
+    def is_condition(self) -> bool:
+        """Whether it is a comparison, or conditions joined by ``and``, ``or`` and ``not``."""
+        match self._tree:
+            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
+                return True
+        return False
+
+    def _decompose(self, node: ast.AST) -> tuple[float | str | tuple[Function, int], list[ast.expr]]:
         """The operation of a node, and its operands."""
         match node:
             case ast.Constant(value=bool() | int() | float() as number) if abs(number) < 1e300:
                 return float(number), []
             case ast.Name(id=word):
-                name = quoted.get(word, word)
+                name = self._quoted.get(word, word)
                 self.names.add(name)
                 return name, []
             case ast.BinOp(left=left, op=op, right=right) | ast.Compare(left=left, ops=[op], comparators=[right]) if (
@@ -107,7 +114,7 @@ class Expression:
                 function, least, most = FUNCTIONS[name]
                 if least <= len(args) <= most:
                     return (function, len(args)), args
-        segment = ast.get_source_segment(source, node)
+        segment = ast.get_source_segment(self._source, node)
         raise ValueError(
             f"{self.text!r} has a part that is not understood: {segment!r}. There are names of signals, numbers, "
             f"+ - * / ** %, comparisons of two, and, or, not, and {', '.join(FUNCTIONS)}"
@@ -115,9 +122,14 @@ class Expression:
 
     def __call__(self, signals: Mapping[str, NDArray[Any] | float]) -> Any:
         """Its value; NaN where any of its signals is missing or the formula has none."""
+        return self._evaluate(self._program, signals)
+
+    def _evaluate(
+        self, program: list[float | str | tuple[Function, int]], signals: Mapping[str, NDArray[Any] | float]
+    ) -> Any:
         stack: list[Any] = []
         with np.errstate(all="ignore"):
-            for item in self._program:
+            for item in program:
                 if isinstance(item, str):
                     stack.append(np.asarray(signals[item], np.float64))
                 elif isinstance(item, float):
@@ -133,3 +145,58 @@ class Expression:
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
+
+
+#: How far two sides of a comparison are on its right side, in their own unit; ± 1 where there is no distance.
+_MARGINS: dict[type[ast.AST], Function] = {
+    ast.Gt: operator.sub,
+    ast.GtE: operator.sub,
+    ast.Lt: lambda a, b: b - a,
+    ast.LtE: lambda a, b: b - a,
+    ast.Eq: lambda a, b: np.where(a == b, 1.0, -1.0),
+    ast.NotEq: lambda a, b: np.where(a != b, 1.0, -1.0),
+}
+
+
+class Condition(Expression):
+    """An expression that holds where it is not 0, with a margin: by how much it holds, or fails below 0.
+
+    The margin of ``a > b`` is a − b, of ``and`` the smallest margin, of ``or`` the greatest, of ``not`` the negative,
+    and of whatever else ± 1.
+
+    >>> import numpy as np
+    >>> hot = Condition("T > 30 and not H < 20")
+    >>> signals = {"T": np.array([31.0, 35.0, 20.0]), "H": np.array([50.0, 18.0, np.nan])}
+    >>> hot(signals).tolist(), hot.margin(signals).tolist()
+    ([1.0, 0.0, nan], [1.0, -2.0, nan])
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._margins: list[float | str | tuple[Function, int]] = []
+        todo: list[tuple[ast.AST, bool]] = [(self._tree, True)]
+        while todo:
+            node, holds = todo.pop()
+            item: float | str | tuple[Function, int]
+            operands: list[tuple[ast.AST, bool]]
+            match node:
+                case ast.Compare(left=left, ops=[op], comparators=[right]) if holds:
+                    item, operands = (_MARGINS[type(op)], 2), [(left, False), (right, False)]
+                case ast.BoolOp(op=op, values=values) if holds:
+                    smallest_or_greatest = np.minimum if isinstance(op, ast.And) else np.maximum
+                    item = (lambda *margins, f=smallest_or_greatest: reduce(f, margins)), len(values)
+                    operands = [(value, True) for value in values]
+                case ast.UnaryOp(op=ast.Not(), operand=operand) if holds:
+                    item, operands = (operator.neg, 1), [(operand, True)]
+                case _ if holds:
+                    item, operands = (lambda value: np.where(value != 0, 1.0, -1.0), 1), [(node, False)]
+                case _:
+                    item, numbers = self._decompose(node)
+                    operands = [(number, False) for number in numbers]
+            self._margins.append(item)
+            todo += operands
+        self._margins.reverse()
+
+    def margin(self, signals: Mapping[str, NDArray[Any] | float]) -> Any:
+        """By how much it holds; NaN where any of its signals is missing."""
+        return self._evaluate(self._margins, signals)

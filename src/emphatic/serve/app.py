@@ -27,6 +27,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from emphatic.asking.sentences import describe_answer, describe_learning
 from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, Prediction, format_lines
 from emphatic.serve.ids import check_id
 from emphatic.serve.listener import NUMERIC_HOSTS, PROBES
@@ -50,10 +51,13 @@ logger = logging.getLogger("emphatic.serve")
 
 #: Streams at a time, and the seconds that a body may take.
 _STREAMS, _PATIENCE = 32, 30.0
+#: The most questions of one line that a service is asked: each takes time with every reading.
+_QUESTIONS = 50
 _JSON, _LINES = "application/json", "application/x-ndjson"
 #: Everything that is served as a file: its address, where it is in the package, and its type.
 _FILES = {
     "/static/page.js": ("serve/static/page.js", "text/javascript"),
+    "/static/ask.js": ("serve/static/ask.js", "text/javascript"),
     "/static/page.css": ("serve/static/page.css", "text/css"),
     "/static/icon.svg": ("serve/static/icon.svg", "image/svg+xml"),
     "/static/uplot.js": ("report/uplot/uPlot.iife.min.js", "text/javascript"),
@@ -106,6 +110,7 @@ class _Interface:
             Route("/", self.page),
             Route("/login", self.login, methods=["POST"]),
             Route("/readings", self.readings, methods=["POST"]),
+            Route("/ask", self.ask, methods=["GET", "POST", "DELETE"]),
             Route("/predictions", self.predictions),
             Route("/signals", self.signals),
             Route("/stream", self.stream),
@@ -178,6 +183,29 @@ class _Interface:
         latest = self.service.latest
         line = _describe_warm_up(self.service.state) if latest is None else latest.line
         return Response(line, media_type=_JSON)
+
+    async def ask(self, request: Request) -> Response:
+        """The questions of one line with their answers; a POST of {"ask": TEXT} asks one more, a DELETE one less."""
+        if request.method in ("POST", "DELETE"):
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != _JSON:  # (a form of another site cannot send this)
+                return _error(415, f"the content type must be {_JSON}, not {kind or 'none'}")
+            body = await _body(request, self._closing, _LONGEST_FORM, _FORM_PATIENCE)
+            if isinstance(body, Response):
+                return body
+            try:
+                text = json.loads(body)["ask"]
+            except (ValueError, KeyError, TypeError, RecursionError):
+                return _error(400, 'the body must be {"ask": "P(power > 5 within 1h)"}, a question in one line')
+            if not isinstance(text, str):
+                return _error(422, "a question must be text")
+            if request.method == "POST" and len(self.service.predictor.settings.ask) >= _QUESTIONS:
+                return _error(422, f"{_QUESTIONS} questions are asked already: stop asking one of them")
+            try:
+                await asyncio.wrap_future(self.service.ask(text, stop=request.method == "DELETE"))
+            except ValueError as error:
+                return _error(422, str(error))
+        return JSONResponse(describe_asked(self.service))
 
     async def signals(self, request: Request) -> Response:
         """What is read, and what is predicted."""
@@ -439,6 +467,19 @@ def write_metrics(service: Service, wrong_tokens: int = 0) -> str:
 
 def _label(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def describe_asked(service: Service) -> list[dict[str, Any]]:
+    """The questions of one line: the scores so far, the answer in a sentence, and how far learning is."""
+    predictor = service.predictor
+    if predictor.horde is None:
+        return [{"text": text, "sentence": "Warming up.", "learning": "warming up"} for text in predictor.settings.ask]
+    asked = predictor.asked
+    described = []
+    for score in asked.summary():
+        last = predictor.clock.last if predictor.clock is not None and asked.timing.dated else None
+        described.append(score | {"sentence": describe_answer(score, last), "learning": describe_learning(score)})
+    return described
 
 
 def describe_interface(version: str) -> dict[str, Any]:

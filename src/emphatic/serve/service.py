@@ -19,10 +19,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -522,6 +524,8 @@ class Service:
         self._locks = ExitStack()
         self._thread = threading.Thread(target=self._work, name="emphatic learning", daemon=True)
         self._deadline = float("inf")
+        #: What is to be asked, or no longer, by the thread: a function of the predictor, and its outcome.
+        self._changes: SimpleQueue[tuple[Callable[[Predictor], None], Future[None]]] = SimpleQueue()
 
     # ------------------------------------------------------------------ beginning and end
 
@@ -541,7 +545,10 @@ class Service:
             serve: dict[str, Any] = {"journal": 0}
             if self.model.exists():
                 self.predictor, state = Predictor.load(self.model, **options)
-                settings = replace(self.predictor.settings, delimiter=self.predictor.delimiter)
+                for text in self.settings.ask:
+                    if text.strip() not in self.predictor.settings.ask:
+                        self.predictor.ask(text)
+                settings = replace(self.predictor.settings, delimiter=self.predictor.delimiter, ask=self.settings.ask)
                 ignored = ", ".join(self.settings.differences(settings))
                 if ignored:
                     logger.warning(
@@ -686,6 +693,7 @@ class Service:
                     self._log_compiled(self._compile_seconds)
                 if readings:
                     self._learn(readings)
+                self._change()
                 self._sync(wait=bool(len(self.inbox)) and not full)
                 if full and not catching_up:
                     time.sleep(_WAIT)
@@ -698,6 +706,8 @@ class Service:
             logger.critical("learning has ended by an error: %s", error, exc_info=True)
         finally:
             self.inbox.close()
+            while not self._changes.empty():
+                self._changes.get()[1].set_exception(ValueError("the service ends"))
             while waiting := self.inbox.take(BLOCK, 0.0):
                 self._unacknowledged += [(incoming, Receipt(None, taken=False)) for incoming in waiting]
             for incoming, _ in self._unacknowledged:
@@ -705,6 +715,41 @@ class Service:
                     incoming.acknowledge(Receipt(None, taken=False))
             if self._journal is not None:
                 self._journal.close()
+
+    def ask(self, text: str, stop: bool = False) -> Future[None]:
+        """Ask a question of one line, learned from now on, or no longer ask it.
+
+        It is done between two blocks of readings, and the model is saved at once, so that readings of the journal are
+        never learned from for a question that came after them.
+
+        Args:
+            text: The question.
+            stop: Whether it is no longer to be asked.
+
+        Returns:
+            A future that is done when it is; its exception is a ValueError if the question cannot be asked.
+        """
+        done: Future[None] = Future()
+        change = (lambda predictor: predictor.stop_asking(text)) if stop else (lambda predictor: predictor.ask(text))
+        self._changes.put((change, done))
+        return done
+
+    def _change(self) -> None:
+        """Carry out the changes that wait, unless readings that came before them still wait for compiled kernels."""
+        if self._held or not self._compiled.is_set():
+            return
+        while not self._changes.empty():
+            change, done = self._changes.get()
+            try:
+                change(self.predictor)
+            except ValueError as error:
+                done.set_exception(error)
+                continue
+            if self.recent is not None:
+                self.recent.format = self.predictor.format
+            self.saved_step = -1  # the model is other than the saved one, though no reading came
+            self._save()
+            done.set_result(None)
 
     def _learn(self, block: Sequence[Incoming]) -> None:
         """Put the readings of a block into the journal, and learn from them; known ones are only acknowledged."""

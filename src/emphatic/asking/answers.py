@@ -1,0 +1,622 @@
+"""Answers to questions of one line, online and causal: a label is learned from when its window has closed.
+
+The label of row t depends on W, the rows with times in (t, t + h]:
+
+    P(COND within h)        1 if the condition holds in any row of W
+    P(COND at +h), EXPR at +h   the reading nearest t + h, at most half a step off
+    time until COND up to h the time to the first row of W in which it holds; h if there is none
+    sum of EXPR over h      the mean of the rows that were read × the rows expected; ``integral`` × the step
+    mean of, share of time  the mean of the rows that were read
+    max of, min of          the extreme of W
+
+Row t itself never counts. A label is known only if 90% of the rows of W were read, whether or not an event was seen in
+them; rows that a gap left out, and readings that are missing, were not read. Without times, rows are counted.
+
+A probability is the combination, by logistic regression in log odds, of three logistic regressions, a ridge regression
+and TD(λ) with survival as γ. A number is the mean of ridge regressions on differences from simple answers, of these
+answers and of TD, each weighted by (its mean squared error so far)⁻⁴. All of them see about 150 features: the reading
+or margin and its past, what came at this time of day and week, other signals, the calendar, what the labels were.
+An interval reaches from quantile to quantile of the past errors, each divided by its expected size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.asking.language import CONDITIONS, Question, parse_all
+from emphatic.tables import Block, Clock, Hold
+
+__all__ = ["ENDS", "Asked", "Timing"]
+
+Array = NDArray[np.float64]
+
+#: The columns of a question besides its answer, and all four.
+ENDS = ("low", "high", "usual")
+KINDS = ("answer", *ENDS)
+#: Rows that are answered at a time, and signals besides the question's own that are features.
+_CHUNK, _OTHERS = 1024, 7
+#: Windows of more rows than this are learned from at every so many rows.
+_LONG = 4096
+_DAY, _WEEK, _YEAR = 86400.0, 604800.0, 365.2425 * 86400.0
+#: The most rows of a day, for the scale of errors.
+_DAY_ROWS = 100_000
+#: The share of a step by which rows of a regular log may come late and still count.
+_SLACK = 0.1
+#: Rows that a plot shows.
+RECENT = 2000
+#: The first Monday after the epoch, less a week: weeks begin on Mondays.
+_MONDAY = 3 * _DAY
+
+
+class Timing(NamedTuple):
+    """What is known of the times of a log.
+
+    Args:
+        step: The usual step; None without times.
+        regular: Whether rows come at regular times.
+        limit: The longest step that is no gap.
+        dated: Whether times are seconds since 1970.
+    """
+
+    step: float | None
+    regular: bool = True
+    limit: float = math.inf
+    dated: bool = False
+
+    @classmethod
+    def of(cls, clock: Clock | None, dated: bool) -> Timing:
+        """That of a log with this clock."""
+        if clock is None or not clock.step > 0.0:
+            return cls(None)
+        return cls(float(clock.step), bool(clock.regular), float(clock.limit), dated)
+
+
+class Asked:
+    """Questions of one line about one stream, and their state from row to row.
+
+    Args:
+        questions: The questions, as text.
+        signals: The signals of the stream.
+        timing: What is known of its times.
+        coverage: The share of labels that are to fall inside their intervals.
+        rows: The number of rows, where it is known: the second half is scored. Otherwise all rows are.
+
+    >>> x = np.sin(np.arange(600) / 9)
+    >>> asked = Asked(["P(x > 0.5 within 5 rows)", "x at +3"], ["x"], Timing(None), rows=600)
+    >>> answers = asked(x[:, None], x[:, None], np.zeros(600, bool))
+    >>> answers["answer"].shape, bool((answers["answer"][:, 0] >= 0).all())
+    ((600, 2), True)
+    >>> [round(score["variance_explained"], 1) for score in asked.summary()[1:]]
+    [1.0]
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[str],
+        signals: Sequence[str],
+        timing: Timing,
+        coverage: float = 0.8,
+        rows: int | None = None,
+    ) -> None:
+        self.signals, self.timing = tuple(signals), timing
+        self._coverage, self._half = coverage, 0 if rows is None else rows // 2
+        self._answerers = [
+            _Answerer(question, self.signals, timing, coverage, self._half) for question in parse_all(questions)
+        ]
+        self._hold = Hold(len(self.signals))
+        self._time = math.nan
+
+    @property
+    def questions(self) -> list[Question]:
+        """The questions."""
+        return [answerer.question for answerer in self._answerers]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the predictions."""
+        return [
+            name for question in self.questions for name in (question.text, *(f"{question.text}.{end}" for end in ENDS))
+        ]
+
+    def __len__(self) -> int:
+        return len(self._answerers)
+
+    def __bool__(self) -> bool:
+        return bool(self._answerers)
+
+    def __call__(
+        self, values: Array, guarded: Array, gap: NDArray[np.bool_], time: Array | None = None
+    ) -> dict[str, Array]:
+        """The answers at the next B rows, after learning from the windows that they close.
+
+        Args:
+            values: The readings (B, S) as they were read, NaN where missing: labels are about these.
+            guarded: The readings (B, S) to make features of, by a ``ReadingGuard``.
+            gap: The rows (B,) that do not follow the row before.
+            time: The times (B,) of the rows, NaN where missing; None without times.
+
+        Returns:
+            ``answer``, ``low``, ``high`` and ``usual``, (B, Q) each.
+        """
+        B = len(values)
+        out = {kind: np.full((B, len(self)), np.nan) for kind in KINDS}
+        if not self._answerers:
+            return out
+        for begin in range(0, B, _CHUNK):
+            rows = slice(begin, begin + _CHUNK)
+            held, _ = self._hold.fill(guarded[rows])
+            held = np.nan_to_num(held, nan=0.0, posinf=0.0, neginf=0.0)
+            when = self._times(gap[rows], None if time is None else time[rows])
+            read = np.where(np.isfinite(values[rows]), values[rows], np.nan)
+            # A value that a guard takes for missing is no reading; of conditions what was read decides.
+            sound = np.where(np.isnan(guarded[rows]), np.nan, read)
+            for q, answerer in enumerate(self._answerers):
+                about = read if answerer.question.kind in CONDITIONS else sound
+                answers = answerer(about, held, gap[rows], when)
+                for i, kind in enumerate(KINDS):
+                    out[kind][rows, q] = answers[:, i]
+        return out
+
+    def stacked(self, block: Block) -> Array:
+        """The answers at the rows of a block, (B, Q, 4) by ``KINDS``.
+
+        Args:
+            block: The next rows, with their guarded readings.
+        """
+        answers = self(block.values, block.to_learn, block.gap, block.time)
+        return np.stack([answers[kind] for kind in KINDS], axis=-1)
+
+    def _times(self, gap: NDArray[np.bool_], time: Array | None) -> Array:
+        """The time of each row; rows are counted where there is none, and a gap leaves out one row at least."""
+        out = np.empty(len(gap))
+        step = self.timing.step or 1.0
+        for i in range(len(gap)):
+            known = time is not None and self.timing.step is not None and math.isfinite(time[i])
+            if known and time is not None:
+                self._time = float(time[i])
+            elif math.isnan(self._time):
+                self._time = 0.0
+            else:
+                self._time += step * (2.0 if gap[i] and self.timing.step is None else 1.0)
+            out[i] = self._time
+        return out
+
+    def columns(self, answers: Mapping[str, Array]) -> dict[str, Array]:
+        """The columns of ``predictions.parquet``, by name."""
+        columns = {}
+        for q, question in enumerate(self.questions):
+            columns[question.text] = np.ascontiguousarray(answers["answer"][:, q])
+            columns |= {f"{question.text}.{end}": np.ascontiguousarray(answers[end][:, q]) for end in ENDS}
+        return columns
+
+    def summary(self) -> list[dict[str, Any]]:
+        """The scores, a dict a question."""
+        return [answerer.summary() for answerer in self._answerers]
+
+    def recent(self, q: int) -> dict[str, Array]:
+        """The last rows of a question, by name: row, time, now, answer, low, high, usual and label."""
+        return self._answerers[q].recent()
+
+    # ------------------------------------------------------------------ questions come and go
+
+    def add(self, text: str) -> None:
+        """Ask one more question, which is learned from now on. ValueError if it is asked already."""
+        question = parse_all([*(known.text for known in self.questions), text])[-1]
+        answerer = _Answerer(question, self.signals, self.timing, self._coverage, self._half)
+        self._answerers.append(answerer)
+
+    def remove(self, text: str) -> None:
+        """No longer ask a question. ValueError if it was not asked."""
+        left = [answerer for answerer in self._answerers if answerer.question.text != text.strip()]
+        if len(left) == len(self._answerers):
+            raise ValueError(f"{text!r} is not asked. Questions: {'; '.join(q.text for q in self.questions)}.")
+        self._answerers = left
+
+    # ------------------------------------------------------------------ saving
+
+    def state(self) -> dict[str, Any]:
+        """What is saved with a model: arrays by name, and what JSON can hold under ``asked``."""
+        if not self._answerers:
+            return {}
+        more = {
+            "texts": [question.text for question in self.questions],
+            "timing": [self.timing.step, self.timing.regular, _or_none(self.timing.limit), self.timing.dated],
+            "hold": self._hold.state(),
+            "time": _or_none(self._time),
+        }
+        arrays = {
+            f"asked.{q}.{name}": array
+            for q, answerer in enumerate(self._answerers)
+            for name, array in answerer.arrays().items()
+        }
+        return {"asked": more, **arrays}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what was saved; a question that was not asked then begins afresh.
+
+        Args:
+            state: As ``state`` returns it, among other entries. ValueError if it does not fit.
+        """
+        if state.get("asked") is None:
+            return
+        try:
+            self._restore(state["asked"], state)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"what was learned for questions of one line does not fit: {error!r}") from None
+
+    def _restore(self, saved: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+        self._hold = Hold.restore(saved["hold"])
+        self._time = math.nan if saved["time"] is None else float(saved["time"])
+        places = {text: q for q, text in enumerate(saved["texts"])}
+        for answerer in self._answerers:
+            q = places.get(answerer.question.text)
+            if q is not None:
+                prefix = f"asked.{q}."
+                answerer.restore(
+                    {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
+                )
+
+    @staticmethod
+    def saved_timing(state: Mapping[str, Any]) -> Timing | None:
+        """The timing that was saved with a model; None if no questions were."""
+        if "asked" not in state:
+            return None
+        try:
+            step, regular, limit, dated = state["asked"]["timing"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"the times of questions of one line do not fit: {error!r}") from None
+        return Timing(step, bool(regular), math.inf if limit is None else float(limit), bool(dated))
+
+
+def _or_none(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+@cache
+def _kernels() -> Any:
+    """The compiled loop, when it is first needed."""
+    from emphatic.asking import kernels
+
+    return kernels
+
+
+class _Cycle(NamedTuple):
+    """A cycle of the calendar: its length, slots of memory, bins of features, and when it begins."""
+
+    period: float = 1.0
+    slots: int = 1
+    bins: int = 1
+    offset: float = 0.0
+
+
+class _Cycles(NamedTuple):
+    """The short and the long cycle of a log, and the baselines that repeat them."""
+
+    short: _Cycle
+    long: _Cycle
+    shift: float
+    names: tuple[str | None, str | None]
+
+    @property
+    def word(self) -> str:
+        """What answers are usual at: a bin of the short cycle."""
+        return {_DAY: "hour", _WEEK: "day of the week"}.get(self.short.period, "time of year")
+
+    @classmethod
+    def of(cls, timing: Timing) -> _Cycles | None:
+        """Day and week, week and year, or the year alone, by the step of the rows; None without dates."""
+        step = timing.step
+        if not timing.dated or step is None or step > 0.5 * _YEAR:
+            return None
+        if step <= 0.5 * _DAY:
+            slots = min(1440, max(2, round(_DAY / step)))
+            day = _Cycle(_DAY, slots, min(24, slots))
+            return cls(
+                day, _Cycle(_WEEK, 7 * slots if slots <= 48 else 168, 7, _MONDAY), 1e-6, ("last_day", "last_week")
+            )
+        if step <= 0.5 * _WEEK:
+            week = _Cycle(_WEEK, max(2, round(_WEEK / step)), 7, _MONDAY)
+            return cls(week, _Cycle(_YEAR, 53, 12), 1e-6, ("last_week", "last_year"))
+        year = _Cycle(_YEAR, max(2, round(_YEAR / step)), max(2, min(12, round(_YEAR / step))))
+        return cls(year, _Cycle(_YEAR, year.slots, 1), 0.5, ("last_year", None))
+
+
+class _Answerer:
+    """One question, its learners and their state."""
+
+    def __init__(self, question: Question, signals: Sequence[str], timing: Timing, coverage: float, half: int) -> None:
+        question.check(signals)
+        k = _kernels()
+        self.question, self._timing, self._signals = question, timing, tuple(signals)
+        step = timing.step or 1.0
+        self._span = question.span(timing.step)
+        # Times of a regular log may be off by a tenth of a step, as its clock allows.
+        slack = _SLACK if timing.step is not None and timing.regular else 1e-6
+        rows = max(1, math.floor(self._span / step + slack))
+        self._cycles = _Cycles.of(timing)
+        names = question.expression.names
+        seen = [*(n for n in signals if n in names), *(n for n in signals if n not in names)][:_OTHERS]
+        self._others = [signals.index(name) for name in seen]
+        kind = {"event": k.ANY, "event_at": k.AT, "at": k.AT, "until": k.FIRST, "max": k.MAX, "min": k.MIN}
+        condition, event = question.kind in CONDITIONS, question.is_event
+        #: What an answer is multiplied by.
+        self.scale = {
+            "sum": float(rows) if timing.regular else self._span / step,
+            "integral": (rows * step if timing.regular else self._span) / question.unit,
+            "until": self._span,
+        }.get(question.kind, 1.0)
+        c = np.zeros(k.CONSTANTS)
+        c[k.KIND], c[k.EVENT], c[k.CONDITION] = kind.get(question.kind, k.MEAN), event, condition
+        c[k.SPAN], c[k.STEP], c[k.ROWS], c[k.REGULAR] = self._span, step, rows, timing.regular
+        c[k.LOWEST], c[k.HIGHEST] = 0.0, 1.0
+        c[k.STRIDE], c[k.HALF], c[k.COVERAGE] = max(1, rows // _LONG), half, coverage
+        c[k.OTHERS], c[k.LIMIT], c[k.SLACK] = len(self._others), timing.limit, slack * step
+        cycles = self._cycles
+        if cycles is not None:
+            short, long = cycles.short, cycles.long
+            c[k.PERIOD_A], c[k.SLOTS_A], c[k.BINS_A], c[k.OFFSET_A] = short
+            c[k.PERIOD_B], c[k.SLOTS_B], c[k.BINS_B], c[k.OFFSET_B] = long
+            c[k.SHIFT], c[k.CYCLES], c[k.WEEKLY] = cycles.shift, 1.0, long.period == _WEEK
+            c[k.DECAY] = 1.0 / max(9.5, 0.4 * short.slots)
+        small = 12 + condition + (k.SEASONAL + 6 if cycles else 0) + (4 if event else 0)
+        full = small + 2 + 3 * len(self._others) + (14 if condition else 3)
+        if cycles:
+            full += (36 if condition else 0) + cycles.short.bins + cycles.long.bins + 11 + (4 if condition else 0)
+        c[k.SMALL], c[k.FULL] = small, full
+        self._constants = c
+        slots = max(cycles.short.slots, cycles.long.slots) if cycles else 1
+        day = min(_DAY_ROWS, max(1, round(_DAY / step))) if timing.dated else 1
+        ridges = k.EVENT_RIDGES if event else (k.NUMBER_RIDGES[0], *(r * rows for r in k.NUMBER_RIDGES[1:]))
+        width, others = k.PLAIN + k.SEASONAL + 3 * _OTHERS, len(self._others)
+        self.state = np.zeros(k.STATE)
+        self.state[[k.LAST_TIME, k.LEAST, k.MOST, k.SINCE]] = -np.inf, np.inf, -np.inf, 50.0
+        top = np.zeros((1, 6))
+        top[0, 1:5] = 0.25
+        # (in the order of the kernel's parameters)
+        self._arrays = {
+            "when": np.zeros(64),
+            "reading": np.zeros(64),
+            "pending": np.zeros((64, k.FEATURES + full)),
+            "recent": np.zeros(k.REMEMBERED + 1),
+            "traces": np.zeros((2, 4)),
+            "other_memory": np.zeros((5, max(1, others))),
+            "memory": np.full((slots, 4), np.nan),
+            "moments": np.zeros((2, width)),
+            "climate": np.zeros((4, 320, 2)),
+            "P": np.stack([np.eye(full) / ridge for ridge in ridges]),
+            "W": np.zeros((len(ridges), 2, full)),
+            "top_P": np.eye(6) / k.TOP_RIDGE,
+            "top_w": top,
+            "size_P": np.eye(small + 4) / k.SIZE_RIDGE,
+            "size_w": np.zeros((1, small + 4)),
+            "squares": np.zeros(12),
+            "ratios": np.zeros(k.REMEMBERED_RATIOS),
+            "td_phi": np.zeros(full),
+            "td_w": np.zeros((3, full)),
+            "td_z": np.zeros((3, full)),
+            "shifted": np.stack([np.zeros(day), np.full(day, -np.inf)]),
+            "sums": np.zeros((4, k.SUMS)),
+        }
+        self._recent: list[Array] = []
+
+    def __call__(self, values: Array, held: Array, gap: NDArray[np.bool_], when: Array) -> Array:
+        """Answer, low, high and usual (B, 4) at the next rows."""
+        k, expression = _kernels(), self.question.expression
+        names = expression.names
+        columns = {name: c for c, name in enumerate(self._signals) if name in names}
+        read = np.asarray(expression({name: values[:, c] for name, c in columns.items()}), np.float64)
+        readings = {name: held[:, c] for name, c in columns.items()}
+        if self.question.kind in CONDITIONS:
+            value = np.where(np.isnan(read), np.nan, (read != 0.0).astype(np.float64))
+            feature = expression.margin(readings)  # type: ignore[attr-defined]
+            now = np.asarray(expression(readings), np.float64)
+            holds = np.where(np.isnan(value), (now != 0.0) & ~np.isnan(now), value).astype(np.float64)
+        else:
+            value, feature, holds = read, expression(readings), np.zeros(len(values))
+        value = np.where(np.abs(value) < 1e100, value, np.nan)
+        feature = np.where(np.abs(feature) < 1e100, feature, 0.0)
+        self._make_room(len(values))
+        out = np.empty((len(values), 4))
+        head = int(self.state[k.FIRST_PENDING])
+        others = np.ascontiguousarray(np.clip(held[:, self._others], -1e100, 1e100))
+        k.advance(
+            self._constants,
+            self.state,
+            np.ascontiguousarray(value),
+            np.ascontiguousarray(feature),
+            holds,
+            np.ascontiguousarray(gap),
+            when,
+            others,
+            *self._arrays.values(),
+            out,
+        )
+        out *= self.scale
+        closed = self._arrays["pending"][head : int(self.state[k.FIRST_PENDING])]
+        now = value if self.question.kind in CONDITIONS else feature
+        self._remember(when, now, out, closed[:, k.AT_ROW], closed[:, k.OUTCOME] * self.scale)
+        return out
+
+    def _make_room(self, rows: int) -> None:
+        """Room for so many more rows: what waits is moved to the front of its buffers."""
+        k = _kernels()
+        for names, begin, end in (
+            (("when", "reading"), k.FIRST_READING, k.END_READING),
+            (("pending",), k.FIRST_PENDING, k.END_PENDING),
+        ):
+            first, last = int(self.state[begin]), int(self.state[end])
+            for name in names:
+                old = self._arrays[name]
+                if last + rows + 1 > len(old):
+                    count = last - first
+                    size = max(len(old), 2 * count + rows + 1)
+                    new = old if size == len(old) else np.zeros((size, *old.shape[1:]))
+                    new[:count] = old[first:last].copy() if new is old else old[first:last]
+                    self._arrays[name] = new
+            if last + rows + 1 > len(old):
+                self.state[begin], self.state[end] = 0, last - first
+
+    def _remember(self, when: Array, now: Array, out: Array, closed: Array, labels: Array) -> None:
+        """The last rows, for plots: time, reading, answers, and labels as they become known."""
+        first = self.state[_kernels().ROW] - len(when)
+        rows = np.column_stack([first + np.arange(len(when)), when, now, out, np.full(len(when), np.nan)])
+        self._recent = [*self._recent, rows]
+        while len(self._recent) > 1 and sum(map(len, self._recent[1:])) >= RECENT:
+            self._recent.pop(0)
+        for block in self._recent:
+            inside = (closed >= block[0, 0]) & (closed <= block[-1, 0])
+            block[(closed[inside] - block[0, 0]).astype(np.int64), 7] = labels[inside]
+
+    def recent(self) -> dict[str, Array]:
+        """The last rows."""
+        rows = np.concatenate(self._recent)[-RECENT:] if self._recent else np.empty((0, 8))
+        names = ("row", "time", "now", "answer", "low", "high", "usual", "label")
+        return dict(zip(names, rows.T, strict=True))
+
+    # ------------------------------------------------------------------ scores
+
+    def summary(self) -> dict[str, Any]:
+        """The scores of the second half, as ``summary.json`` has them."""
+        k, question, state = _kernels(), self.question, self.state
+        first, second, naive = self._arrays["sums"][0], self._arrays["sums"][1], self._arrays["sums"][2]
+        n, scale = second[k.COUNT], self.scale
+        last = self.recent()
+        answer = float(last["answer"][-1]) if len(last["answer"]) else math.nan
+        horizon = question.horizon if isinstance(question.horizon, str) else int(question.horizon)
+        score: dict[str, Any] = {
+            "text": question.text,
+            "kind": question.kind,
+            "horizon": horizon,
+            "known": int(state[k.LABELS]),
+            "scored": int(n),
+            "dropped_windows": int(state[k.DROPPED]),
+            "answer": _finite(answer),
+            "low": _finite(last["low"][-1]) if len(last["low"]) else None,
+            "high": _finite(last["high"][-1]) if len(last["high"]) else None,
+            "usual": _finite(last["usual"][-1]) if len(last["usual"]) else None,
+            "usual_by": self._cycles.word if self._cycles else None,
+            "now": _finite(last["now"][-1]) if len(last["now"]) else None,
+        }
+        mean = first[k.LABEL] / first[k.COUNT] if first[k.COUNT] else math.nan
+        constant = second[k.LABEL_SQUARE] - 2.0 * mean * second[k.LABEL] + n * mean * mean
+        names = self._baseline_names()
+        squares = {name: float(second[k.BASELINE_SQUARE + b]) for name, b in names.items()}
+        squares["rate" if question.is_event else "mean"] = float(constant)
+        squared = float(second[k.SQUARE])
+        skill = {name: _ratio(squared, square) for name, square in squares.items()}
+        if question.is_event:
+            score |= {
+                "brier": _mean(squared, n),
+                "skill": skill,
+                "baselines": {name: {"brier": _mean(square, n)} for name, square in squares.items()},
+                "rate": _mean(second[k.LABEL], n),
+                "td": {"brier": _mean(second[k.TD_MEMBER], n)},
+            }
+            return score | self._reliability(second)
+        spread = second[k.LABEL_SQUARE] - second[k.LABEL] ** 2 / n if n else math.nan
+        errors = {name: float(second[k.BASELINE_ABS + b]) * scale / max(n, 1.0) for name, b in names.items()}
+        unit = naive[1] / naive[0] if naive[0] else math.nan
+        mae = _mean(second[k.ABS] * scale, n)
+        score |= {
+            "mae": mae,
+            "mase": _mean(second[k.ABS], n * unit),
+            "rmse": _finite(scale * math.sqrt(squared / n)) if n else None,
+            "variance_explained": _ratio(squared, spread),
+            "skill": skill,
+            "baselines": {
+                name: {
+                    "mae": _finite(errors.get(name, math.nan)) if n else None,
+                    "mase": _mean(errors.get(name, math.nan), unit * scale),
+                    "rmse": _finite(scale * math.sqrt(max(square, 0.0) / n)) if n else None,
+                    "variance_explained": _ratio(square, spread),
+                }
+                for name, square in squares.items()
+            },
+            "td": {"variance_explained": _ratio(float(second[k.TD_MEMBER]), spread)}
+            if int(self._constants[k.KIND]) in (k.FIRST, k.MEAN)
+            else None,
+        }
+        return score | self._coverage(second)
+
+    def _baseline_names(self) -> dict[str, int]:
+        k = _kernels()
+        if self.question.is_event:
+            return {"climatology": k.CLIMATOLOGY, "so_now": k.PERSISTENCE}
+        names = {"persistence": k.PERSISTENCE, "past_mean": k.PAST_MEAN, "climatology": k.CLIMATOLOGY}
+        for name, place in zip(self._cycles.names if self._cycles else (), (k.LAST_A, k.LAST_B), strict=False):
+            if name is not None:
+                names[name] = place
+        return names
+
+    def _reliability(self, sums: Array) -> dict[str, Any]:
+        """The expected calibration error, and the bins it is computed from."""
+        k = _kernels()
+        bins = sums[k.BINS : k.BINS + 21].reshape(7, 3)
+        n = sums[k.COUNT]
+        curve = [
+            {"count": int(count), "predicted": _mean(p, count), "observed": _mean(y, count)} for count, p, y in bins
+        ]
+        return {"ece": _mean(float(np.abs(bins[:, 1] - bins[:, 2]).sum()), n), "reliability": curve}
+
+    def _coverage(self, sums: Array) -> dict[str, Any]:
+        """How many labels fell inside their intervals, in all and by hour (or bin of the shorter cycle)."""
+        k = _kernels()
+        n = sums[k.INTERVALS]
+        hours = sums[k.HOURS : k.HOURS + 48].reshape(24, 2)
+        count = self._cycles.short.bins if self._cycles else 0
+        return {
+            "coverage": _mean(sums[k.INSIDE], n),
+            "coverage_by_hour": [_mean(inside, rows) for rows, inside in hours[:count]],
+            "interval_score": _mean(sums[k.INTERVAL_SCORE] * self.scale, n),
+        }
+
+    # ------------------------------------------------------------------ saving
+
+    def arrays(self) -> dict[str, Array]:
+        """The whole state; of buffers, what waits."""
+        k = _kernels()
+        arrays = {name: array.copy() for name, array in self._arrays.items()}
+        first, last = int(self.state[k.FIRST_READING]), int(self.state[k.END_READING])
+        arrays["when"], arrays["reading"] = arrays["when"][first:last], arrays["reading"][first:last]
+        arrays["pending"] = arrays["pending"][int(self.state[k.FIRST_PENDING]) : int(self.state[k.END_PENDING])]
+        return arrays | {"state": self.state.copy(), "recent_rows": self._recent_rows()}
+
+    def _recent_rows(self) -> Array:
+        return np.concatenate(self._recent)[-RECENT:] if self._recent else np.empty((0, 8))
+
+    def restore(self, saved: Mapping[str, Array]) -> None:
+        """Go on from ``arrays``; ValueError if they do not fit."""
+        k = _kernels()
+        for name, array in self._arrays.items():
+            new = np.array(saved[name], np.float64) if name in saved else None
+            waits = name in ("when", "reading", "pending")
+            if new is None or new.shape[waits:] != array.shape[waits:]:
+                raise ValueError(f"what was learned for {self.question.text!r} does not fit: {name}")
+            self._arrays[name] = new
+        if np.shape(saved["state"]) != self.state.shape:
+            raise ValueError(f"what was learned for {self.question.text!r} does not fit: state")
+        self.state = np.array(saved["state"], np.float64)
+        self.state[k.END_READING] -= self.state[k.FIRST_READING]
+        self.state[k.END_PENDING] -= self.state[k.FIRST_PENDING]
+        self.state[k.FIRST_READING] = self.state[k.FIRST_PENDING] = 0.0
+        rows = np.array(saved["recent_rows"], np.float64).reshape(-1, 8)
+        self._recent = [rows] if len(rows) else []
+
+
+def _mean(total: float, count: float) -> float | None:
+    return _finite(total / count) if count > 0 else None
+
+
+def _ratio(errors: float, of_baseline: float) -> float | None:
+    """The skill, 1 − errors / of_baseline."""
+    return _finite(1.0 - errors / of_baseline) if of_baseline > 0 else None
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,111 @@
+"""Questions of one line on the report: a card each, with its answer in a sentence, its scores and its plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.asking.answers import Asked
+from emphatic.asking.sentences import describe_answer, describe_score
+from emphatic.report.page import Column, Html, Plots, amount, share, table
+from emphatic.report.plots import Axis, Line, Marks, Panel, Plot
+
+__all__ = ["Card", "make_cards"]
+
+Array = NDArray[np.float64]
+#: Rows that a plot shows.
+_SHOWN = 400
+
+
+class Card(NamedTuple):
+    """What the report shows of a question."""
+
+    text: str
+    answer: str
+    score: str
+    table: Html
+    plot: Html
+    reliability: Html | None
+
+
+def make_cards(asked: Asked, plots: Plots) -> list[Card]:
+    """A card for each question, in their order.
+
+    Args:
+        asked: The questions after the last row.
+        plots: The plots of the page.
+    """
+    cards = []
+    for q, (question, score) in enumerate(zip(asked.questions, asked.summary(), strict=True)):
+        rows = {name: values[-_SHOWN:] for name, values in asked.recent(q).items()}
+        dated = asked.timing.dated
+        last = float(rows["time"][-1]) if dated and len(rows["time"]) else None
+        span = question.span(asked.timing.step)
+        panel = _event_panel(rows, dated) if question.is_event else _number_panel(question.kind, rows, span, dated)
+        shown = "probability and events" if question.is_event else "forecasts with intervals, and what came"
+        plot = plots(Plot({"": [panel]}, f"asked {q}"), f"{question.text}: {shown}")
+        reliability = _reliability(score, plots) if question.is_event and score["scored"] else None
+        cards.append(
+            Card(question.text, describe_answer(score, last), describe_score(score), _scores(score), plot, reliability)
+        )
+    return cards
+
+
+def _scores(score: Mapping[str, Any]) -> Html:
+    """The score of the answers, and those of the baselines."""
+    event = "brier" in score
+    measures = ("brier",) if event else ("mae", "mase", "variance_explained")
+    names = {"brier": "Brier score", "mae": "MAE", "mase": "MASE", "variance_explained": "variance explained"}
+    rows: list[dict[str, Any]] = [{"name": "answer", **{name: score[name] for name in measures}}]
+    for name, values in score["baselines"].items():
+        rows.append({"name": name.replace("_", " "), "skill": score["skill"][name]} | values)
+    columns = [Column("", "name"), *(Column(names[name], name, amount) for name in measures)]
+    columns.append(Column("skill of the answer over it", "skill", share))
+    return table(columns, rows)
+
+
+def _x(rows: Mapping[str, Array], dated: bool, shift: float = 0.0) -> NDArray[Any]:
+    if dated:
+        return ((rows["time"] + shift) * 1000.0).astype("int64").astype("datetime64[ms]")
+    return rows["time"] + shift
+
+
+def _event_panel(rows: Mapping[str, Array], dated: bool) -> Panel:
+    x = _x(rows, dated)
+    holds = rows["now"] > 0.0
+    lines = [
+        Line(x, rows["usual"], "usual", "baseline", dash="dash"),
+        Line(x, rows["answer"], "probability", "hue", low=rows["low"], high=rows["high"]),
+    ]
+    marks = [Marks(x[holds], np.ones(int(holds.sum())), "the condition holds", symbol="dot", size=0.6)]
+    return Panel("Probability, and rows in which the condition holds", lines, (0.0, 1.05), marks)
+
+
+def _number_panel(kind: str, rows: Mapping[str, Array], span: float, dated: bool) -> Panel:
+    """Answers where they are about, so that the last ones lie beyond the last row; a time until, where it was told."""
+    x = _x(rows, dated, 0.0 if kind == "until" else span)
+    lines = [
+        Line(x, rows["usual"], "usual", "baseline", dash="dash"),
+        Line(x, rows["label"], "what came", "truth"),
+        Line(x, rows["answer"], "answer", "hue", low=rows["low"], high=rows["high"]),
+    ]
+    title = "Time until, in the unit of time" if kind == "until" else "Forecast, at the time that it is about"
+    return Panel(title, lines)
+
+
+def _reliability(score: Mapping[str, Any], plots: Plots) -> Html:
+    """How often it happened where a probability was given, beside the diagonal."""
+    bins = [entry for entry in score["reliability"] if entry["count"]]
+    predicted = np.array([entry["predicted"] for entry in bins])
+    observed = np.array([entry["observed"] for entry in bins])
+    notes = [f"{entry['count']:,} windows" for entry in bins]
+    ends = np.array([0.0, 1.0])
+    lines = [Line(ends, ends, "perfectly calibrated", "baseline", dash="dash")]
+    lines.append(Line(predicted, observed, "observed", "hue", notes=notes))
+    panel = Panel("Reliability", lines, (0.0, 1.0))
+    axis = Axis("predicted probability", range=(0.0, 1.0))
+    plot = Plot({"": [panel]}, "reliability", x=axis, y=Axis("how often it happened"))
+    return plots(plot, f"{score['text']}: how often it happened, by the predicted probability")

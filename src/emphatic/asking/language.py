@@ -1,0 +1,275 @@
+"""Questions in one line of text, such as ``P(power > 5 within 1h)``: the forms, and what is said of a mistake.
+
+The expression inside a form is an ``Expression`` of signals, or a ``Condition``; a name that is not a plain word is
+written in backticks. A duration is written as everywhere (90s, 2min, 1.5h, 1d), in words (2 hours), or in rows.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from emphatic.common.names import suggestion
+from emphatic.questions import durations
+from emphatic.questions.expressions import Condition, Expression
+
+__all__ = ["FORMS", "Question", "parse", "parse_all", "quoted"]
+
+#: The forms by kind, as messages and the docs show them.
+FORMS = {
+    "event": "P(COND within 1h)",
+    "event_at": "P(COND at +1h)",
+    "until": "time until COND up to 1d",
+    "share": "share of time COND over 1d",
+    "integral": "integral of EXPR over 1d in h",
+    "sum": "sum of EXPR over 1d",
+    "mean": "mean of EXPR over 1d",
+    "max": "max of EXPR within 1h",
+    "min": "min of EXPR within 1h",
+    "at": "EXPR at +1h",
+}
+#: The kinds that ask about a condition, and those whose answer is a probability.
+CONDITIONS = ("event", "event_at", "until", "share")
+EVENTS = ("event", "event_at")
+#: The horizon of ``time until COND`` without ``up to``, in rows.
+CAP = 256
+
+_DURATION = r"(?P<duration>[0-9][^()]*?)"
+_PATTERNS = {
+    "event": rf"P\s*\((?P<body>.+) within {_DURATION}\)",
+    "event_at": rf"P\s*\((?P<body>.+) at \+\s*{_DURATION}\)",
+    "until": rf"time until (?P<body>.+?)(?: up to {_DURATION})?",
+    "share": rf"share of time (?P<body>.+) over {_DURATION}",
+    "integral": rf"integral of (?P<body>.+) over {_DURATION} in (?P<unit>[a-z]+)",
+    "sum": rf"sum of (?P<body>.+) over {_DURATION}",
+    "mean": rf"mean of (?P<body>.+) over {_DURATION}",
+    "max": rf"max of (?P<body>.+) within {_DURATION}",
+    "min": rf"min of (?P<body>.+) within {_DURATION}",
+    "at": rf"(?P<body>.+) at \+\s*{_DURATION}",
+}
+_COMPILED = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _PATTERNS.items()}
+
+#: Words for units besides those of ``durations``.
+_WORDS = {"ms": "ms", "millisecond": "ms", "second": "s", "sec": "s", "minute": "min", "hour": "h", "hr": "h"}
+_WORDS |= {"day": "d", "week": "w"}
+_ROWS = re.compile(r"([0-9]+(?:\.0*)?)\s*(?:rows?|steps?|readings?)?")
+#: The longest text allowed.
+_LONGEST = 1000
+#: What people write instead, and what they mean: tried one after another and together to find the nearest right form.
+_REPAIRS: tuple[tuple[str, str], ...] = (
+    (r"^(?:probability|prob|chance)\s*(?:of|that)?\s*\(?\s*(.+?)\)?$", r"P(\1)"),
+    (r"^(?:average|avg|expected)\s+(?:of\s+)?", "mean of "),
+    (r"^(?:maximum|highest|peak)\s+(?:of\s+)?", "max of "),
+    (r"^(?:minimum|lowest)\s+(?:of\s+)?", "min of "),
+    (r"^(?:total)\s+(?:of\s+)?", "sum of "),
+    (r"^(?:until|when|time to|how long until)\s+", "time until "),
+    (r"^(sum|mean|max|min|integral)\s+(?!of\b)", r"\1 of "),
+    (r"^(?:share|fraction)\s+(?:of\s+)?(?:time\s+)?", "share of time "),
+    (r" at (?=[0-9])", " at +"),
+    (r" (?:in|over|for|during|inside|at \+|at|next|the next|within the next) (?=[0-9][^ ]*\)?$)", " within "),
+    (r" (?:in|within|for|during|of the next|next|over the next) (?=[0-9])", " over "),
+    (r" (?:in|after|within|over) (?=[0-9])", " at +"),
+    (r" (?:within|over|in|at most|max|cap) (?=[0-9])", " up to "),
+    (r"^(.+ (?:within|at) .+)$", r"P(\1)"),
+    (r"^P ?([^(].*)$", r"P(\1)"),
+    (r"^P\((.+)\) (within .+|at .+)$", r"P(\1 \2)"),
+    (r" in$", " in h"),
+    (r"^(integral of .+ over [^ ]+)$", r"\1 in h"),
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question as it was put.
+
+    Args:
+        text: The question itself; the name of its column.
+        kind: A key of ``FORMS``.
+        body: The expression or condition in it.
+        horizon: How far it looks ahead: a duration as text, or a number of rows.
+        unit: The seconds of the unit of an integral.
+    """
+
+    text: str
+    kind: str
+    body: str
+    horizon: str | float
+    unit: float = 1.0
+
+    @property
+    def is_event(self) -> bool:
+        """Whether the answer is a probability."""
+        return self.kind in EVENTS
+
+    @cached_property
+    def expression(self) -> Expression:
+        """The expression in it; a ``Condition`` where it asks about one."""
+        return Condition(self.body) if self.kind in CONDITIONS else Expression(self.body)
+
+    def span(self, step: float | None) -> float:
+        """The horizon in the unit of time; in rows without a ``step``. ValueError if the log has no such horizon."""
+        if isinstance(self.horizon, str):
+            if step is None:
+                raise ValueError(
+                    f"{self.text!r}: {self.horizon!r} is a duration, and the log has no time. Give it in rows: "
+                    f"{self.text.replace(self.horizon, '10 rows')!r}."
+                )
+            length = durations.seconds(self.horizon)
+            if length < 0.99 * step:
+                usual = durations.format_duration(step).replace(" ", "")
+                raise ValueError(
+                    f"{self.text!r}: {self.horizon!r} is shorter than the usual step of the log, {usual}. Use {usual} "
+                    "or more, or a number of rows."
+                )
+            return length
+        return self.horizon * (1.0 if step is None else step)
+
+    def check(self, signals: Sequence[str]) -> None:
+        """ValueError if it names a signal that there is not."""
+        for name in sorted(self.expression.names - set(signals)):
+            known = ", ".join(signals[:12]) + (", …" if len(signals) > 12 else "")
+            raise ValueError(
+                f"{self.text!r}: there is no signal {name!r}.{suggestion(name, signals)} Signals: {known}."
+            )
+
+
+def parse(text: str) -> Question:
+    """The question that a line of text puts; ValueError with the nearest right form if it puts none.
+
+    >>> parse("P(power > 5 within 1h)")
+    Question(text='P(power > 5 within 1h)', kind='event', body='power > 5', horizon='1h', unit=1.0)
+    >>> parse("mean of `side 1` over 24 rows").horizon
+    24.0
+    >>> parse("P(power > 5 in 1h)")
+    Traceback (most recent call last):
+    ValueError: 'P(power > 5 in 1h)' is not a question. Did you mean 'P(power > 5 within 1h)'?
+    """
+    if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST:
+        raise ValueError(f"a question must be text of 1 to {_LONGEST} characters. Got {str(text)[:60]!r} instead.")
+    text = text.strip()
+    error = ""
+    try:
+        question = _parse(text)
+        if question is not None:
+            return question
+    except _Remedied as reason:
+        raise ValueError(f"{text!r} is not a question: {reason}") from None
+    except ValueError as reason:
+        error = str(reason)
+    repaired = _repair(text)
+    if repaired is not None:
+        hint = f"Did you mean {repaired!r}?"
+    else:
+        hint = f"The nearest form is {_nearest_form(text)!r}. Forms: {'; '.join(FORMS.values())}."
+    raise ValueError(f"{text!r} is not a question{f': {error}' if error else ''}. {hint}")
+
+
+def parse_all(texts: Sequence[str]) -> list[Question]:
+    """Questions, each asked once; ValueError for the first mistake."""
+    questions = [parse(text) for text in texts]
+    names = [question.text for question in questions]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name!r} is asked twice. Ask it once.")
+    return questions
+
+
+def quoted(name: str) -> str:
+    """The name of a signal as an expression has it: in backticks where it is not a plain word.
+
+    >>> quoted("S1"), quoted("side 1")
+    ('S1', '`side 1`')
+    """
+    return name if name.isidentifier() and name not in ("and", "or", "not") else f"`{name}`"
+
+
+def _parse(text: str) -> Question | None:
+    """The question, None if it has none of the forms; ValueError if what is inside the form is wrong."""
+    # Words inside backticks are no part of a form. What masks them has the same length, so that places stay the same.
+    masked = re.sub(r"`[^`]*`", lambda match: "\ue000" * len(match[0]), text)
+    masked = re.sub(r"\s", " ", masked)
+    for kind, pattern in _COMPILED.items():
+        match = pattern.fullmatch(masked)
+        if match is None:
+            continue
+        body = text[slice(*match.span("body"))].strip()
+        written = match["duration"]
+        horizon: str | float = float(CAP) if written is None else _horizon(written)
+        unit = 1.0
+        if kind == "integral":
+            unit = durations.seconds(f"1{_unit_word(match['unit'])}")
+        question = Question(text, kind, body, horizon, unit)
+        if kind not in CONDITIONS and question.expression.is_condition:
+            form = f"share of time {body} over {written}" if kind in ("mean", "sum") else f"P({body} within {written})"
+            raise _Remedied(f"{body!r} is a condition, not a value. Did you mean {form!r}?")
+        if not question.expression.names:
+            raise ValueError(f"{body!r} names no signal")
+        return question
+    return None
+
+
+class _Remedied(ValueError):
+    """A mistake whose message names the right form."""
+
+
+def _unit_word(word: str) -> str:
+    word = word.lower()
+    return _WORDS.get(word.removesuffix("s") if len(word) > 2 else word, word)
+
+
+def _horizon(written: str) -> str | float:
+    """A duration as ``durations`` writes it, or a number of rows."""
+    written = written.strip()
+    if rows := _ROWS.fullmatch(written):
+        count = float(rows[1])
+        if not 1.0 <= count < 1e9:
+            raise ValueError(f"{written!r} is not a number of rows from 1 on")
+        return count
+    if words := re.fullmatch(r"([0-9.]+)\s*([A-Za-z]+)", written):
+        written = f"{words[1]}{_unit_word(words[2])}"
+    seconds = durations.seconds(written)
+    if not math.isfinite(seconds):
+        raise ValueError(f"{written!r} is not a duration")
+    return written
+
+
+def _repair(text: str) -> str | None:
+    """The text with one or two usual slips repaired, if it then is a question."""
+
+    def is_question(candidate: str) -> bool:
+        try:
+            return candidate != text and _parse(candidate) is not None
+        except ValueError:
+            return False
+
+    once = [re.sub(pattern, repair, text, count=1, flags=re.IGNORECASE) for pattern, repair in _REPAIRS]
+    twice = [
+        re.sub(pattern, repair, candidate, count=1, flags=re.IGNORECASE)
+        for candidate in dict.fromkeys(once)
+        for pattern, repair in _REPAIRS
+        if candidate != text
+    ]
+
+    def distance(candidate: str) -> tuple[float, str]:
+        return -difflib.SequenceMatcher(None, text, candidate).ratio(), candidate
+
+    for candidates in (once, twice):
+        fitting = sorted({c for c in candidates if len(c) <= _LONGEST and is_question(c)}, key=distance)
+        if fitting:
+            return fitting[0]
+    return None
+
+
+def _nearest_form(text: str) -> str:
+    """The form whose words are most like those of a text."""
+    words = set(re.findall(r"[a-z]+|[(+]", text.lower()))
+
+    def likeness(form: str) -> tuple[int, float]:
+        shared = len(words & set(re.findall(r"[a-z]+|[(+]", form.lower())))
+        return shared, difflib.SequenceMatcher(None, text.lower(), form.lower()).ratio()
+
+    return max(FORMS.values(), key=likeness)

@@ -1,0 +1,134 @@
+"""Questions of one line on a table, on a pipe and after a kill: the same answers everywhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emphatic import nexting
+from emphatic.nexting import learning
+from emphatic.nexting.predictor import Predictor
+from emphatic.nexting.settings import Settings
+from tests.asking.test_answers import wave
+
+ASK = ["P(x > 3 within 3h)", "`the x` at +2h", "time until x > 3 up to 12h"]
+
+
+def table(rows: int = 700) -> dict[str, Any]:
+    x, time = wave(rows)
+    stamps = time.astype("int64").astype("datetime64[s]")
+    return {"when": stamps, "x": x, "the x": x * 2}
+
+
+def run(**options: Any) -> nexting.NextingResult:
+    arguments: dict[str, Any] = {"predict": "x", "horizons": [2], "offline": False, "ask": ASK} | options
+    return nexting.run(table(), **arguments)
+
+
+def test_answers_scores_and_report_of_a_table(tmp_path: Path) -> None:
+    result = run(out=tmp_path / "out")
+    columns = result.predictions.column_names
+    for text in ASK:
+        assert {text, f"{text}.low", f"{text}.high", f"{text}.usual"} <= set(columns)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
+    assert [score.get("text") for score in summary] == [None, *ASK]
+    event, value, until = summary[1:]
+    assert {"text", "kind", "horizon", "known", "dropped_windows", "answer", "usual"} <= set(event)
+    assert {"brier", "skill", "ece", "reliability"} <= set(event)
+    assert {"mae", "mase", "skill", "coverage", "coverage_by_hour", "interval_score"} <= set(value)
+    assert (event["kind"], value["kind"], until["kind"]) == ("event", "at", "until")
+    last = result.predictions.column(ASK[1]).to_numpy()[-1]
+    assert value["answer"] == last
+    # The other objects and columns are as they are without questions.
+    plain = run(ask=None)
+    assert plain.predictions.column_names == [c for c in columns if not c.startswith(tuple(ASK))]
+    np.testing.assert_array_equal(
+        plain.predictions.column("x@2").to_numpy(), result.predictions.column("x@2").to_numpy()
+    )
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "Within the next 3 h x exceeds 3 with probability" in page
+
+
+def test_a_killed_run_resumes_with_the_same_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(out=tmp_path / "whole")
+    monkeypatch.setattr(learning, "SAVE", 0.0)
+    monkeypatch.setattr(learning.LocalExecutor, "block", 128)
+    monkeypatch.setattr(learning, "WAITING", 1000)
+
+    def stop(phase: str, done: int, total: int) -> None:
+        if phase == "learning" and done > 400:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(out=tmp_path / "stopped", progress=stop)
+    resumed = run(out=tmp_path / "stopped", resume=True)
+    for text in ASK:
+        np.testing.assert_array_equal(
+            whole.predictions.column(text).to_numpy(), resumed.predictions.column(text).to_numpy()
+        )
+    assert [score for score in whole.summary if "text" in score] == [s for s in resumed.summary if "text" in s]
+
+
+def readings(rows: int) -> list[tuple[int, dict[str, Any]]]:
+    columns = table(rows)
+    return [
+        (t + 1, {"when": str(columns["when"][t]), "x": float(columns["x"][t]), "the x": float(columns["the x"][t])})
+        for t in range(rows)
+    ]
+
+
+def test_a_pipe_gives_the_answers_of_the_table_and_goes_on_from_a_file(tmp_path: Path) -> None:
+    whole = run()
+    predictor = Predictor(Settings(predict=("x",), horizons=(2,), ask=tuple(ASK)), warm_up=300)
+    rows = readings(700)
+    outcomes: list[Any] = list(predictor.take(rows[:500]))
+    assert predictor.horde is not None
+    predictor.horde.save(tmp_path / "model.safetensors", **predictor.state())
+    loaded, _ = Predictor.load(tmp_path / "model.safetensors")
+    for cut in (501, 640, 700):
+        outcomes += loaded.take(rows[len(outcomes) : cut])
+    for q, text in enumerate(ASK):
+        column = whole.predictions.column(text).to_numpy()
+        live = [outcome.asked[q, 0] for outcome in outcomes[300:]]
+        np.testing.assert_array_equal(column[300:], live)
+    line = json.loads(outcomes[-1].line)
+    assert set(line["asked"]) == set(ASK)
+    assert set(line["asked"][ASK[0]]) == {"answer", "low", "high", "usual"}
+    assert line["asked"][ASK[1]]["answer"] == whole.predictions.column(ASK[1]).to_numpy()[-1]
+
+
+def test_a_live_model_is_asked_more_and_less() -> None:
+    settings = Settings(predict=("x",), horizons=(2,), ask=(ASK[0],))
+    rows = readings(360)
+    plain, asked = Predictor(settings, warm_up=300), Predictor(settings, warm_up=300)
+    plain.take(rows[:330])
+    asked.take(rows[:330])
+    asked.ask("x at +1h")
+    middle: list[Any] = list(asked.take(rows[330:345]))
+    assert json.loads(middle[-1].line)["asked"].keys() == {ASK[0], "x at +1h"}
+    assert asked.settings.ask == (ASK[0], "x at +1h")
+    asked.stop_asking("x at +1h")
+    after: list[Any] = list(asked.take(rows[345:]))
+    expected: list[Any] = list(plain.take(rows[330:]))
+    assert [outcome.line for outcome in after] == [outcome.line for outcome in expected[15:]]
+    with pytest.raises(ValueError, match="Did you mean"):
+        asked.ask("xx at +1h")
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        ("P(x > 3 in 3h)", "Did you mean 'P\\(x > 3 within 3h\\)'"),
+        ("y at +2h", "no signal 'y'"),
+        ("x at +2min", "shorter than the usual step"),
+        (["x at +1h", "x at +1h"], "asked twice"),
+        ([3], "must be a list of questions"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_is_refused_before_anything_is_learned(ask: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        run(ask=ask)
