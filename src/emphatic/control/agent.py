@@ -256,7 +256,7 @@ class Agent:
         wrapper learns the answers to questions on the same stream.
 
         Args:
-            env: The environment; in a vector environment each sub-environment begins its episodes by itself.
+            env: The environment, not a vector of several.
             episodes: The number of episodes.
             seed: The seed with which the environment is first reset.
         """

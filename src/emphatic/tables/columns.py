@@ -124,7 +124,7 @@ def find_role(name: str, values: Array) -> ColumnRole:
         return _SIGNAL
     whole = bool((x == np.rint(x)).all())
     words = _words(name)
-    if whole and _names_id(name):
+    if whole and _names_id(name) and not (words == ["id"] and _is_smooth(x)):
         return ColumnRole("none", ID)
     if whole and words and words[-1] in _YEAR_WORDS and x.min() >= 1500 and x.max() < 2500:
         return ColumnRole("none", YEAR)
@@ -136,6 +136,13 @@ def find_role(name: str, values: Array) -> ColumnRole:
     if whole and x.min() >= 1900 and x.max() < 2100 and len(x) >= 30 and ((steps == 0) | (steps == 1)).all():
         return ColumnRole("none", YEAR)
     return _counter(bool(_METER_WORDS & set(words)), x, steps) or _SIGNAL
+
+
+def _is_smooth(x: Array) -> bool:
+    """Whether readings swing and follow one another closely, as the idle share of a processor does, and ids do not."""
+    steps = np.diff(x)
+    swings = bool((steps > 0).any() and (steps < 0).any() and len(np.unique(x)) > 10)
+    return swings and bool(np.mean(steps**2) < np.var(x))
 
 
 def _counts_rows(words: Sequence[str], x: Array, steps: Array) -> bool:
