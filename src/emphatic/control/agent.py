@@ -137,8 +137,7 @@ class Agent:
         if self._learner is None:
             self._observer.prepare(observation)
             self._build(None)
-        learner = self.learner
-        guard = learner._guard
+        guard = self._guard
         if guard.users:
             guard.wait()
         guard.users = -1
@@ -149,7 +148,7 @@ class Agent:
             action = self._begin(self._state, self._setting, self._status, self._observer.readings, *self._work, u)
             if action < 0:
                 raise self._error(action, observation)
-            learner._engine.cut()
+            self._engine.cut()
             self._spend()
             self.acting = True
             return self._actions[action]
@@ -168,7 +167,7 @@ class Agent:
         learner = self._learner
         if not self.acting or learner is None:
             raise RuntimeError("Agent.step needs an episode under way: call start(observation) first.")
-        guard = learner._guard
+        guard = self._guard
         if guard.users:
             guard.wait()
         guard.users = -1
@@ -214,7 +213,7 @@ class Agent:
         if self._learner is None:
             self._observer.prepare(observation)
             self._build(None)
-        with self.learner._guard:
+        with self._guard:
             index, value, next_index, next_value, q, _, _ = self._work
             try:
                 readings = self._observer.appraise(observation, *self._rows[2])
@@ -366,8 +365,8 @@ class Agent:
         size = self._observer.n * len(self._actions)
         if learner is None:
             learner = Learner(self.algorithm.base, size, engine="sparse", stepsize=self._stepsize)
-        self._learner = learner
-        kernels = ActingKernels(learner._engine)
+        self._learner, self._guard, self._engine = learner, learner._guard, learner._engine
+        kernels = ActingKernels(self._engine)
         self._kernels, self._begin, self._act, self._appraise = kernels, kernels.begin, kernels.act, kernels.appraise
         eta, sigma, following, ratio, cuts, greedy = self.algorithm.codes
         softmax, kind, start, end, steps = self.policy.codes

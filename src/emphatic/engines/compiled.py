@@ -222,8 +222,11 @@ def _relocated(name: str, constants: str) -> types.ModuleType:
 
 
 _caching: Any = numba.core.caching
-_in_tree: Any = getattr(_caching, "InTreeCacheLocator", None) or _caching._InTreeCacheLocator  # numba 0.60
-_cache_base: Any = getattr(_caching, "CacheImpl", None) or _caching._CacheImpl
+_in_tree: Any
+_cache_base: Any
+_in_tree, _cache_base = (  # (of numba 0.60 with an underscore)
+    getattr(_caching, name, None) or getattr(_caching, f"_{name}") for name in ("InTreeCacheLocator", "CacheImpl")
+)
 
 
 class _GeneratedFiles(_in_tree):  # type: ignore[misc]

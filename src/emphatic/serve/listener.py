@@ -64,7 +64,7 @@ class Budget:
         #: Connections that were dropped for a newer one.
         self.dropped = 0
 
-    def add(self, client: Any, connection: socket.socket) -> None:
+    def add(self, client: object, connection: socket.socket) -> None:
         """Count a new connection, and drop another if there are too many."""
         self._busy.pop(client, None)
         self._wait(client, connection, _IDLE)
@@ -126,16 +126,16 @@ class Budget:
             self._forget_closed()
             await asyncio.sleep(_IDLE / 20)
 
-    def _wait(self, client: Any, connection: socket.socket, seconds: float) -> None:
+    def _wait(self, client: object, connection: socket.socket, seconds: float) -> None:
         self._waiting[client] = _Connection(connection, time.monotonic() + seconds)
         self._waiting.move_to_end(client)
 
-    def _pause(self, client: Any, seconds: float) -> None:
+    def _pause(self, client: object, seconds: float) -> None:
         """Note that a connection now waits for its client."""
         if (connection := self._busy.pop(client, None)) is not None:
             self._wait(client, connection, seconds)
 
-    def _work(self, client: Any) -> None:
+    def _work(self, client: object) -> None:
         """Note that a connection does not wait for its client."""
         if (waiting := self._waiting.pop(client, None)) is not None:
             self._busy[client] = waiting.socket
