@@ -59,6 +59,8 @@ def _rules() -> list[Rule]:
 
 
 def _family(rule: Rule) -> str:
+    if rule.continuing:
+        return "average reward"
     if rule.emphasis:
         return "emphatic TD"
     if rule.fixed_point == "residual":
