@@ -59,15 +59,13 @@ def _rules() -> list[Rule]:
 
 
 def _family(rule: Rule) -> str:
-    if rule.continuing:
-        return "average reward"
     if rule.emphasis:
         return "emphatic TD"
     if rule.fixed_point == "residual":
         return "residual gradient"
     if len(rule.weights) > 1:
         return "gradient TD"
-    return "TD(λ)" if rule.fixed_point == "projected" else "bounded traces"
+    return "TD(λ)" if rule.fixed_point == "projected" or rule.continuing else "bounded traces"
 
 
 def _described(rule: Rule) -> list[str]:
