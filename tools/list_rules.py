@@ -65,7 +65,7 @@ def _family(rule: Rule) -> str:
         return "residual gradient"
     if len(rule.weights) > 1:
         return "gradient TD"
-    return "TD(λ)" if rule.fixed_point == "projected" else "bounded traces"
+    return "TD(λ)" if rule.fixed_point == "projected" or rule.continuing else "bounded traces"
 
 
 def _described(rule: Rule) -> list[str]:

@@ -82,9 +82,11 @@ def lively(stream: Stream, k: int) -> Stream:
     around = slice(k - 2, k + 2)
     for name, value in {"alpha": 0.1, "rho": 1.5, "I": 1.0, "gamma_next": 0.9, "lambda_": 0.7}.items():
         getattr(stream, name)[around] = value
-    for name, value in {"lambda_next": 0.2, "pi": 0.9, "mu": 0.6, "xi": 1.1}.items():
+    for name, value in {"lambda_next": 0.2, "pi": 0.9, "mu": 0.6, "xi": 1.1, "decay": 0.6, "period": 9.0}.items():
         if name in stream.extra:
             stream.extra[name][around] = value
+    if "period" in stream.extra:
+        stream.extra["period"][k + 1] = 0.0  # the period that k is in ends here, while it matters
     stream.Phi[around] = np.random.default_rng(k).normal(size=(4, stream.n)) / np.sqrt(stream.n)
     return stream
 
@@ -112,7 +114,7 @@ def test_rho_0_changes_no_weight_and_forgets_the_traces(rule: str, engine: str) 
 @every_rule
 @every_engine
 def test_gamma_0_forgets_all_but_the_weights(rule: str, engine: str) -> None:
-    """From a step with γ' = 0 on, a new learner with the same weights would go on alike."""
+    """From a step with γ' = 0 on, a new learner with the same weights (and lasting memory) would go on alike."""
     for seed, k in ((5, 3), (6, 20), (7, 40)):
         stream = lively(stream_for(rule, seed), k)
         stream.gamma_next[k] = 0.0
@@ -125,26 +127,31 @@ def test_gamma_0_forgets_all_but_the_weights(rule: str, engine: str) -> None:
 @every_rule
 @every_engine
 def test_cut_forgets_all_but_the_weights(rule: str, engine: str) -> None:
-    """After `cut` a new learner with the same weights would go on alike; without it, it would not."""
+    """After `cut` a new learner with the same weights (and lasting memory) would go on alike; without it, it would not.
+
+    What a rule declares as lasting by its definition is kept: R̄ of differential rules, the steps of a period."""
     for seed, k in ((8, 3), (9, 20), (10, 40)):
         stream = lively(stream_for(rule, seed), k)
         learner = learner_at(rule, engine, start(seed, N))
         stream[:k].run(learner)
         uncut = learner.copy()
         learner.cut()
-        for name in learner.rule.weights:
+        for name in learner.rule.weights + learner.rule.lasting:
             assert relative_error(getattr(learner, name), getattr(uncut, name)) < 1e-15
         assert longest_trace(uncut) > 0.0
-        assert not any(np.any(getattr(learner, name)) for name in learner.rule.traces + learner.rule.memory)
+        assert all(np.any(getattr(uncut, name)) for name in learner.rule.lasting)
+        forgotten = set(learner.rule.traces + learner.rule.memory) - set(learner.rule.lasting)
+        assert not any(np.any(getattr(learner, name)) for name in forgotten)
         goes_on_like_new(learner, stream[k:])
         stream[k:].run(uncut)
         differs = relative_error(uncut.theta, learner.theta)
-        assert differs > 1e-3 if learner.rule.traces + learner.rule.memory else differs == 0.0
+        assert differs > 1e-3 if forgotten else differs == 0.0
 
 
 def goes_on_like_new(learner: emphatic.Learner, stream: Stream) -> None:
-    """As the equations say of a sequence that begins with these weights; and as after a `cut`."""
-    s = stream.sequence(theta_0=learner.theta)
+    """As the equations say of a sequence that begins with these weights and lasting memory; and as after a `cut`."""
+    lasting: dict[str, Any] = {f"{name}_0": float(getattr(learner, name)) for name in learner.rule.lasting}
+    s = replace(stream.sequence(theta_0=learner.theta), **lasting)
     expected = RULES[learner.rule.name](replace(s, w_0=learner.w if "w" in learner.rule.weights else None))
     fresh = learner.copy()
     fresh.cut()
@@ -335,10 +342,11 @@ def test_active_features_are_their_dense_vectors(rule: str, engine: str, binary:
 def test_a_trace_may_shrink_to_nothing_and_grow_again(rule: str, engine: str) -> None:
     """No trace is too small to matter: with λ = 1 and interest in the first state only, e shrinks to 1e-42 of what it
     was and, as ρ > 1, grows back, while that state's column is never looked at."""
-    half, c = 80, 0.3
+    half, c, traits = 80, 0.3, emphatic.rules.get(rule)
     rho = np.repeat([c / 0.9, 1 / c / 0.9], half)
     rng = np.random.default_rng(21)
     constant = np.ones(2 * half)
+    own = {"beta": 0.5, "decay": 0.5, "period": 2 * half - 1}  # one period: e is restarted with each
     stream = Stream(
         Phi=np.hstack([np.zeros((2 * half + 1, 1)), rng.normal(size=(2 * half + 1, 3))]),
         R=rng.normal(size=2 * half),
@@ -347,7 +355,7 @@ def test_a_trace_may_shrink_to_nothing_and_grow_again(rule: str, engine: str) ->
         lambda_=constant,
         rho=rho,
         I=0.0 * constant,
-        extra={"beta": 0.5 * constant} if rule.removesuffix("_last").endswith("_beta") else {},
+        extra={name: own[name] * constant for name in traits.extra if name not in traits.defaults},
     )
     stream.Phi[0], stream.I[0] = [1.0, 0.0, 0.0, 0.0], 1.0
     expected = stream.expected(rule)

@@ -839,16 +839,22 @@ def test_theta_can_be_set_at_any_time(engine: str, K: int | None, dtype: str) ->
 @for_each(engine=ENGINES, K=[None, 3])
 @pytest.mark.parametrize("rule", emphatic.rules.names())
 def test_cut(engine: str, K: int | None, rule: str) -> None:
-    """θ and w stay, traces and memory are 0; where there is no w, what follows is as if one had begun at that θ."""
+    """θ, w and lasting memory stay, traces and other memory are 0; where there is neither w nor lasting memory, what
+    follows is as if one had begun at that θ."""
     learner = warm(engine, K, rule=rule)
     theta, steps = learner.theta, learner.steps
+    lasting = {name: np.copy(getattr(learner, name)) for name in learner.rule.lasting}
     learner.cut()
     learner.cut()
     assert relative_error(learner.theta, theta) <= (1e-15 if engine == "sparse" else 0.0)
     assert learner.steps == steps
-    assert not any(np.any(getattr(learner, name)) for name in learner.rule.traces + learner.rule.memory)
+    forgotten = set(learner.rule.traces + learner.rule.memory) - set(lasting)
+    assert not any(np.any(getattr(learner, name)) for name in forgotten)
+    assert all(np.array_equal(getattr(learner, name), value) for name, value in lasting.items())
     if len(learner.rule.weights) > 1:
         assert learner.w.any()
+        return
+    if lasting:  # tests/engines/test_invariants.py has what follows
         return
     fresh = Learner(rule, n, K, engine=engine)
     fresh.theta = learner.theta

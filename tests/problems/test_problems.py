@@ -448,20 +448,22 @@ def test_what_is_constant_takes_no_memory() -> None:
 @pytest.mark.parametrize("rule", emphatic.rules.names())
 def test_every_rule_learns_from_a_stream(rule: str) -> None:
     mdp = problems.collision()
-    if rule == "gq":  # of states it would learn the values of behaviour
-        with pytest.raises(ValueError, match="GQ learns values of states and actions"):
+    traits = emphatic.rules.get(rule)
+    if traits.action_values:  # of states it would learn the values of behaviour
+        with pytest.raises(ValueError, match=f"{traits.class_name} learns values of states and actions"):
             mdp.simulate(10).inputs(rule)
         mdp = mdp.replace(mu=mdp.pi)
     stream = mdp.simulate(500)
-    own = {"etd_beta": {"beta": 0.5}, "true_online_etd_beta": {"beta": 0.5}, "abtd": {"xi": mdp.xi(0.5)}}
-    inputs = stream.inputs(rule) | own.get(rule.removesuffix("_last"), {}) | {"lambda_": 0.5}
+    own = {"beta": 0.5, "xi": mdp.xi(0.5), "decay": 0.5, "period": 2.0}
+    required = [name for name in traits.extra if name in own and name not in traits.defaults]
+    inputs = stream.inputs(rule) | {name: own[name] for name in required} | {"lambda_": 0.5}
     _, error = Learner(rule, 6, engine="reference").run(**inputs, alpha=0.005, probe=mdp.probe, probe_every=499)
     assert error[0] == near(mdp.rmsve(np.zeros(6)))
     assert error[-1] < error[0]
-    if "lambda_next" in emphatic.rules.get(rule).extra:  # another λ would not be followed by a constant λ' of its own
+    if "lambda_next" in traits.extra:  # another λ would not be followed by a constant λ' of its own
         assert "lambda_next" not in inputs
         assert rule == "gq" or "lambda_next" in sampled().simulate(60).inputs(rule)
-    assert stream.inputs(emphatic.rules.get(rule)).keys() == stream.inputs(rule).keys()
+    assert stream.inputs(traits).keys() == stream.inputs(rule).keys()
 
 
 def test_learning_comes_to_the_fixed_point() -> None:

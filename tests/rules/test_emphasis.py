@@ -20,6 +20,7 @@ def large_followon(rule: str, K: int | None, ratio: float = 1e12, T: int = 161, 
     """F/I grows to ``ratio`` before the first feature is seen, and stays; λ is 1 for a while, then 0 or 1.
 
     Where λ is 0 the step size is as much smaller as M is larger; where e does not contain the step size, from there on.
+    No ratio is clipped. A rule with periods, at whose end F is lost, gets the steps with λ = 1 as one period.
     """
     rng = np.random.default_rng(3)
     shape = (T,) if K is None else (T, K)
@@ -32,11 +33,13 @@ def large_followon(rule: str, K: int | None, ratio: float = 1e12, T: int = 161, 
     lambda_ = np.where(step < T // 2, 1.0, rng.integers(0, 2, shape))
     large = np.where(lambda_ == 1.0, 0.3, 0.1 / ratio)
     alpha = large if rule.startswith("true_online") else np.minimum.accumulate(large, axis=0)
-    extra = {"beta": gamma_next} if "beta" in emphatic.rules.get(rule).extra else {}
-    return Stream(
+    traits = emphatic.rules.get(rule)
+    own = {"period": np.full(shape, T // 2 - 1.0), "clip": rho, traits.emphasis: gamma_next}
+    stream = Stream(
         Phi=Phi, R=rng.normal(size=shape), gamma_next=gamma_next, alpha=alpha, lambda_=lambda_, rho=rho,
-        I=np.full(shape, 0.1), extra=extra,
+        I=np.full(shape, 0.1), extra={name: own[name] for name in traits.extra if name in own},
     )  # fmt: skip
+    return stream[: T // 2] if "period" in traits.extra else stream
 
 
 @pytest.mark.parametrize("engine", ENGINES)

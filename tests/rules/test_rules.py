@@ -542,7 +542,7 @@ def test_names_are_identifiers(field: str, name: Any) -> None:
         ({"extra_ranges": {"kappa": (1.0, 0.0)}}, r"'extra_ranges' .* Got \(1.0, 0.0\) for 'kappa'"),
         ({"interest": 1}, "'interest' .* be a bool. Got 1 instead"),
         ({"paper": None}, "'paper' .* be a str. Got None instead"),
-        ({"emphasis": "F"}, "'emphasis' .* be one of '', 'gamma', 'beta'. Got 'F' instead"),
+        ({"emphasis": "F"}, "'emphasis' .* be one of '', 'gamma', 'beta', 'decay'. Got 'F' instead"),
         ({"fixed_point": "td"}, "'fixed_point' .* be one of '', 'projected', 'residual'. Got 'td' instead"),
         ({"class_name": "toy"}, "'class_name' .* begins with a capital, or ''. Got 'toy' instead"),
         ({"class_name": "A B"}, "'class_name' .* Got 'A B' instead"),
@@ -586,11 +586,19 @@ def test_what_others_ask_of_a_rule() -> None:
     assert {rule.name: rule.emphasis for rule in ALL if rule.emphasis} == {
         "etd": "gamma", "true_online_etd": "gamma", "etd_beta": "beta", "true_online_etd_beta": "beta",
         "true_online_etd_last": "gamma", "true_online_etd_beta_last": "beta",
+        "emphatic_q": "gamma", "per_etd": "gamma", "clipped_etd": "gamma", "differential_etd": "decay",
     }  # fmt: skip
     assert all(bool(rule.emphasis) == ("F" in rule.memory) for rule in ALL)
-    assert {rule.name for rule in ALL if not rule.fixed_point} == {"gq", "tree_backup", "vtrace", "abtd"}
+    assert {rule.name for rule in ALL if not rule.fixed_point} == {
+        "gq", "tree_backup", "vtrace", "abtd", "emphatic_q", "differential_td", "differential_etd", "per_etd",
+        "clipped_etd",
+    }  # fmt: skip
+    assert {rule.name: rule.lasting for rule in ALL if rule.lasting} == {
+        "differential_td": ("rbar",), "differential_etd": ("rbar",), "per_etd": ("count",),
+    }  # fmt: skip
+    assert [rule.name for rule in ALL if rule.continuing] == ["differential_td", "differential_etd"]
     assert [rule.name for rule in ALL if rule.fixed_point == "residual"] == ["residual_gradient"]
-    assert [rule.name for rule in ALL if rule.action_values] == ["gq"]
+    assert [rule.name for rule in ALL if rule.action_values] == ["gq", "emphatic_q"]
 
 
 def test_structure_is_found_and_arrows_are_demanded() -> None:

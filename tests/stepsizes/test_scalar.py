@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import emphatic
 from emphatic import stepsizes
 from emphatic.stepsizes import AlphaBound, Auto, Constant, Decaying, Scaled, StepSize, scalar
-from tests.support.equations import RULES, beta_discount, emphasis
+from tests.support.equations import RULES
 from tests.support.sequence import Array, Sequence
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
@@ -30,6 +30,7 @@ METHODS = {
     "auto": Auto(2.0),
 }
 NO_INTEREST = ("htd", "true_online_gtd", "tree_backup", "vtrace", "abtd")
+OF_PAIRS = ("gq", "emphatic_q")  # the ratio of an action is not that of the pair it is part of
 
 
 def factors(method: StepSize, s: Sequence) -> Array:
@@ -52,14 +53,11 @@ def factors(method: StepSize, s: Sequence) -> Array:
 
 def per_alpha(rule: str, s: Sequence) -> Array:
     """The effective step along φ for α = 1."""
-    rule = rule.removesuffix("_last")
-    if rule in ("etd", "true_online_etd"):
-        return s.rho * emphasis(s)
-    if rule.endswith("_beta"):
-        return s.rho * emphasis(s, beta_discount(s))
     if rule in NO_INTEREST:
         return s.rho
-    return s.I if rule == "gq" else s.rho * s.I
+    M = RULES[rule](s).M
+    weight = s.I if M is None else M
+    return weight if rule in OF_PAIRS else s.rho * weight
 
 
 def with_alpha(stream: Stream, rule: str, method: Any, k: int | None = None) -> Stream:

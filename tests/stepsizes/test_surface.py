@@ -30,7 +30,7 @@ def test_an_alpha_of_0_freezes(method: str | None) -> None:
     """From the start and after ``cut`` every rule; in mid-sequence all but those whose traces hold α."""
     rng = np.random.default_rng(0)
     Phi, R, rho = rng.normal(size=(13, 3)), rng.normal(size=12), rng.uniform(0.5, 1.5, 12)
-    given = {"beta": 0.9, "pi": 0.5, "mu": 0.5, "xi": 0.5}
+    given = {"beta": 0.9, "pi": 0.5, "mu": 0.5, "xi": 0.5, "decay": 0.5, "period": 2.0}
     fits = emphatic.rules.names() if method is None else _fitting(method)
     assert len(fits) > 1
     for rule in fits:

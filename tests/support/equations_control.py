@@ -6,6 +6,8 @@ Nothing of the library is imported here. Emphases are sums over the steps before
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tests.support.sequence import Array, Result, Sequence, Step, follow
@@ -19,7 +21,7 @@ def _emphatic(s: Sequence, F: Array, c: Array) -> Result:
         e = u.rho * (c[t] * e + M[t] * u.phi)
         return theta + u.alpha * u.delta(theta) * e, e
 
-    return follow(s, "theta e", update)
+    return replace(follow(s, "theta e", update), M=M)
 
 
 def _sum_of_products(s: Sequence, ratios: Array, reach: int) -> Array:
@@ -44,21 +46,22 @@ def per_etd(s: Sequence) -> Result:
     """PER-ETD(λ) (Guan, Xu & Liang 2022, algorithm 2): F⁰ = M⁰ = I, e⁰ = Iφ; b steps later one update of θ."""
     assert s.period is not None
     period = s.period
-    F, begin = 0.0, 0
+    F, begin, M = 0.0, -round(s.count_0), np.zeros(s.T)
 
     def update(t: int, u: Step, theta: Array, e: Array) -> tuple[Array, ...]:
         nonlocal F, begin
         if t == begin:
-            F, e = u.I, u.rho * u.I * u.phi
+            F, M[t], e = u.I, u.I, u.rho * u.I * u.phi
         else:
             F = u.rho_before * u.gamma * F + u.I
-            e = u.rho * (u.gamma * u.lambda_ * e + (u.lambda_ * u.I + (1.0 - u.lambda_) * F) * u.phi)
+            M[t] = u.lambda_ * u.I + (1.0 - u.lambda_) * F
+            e = u.rho * (u.gamma * u.lambda_ * e + M[t] * u.phi)
         if t - begin >= period[t]:
             begin = t + 1
             return theta + u.alpha * u.delta(theta) * e, e
         return theta, e
 
-    return follow(s, "theta e", update)
+    return replace(follow(s, "theta e", update), M=M)
 
 
 def emphatic_q(s: Sequence) -> Result:
@@ -75,11 +78,11 @@ def emphatic_q(s: Sequence) -> Result:
         e = u.rho * u.gamma * u.lambda_ * e + M[t] * u.phi
         return theta + u.alpha * u.delta(theta) * e, e
 
-    return follow(s, "theta e", update)
+    return replace(follow(s, "theta e", update), M=M)
 
 
 def _differential(s: Sequence, F: Array) -> Result:
-    M, rbar = s.lambda_ * s.I + (1.0 - s.lambda_) * F, 0.0
+    M, rbar = s.lambda_ * s.I + (1.0 - s.lambda_) * F, s.rbar_0
 
     def update(t: int, u: Step, theta: Array, e: Array) -> tuple[Array, ...]:
         nonlocal rbar
@@ -88,7 +91,7 @@ def _differential(s: Sequence, F: Array) -> Result:
         rbar += u.beta * u.rho * error
         return theta + u.alpha * error * e, e
 
-    return follow(s, "theta e", update)
+    return replace(follow(s, "theta e", update), M=M)
 
 
 def differential_td(s: Sequence) -> Result:

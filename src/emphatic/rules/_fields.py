@@ -83,7 +83,7 @@ KEYWORDS = frozenset(
     )
 )
 
-_EMPHASES = ("", "gamma", "beta")
+_EMPHASES = ("", "gamma", "beta", "decay")
 _FIXED_POINTS = ("", "projected", "residual")
 
 

@@ -53,5 +53,6 @@ rule = Rule(
     defaults={"beta": "eta"},
     extra_ranges={"decay": (0.0, 1.0)},
     class_name="DifferentialETD",
+    emphasis="decay",
     update="differential_td with e ← ρ(γλe + Mφ); F ← ρ⁻κF + I; M = λI + (1−λ)F",
 )

@@ -4,8 +4,10 @@
     at its last step: θ ← θ + αδe
 
 A period b is ``period`` + 1 steps: F is carried over b times before θ changes, as in the paper. period = 0 is td
-without traces. The variance of F is bounded for every b, and its bias falls as γᵇ. Guan, Xu & Liang (2022), "PER-ETD: a
-polynomially efficient emphatic temporal difference learning method", algorithms 1 and 2, without the projection of θ.
+without traces. Where γ = 0, and after ``cut``, F and e begin again and the count of steps goes on, so that θ changes
+also where every episode is shorter than a period. The variance of F is bounded for every b, and its bias falls as γᵇ.
+Guan, Xu & Liang (2022), "PER-ETD: a polynomially efficient emphatic temporal difference learning method", algorithms 1
+and 2, without the projection of θ.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from emphatic.rules import Rule, Scalars, Update
 
 
 def per_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
-    """etd with F and e restarted after each period; θ changes at its last step alone"""
+    """F ← 0 and e ← 0 before each period; F and e of etd within it; θ ← θ + αδe at its last step alone"""
     alpha, I, lambda_, rho, gamma_next, delta, period = step
     gamma, F, count = memory
     within = 1.0 * (count > 0.0)
@@ -49,6 +51,7 @@ rule = Rule(
     effective_step=effective_step,
     traces=("e",),
     memory=("gamma", "F", "count"),
+    lasting=("count",),
     extra=("period",),
     extra_ranges={"period": (0.0, 1e15)},
     class_name="PERETD",
