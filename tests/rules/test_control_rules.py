@@ -86,6 +86,8 @@ def test_special_cases_of_emphasis() -> None:
         "truncated 16": (rules.truncated_etd(16), {}),
         "nstep 1": (rules.nstep_etd(1), {}),
         "clipped": ("clipped_etd", {"clip": 1e9}),
+        "td, no traces": ("td", {"lambda_": 0.0}),
+        "period 0": ("per_etd", {"period": 0.0}),
         "differential": ("differential_td", {"eta": 0.0}),
         "differential emphatic": ("differential_etd", {"eta": 0.0, "decay": 0.0}),
     }
@@ -96,7 +98,7 @@ def test_special_cases_of_emphasis() -> None:
         theta[name] = learner.theta
     for name, same in (
         ("truncated 0", "td"), ("truncated 16", "etd"), ("nstep 1", "etd"), ("clipped", "etd"),
-        ("differential", "td"), ("differential emphatic", "td"),
+        ("differential", "td"), ("differential emphatic", "td"), ("period 0", "td, no traces"),
     ):  # fmt: skip
         assert relative_error(theta[name], theta[same]) < 1e-12, name
     assert relative_error(theta["td"], theta["etd"]) > 1e-3
@@ -124,6 +126,38 @@ def test_the_average_reward_lasts(rule: str, engine: str) -> None:
             parts.cut()
             parts.run(phi[a : b + 1], np.arange(20.0)[a:b], 1.0, alpha=0.1, lambda_=0.9, predictions=False, **extra)
         assert masked.rbar == pytest.approx(parts.rbar, abs=1e-12)
+
+
+@pytest.mark.parametrize("engine", emphatic.engines.available())
+@pytest.mark.parametrize("ending", ["cut", "first", "gamma"])
+def test_a_period_goes_on_where_a_sequence_ends(ending: str, engine: str) -> None:
+    """Sequences of 3 steps, periods of 4: θ changes at steps 3, 7 and 11, by e since a sequence or a period began."""
+    T, rng = 12, np.random.default_rng(4)
+    Phi, R = rng.normal(size=(T, 3)), rng.normal(size=T)
+    begins, gamma_next = np.arange(T) % 3 == 0, np.full(T, 0.9)
+    if ending == "gamma":
+        gamma_next[2::3] = 0.0
+    theta, e, F = np.zeros(3), np.zeros(3), 0.0
+    for t in range(T):
+        carried = 0.0 if begins[t] or t % 4 == 0 else 0.9
+        F = 0.5 + carried * F
+        e = 0.6 * carried * e + (0.6 * 0.5 + 0.4 * F) * Phi[t]
+        if t % 4 == 3:
+            theta = theta + 0.1 * (R[t] + gamma_next[t] * theta @ Phi[(t + 1) % T] - theta @ Phi[t]) * e
+    keywords: dict[str, Any] = {"alpha": 0.1, "lambda_": 0.6, "I": 0.5, "period": 3.0, "predictions": False}
+    Phi_next = np.roll(Phi, -1, axis=0)
+    with plain_python():
+        learner = Learner("per_etd", 3, engine=engine)
+        if ending == "cut":
+            for k in range(0, T, 3):
+                learner.cut()
+                steps = slice(k, k + 3)
+                learner.run(Phi[steps], R[steps], gamma_next[steps], Phi_next=Phi_next[steps], **keywords)
+        else:
+            first = begins if ending == "first" else None
+            learner.run(Phi, R, gamma_next, Phi_next=Phi_next, first=first, **keywords)
+    assert relative_error(learner.theta, theta) < TOLERANCE["float64"]
+    assert np.abs(theta).max() > 0.01
 
 
 # ------------------------------------------------------------------ forward views
