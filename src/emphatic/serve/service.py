@@ -47,8 +47,8 @@ from emphatic.tables.text import NOT_AN_OBJECT, read_object
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-__all__ = ["Inbox", "Incoming", "Receipt", "RecentRows", "RunningError", "Service", "Traffic", "WarmingUp"]
-__all__ += ["read_json", "run", "with_ids"]
+__all__ = ["EndedError", "Inbox", "Incoming", "Receipt", "RecentRows", "RunningError", "Service", "Traffic"]
+__all__ += ["WarmingUp", "read_json", "run", "with_ids"]
 
 logger = logging.getLogger("emphatic.serve")
 
@@ -87,6 +87,16 @@ class WarmingUp(NamedTuple):
 
     readings: int
     needed: int
+
+    @property
+    def line(self) -> bytes:
+        """The answer to the reading."""
+        answer = {"step": None, "time": None, "predictions": {}, "state": "warming up", **self._asdict()}
+        return json.dumps(answer).encode() + b"\n"
+
+
+class EndedError(RuntimeError):
+    """The service ended before it could do what it was asked."""
 
 
 class Receipt(NamedTuple):
@@ -631,9 +641,14 @@ class Service:
         return self.predictor.step
 
     @property
+    def compiling(self) -> bool:
+        """Whether readings are held back: until kernels are compiled, and those before them are learned from."""
+        return bool(self._held) or not self._compiled.is_set()
+
+    @property
     def warming_up(self) -> bool:
         """Whether there is no model yet, or readings wait for it."""
-        return self.predictor.horde is None or not self._compiled.is_set() or bool(self._held)
+        return self.predictor.horde is None or self.compiling
 
     @property
     def state(self) -> WarmingUp:
@@ -707,7 +722,9 @@ class Service:
         finally:
             self.inbox.close()
             while not self._changes.empty():
-                self._changes.get()[1].set_exception(ValueError("the service ends"))
+                _, done = self._changes.get()
+                if done.set_running_or_notify_cancel():
+                    done.set_exception(EndedError("the service ends"))
             while waiting := self.inbox.take(BLOCK, 0.0):
                 self._unacknowledged += [(incoming, Receipt(None, taken=False)) for incoming in waiting]
             for incoming, _ in self._unacknowledged:
@@ -727,7 +744,9 @@ class Service:
             stop: Whether it is no longer to be asked.
 
         Returns:
-            A future that is done when it is; its exception is a ValueError if the question cannot be asked.
+            A future that is done when it is; its exception is a ValueError if the question cannot be asked, and an
+            ``EndedError`` if the service ends before. While readings wait for kernels it waits too, and a future that
+            is cancelled by then leaves the model as it is.
         """
         done: Future[None] = Future()
         change = (lambda predictor: predictor.stop_asking(text)) if stop else (lambda predictor: predictor.ask(text))
@@ -736,14 +755,16 @@ class Service:
 
     def _change(self) -> None:
         """Carry out the changes that wait, unless readings that came before them still wait for compiled kernels."""
-        if self._held or not self._compiled.is_set():
+        if self.compiling:
             return
         while not self._changes.empty():
             change, done = self._changes.get()
+            if not done.set_running_or_notify_cancel():  # nobody waits for it any more
+                continue
             try:
                 change(self.predictor)
-            except ValueError as error:
-                done.set_exception(error)
+            except (ValueError, ArithmeticError, RecursionError) as error:
+                done.set_exception(ValueError(str(error)))
                 continue
             if self.recent is not None:
                 self.recent.format = self.predictor.format
@@ -813,12 +834,14 @@ class Service:
 
     def _remember(self, learned: Sequence[tuple[dict[str, Any], Outcome]]) -> None:
         """Remember the ids of readings with the answers to those that came by HTTP, and the payloads of topics."""
-        answered = {
+        by_http = {
             place: outcome
             for place, (origin, outcome) in enumerate(learned)
-            if isinstance(outcome, Prediction) and any(id.startswith("#") for id in origin.get("ids", ()))
+            if any(id.startswith("#") for id in origin.get("ids", ()))
         }
-        answers = dict(zip(answered, format_lines(answered.values()), strict=True))
+        predicted = {place: outcome for place, outcome in by_http.items() if isinstance(outcome, Prediction)}
+        answers = dict(zip(predicted, format_lines(predicted.values()), strict=True))
+        answers |= {place: outcome.line for place, outcome in by_http.items() if isinstance(outcome, WarmingUp)}
         for place, (origin, outcome) in enumerate(learned):
             if isinstance(outcome, Malformed):
                 continue
@@ -834,7 +857,7 @@ class Service:
     def _take(self, numbered: Sequence[tuple[int, Reading | Malformed]]) -> list[Outcome]:
         """Learn from readings, or hold them back until kernels are compiled and those before them are learned from."""
         self.readings += len(numbered)
-        if self._held or not self._compiled.is_set():
+        if self.compiling:
             malformed = [(number, reading) for number, reading in numbered if isinstance(reading, Malformed)]
             self._learn_from(malformed, self._form)
             held = [(number, reading) for number, reading in numbered if not isinstance(reading, Malformed)]
