@@ -22,6 +22,8 @@ __all__ = ["compile_for_live", "compile_for_logs"]
 #: Readings of the warm-up, and after it: a block, and single ones.
 _WARM_UP, _MORE = 98, (30, 1, 1)
 _HORIZONS = (2, 9)
+#: Questions of one line may be asked at any time, whatever the settings are.
+_ASKED = ("P(level > 0 within 3 rows)", "level at +3 rows")
 
 
 def compile_for_live(settings: Settings | None = None) -> None:
@@ -33,7 +35,9 @@ def compile_for_live(settings: Settings | None = None) -> None:
     from emphatic.nexting.predictor import Predictor
 
     settings = settings or Settings()
-    plain = Settings(rule=settings.rule, stepsize=settings.stepsize, rates=settings.rates, horizons=_HORIZONS)
+    plain = Settings(
+        rule=settings.rule, stepsize=settings.stepsize, rates=settings.rates, horizons=_HORIZONS, ask=_ASKED
+    )
     with _silence(), tempfile.TemporaryDirectory() as folder:
         predictor = Predictor(plain, warm_up=_WARM_UP)
         readings = list(enumerate(_readings(_WARM_UP + sum(_MORE)), start=1))

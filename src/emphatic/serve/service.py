@@ -704,7 +704,7 @@ class Service:
                 readings = [] if full else self.inbox.take(BLOCK, 0.0 if catching_up else _WAIT)
                 if catching_up:
                     self._catch_up()
-                elif self._compile_seconds is not None and self._compiled.is_set():
+                elif self._compile_seconds is not None and not self.compiling:
                     self._log_compiled(self._compile_seconds)
                 if readings:
                     self._learn(readings)
