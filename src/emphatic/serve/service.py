@@ -95,6 +95,10 @@ class WarmingUp(NamedTuple):
         return json.dumps(answer).encode() + b"\n"
 
 
+#: What becomes of a reading in a service.
+_Outcome = Outcome | WarmingUp
+
+
 class EndedError(RuntimeError):
     """The service ended before it could do what it was asked."""
 
@@ -106,7 +110,7 @@ class Receipt(NamedTuple):
     was known; ``line`` is then its first answer, if that is kept.
     """
 
-    outcome: Prediction | Malformed | WarmingUp | None
+    outcome: _Outcome
     taken: bool = True
     repeated: bool = False
     line: bytes | None = None
@@ -815,9 +819,9 @@ class Service:
         """Take over where a source goes on."""
         self.positions |= {name: position for name, position in origin.items() if name not in _NO_POSITIONS}
 
-    def _go_through(self, entries: Sequence[tuple[int, Reading | Malformed, dict[str, Any] | None]]) -> list[Outcome]:
+    def _go_through(self, entries: Sequence[tuple[int, Reading | Malformed, dict[str, Any] | None]]) -> list[_Outcome]:
         """Learn from readings with their origins: how they were written, their ids, the position of their source."""
-        outcomes: list[Outcome] = []
+        outcomes: list[_Outcome] = []
         block: list[tuple[int, Reading | Malformed]] = []
         for number, reading, origin in entries:
             if origin is not None and "delimiter" in origin:
@@ -832,7 +836,7 @@ class Service:
         self._remember([(origin, outcome) for (_, _, origin), outcome in zip(entries, outcomes, strict=True) if origin])
         return outcomes
 
-    def _remember(self, learned: Sequence[tuple[dict[str, Any], Outcome]]) -> None:
+    def _remember(self, learned: Sequence[tuple[dict[str, Any], _Outcome]]) -> None:
         """Remember the ids of readings with the answers to those that came by HTTP, and the payloads of topics."""
         by_http = {
             place: outcome
@@ -854,7 +858,7 @@ class Service:
                 if len(self._payloads) > _TOPICS:
                     del self._payloads[next(iter(self._payloads))]
 
-    def _take(self, numbered: Sequence[tuple[int, Reading | Malformed]]) -> list[Outcome]:
+    def _take(self, numbered: Sequence[tuple[int, Reading | Malformed]]) -> list[_Outcome]:
         """Learn from readings, or hold them back until kernels are compiled and those before them are learned from."""
         self.readings += len(numbered)
         if self.compiling:
@@ -888,7 +892,7 @@ class Service:
         outcomes = self._learn_from(numbered, form)
         self._publish(outcomes)
 
-    def _learn_from(self, numbered: Sequence[tuple[int, Reading | Malformed]], form: TextForm) -> list[Outcome]:
+    def _learn_from(self, numbered: Sequence[tuple[int, Reading | Malformed]], form: TextForm) -> list[_Outcome]:
         """``Predictor.take``, with its counts and what the page shows. Before there is a model: how many are needed."""
         waiting = self.predictor.waiting
         outcomes: list[Any] = self.predictor.take(numbered, form)
