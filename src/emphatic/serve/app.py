@@ -223,6 +223,8 @@ class _Interface:
                 reason = "the service ends"
             elif service.compiling:
                 reason = f"warming up: {service.waiting} readings wait until kernels are compiled"
+            elif not service.can_ask:
+                reason = "warming up: the kernels of questions are being compiled"
             else:
                 reason = "the service is busy"
             return JSONResponse({"error": f"{reason}; ask again later"}, 503, {"retry-after": "5"})

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from emphatic.common.locks import hold_lock
 from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, WHY, LineFormat, Outcome, Prediction, Predictor, format_lines
 from emphatic.nexting.settings import Settings
-from emphatic.nexting.warm import compile_for_live
+from emphatic.nexting.warm import compile_for_live, compile_for_questions
 from emphatic.questions.gvf import LARGEST
 from emphatic.serve.ids import DEFAULT_FIELD, DEFAULT_WINDOW, KnownIds, check_id, scoped_id
 from emphatic.serve.journal import Journal, JournalError
@@ -521,6 +521,8 @@ class Service:
         self._form = JSON
         #: Set once kernels are compiled; until then, and until they are learned from, readings are held back.
         self._compiled = threading.Event()
+        #: Set once the kernels of questions of one line are compiled too.
+        self._can_ask = threading.Event()
         self._held: deque[tuple[Sequence[tuple[int, Reading | Malformed]], TextForm]] = deque()
         self._held_count = self._replayed = 0
         self._compile_seconds: float | None = None  # until it is logged
@@ -552,6 +554,7 @@ class Service:
         """
         if wait:
             self._compiled.set()
+            self._can_ask.set()
         options: dict[str, Any] = {"learn": self.learn, "unit": "reading"}
         try:
             if self.learn:
@@ -605,12 +608,17 @@ class Service:
     def _compile(self) -> None:
         """Compile or load all kernels that learning needs, so that no reading waits for one."""
         began = time.monotonic()
-        try:
-            compile_for_live(self.predictor.settings)
-        except Exception as error:  # whatever it is, learning shows whether it matters
-            logger.warning("kernels could not be compiled ahead: %s", error)
+        self._compile_ahead(lambda: compile_for_live(self.predictor.settings))
         self._compile_seconds = time.monotonic() - began
         self._compiled.set()
+        self._compile_ahead(compile_for_questions)
+        self._can_ask.set()
+
+    def _compile_ahead(self, compile: Callable[[], None]) -> None:
+        try:
+            compile()
+        except Exception as error:  # whatever it is, learning shows whether it matters
+            logger.warning("kernels could not be compiled ahead: %s", error)
 
     def stop(self) -> None:
         """Take nothing more in, learn from what waits, save, and end; returns at once."""
@@ -648,6 +656,11 @@ class Service:
     def compiling(self) -> bool:
         """Whether readings are held back: until kernels are compiled, and those before them are learned from."""
         return bool(self._held) or not self._compiled.is_set()
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether the kernels of questions of one line are compiled."""
+        return self._can_ask.is_set()
 
     @property
     def warming_up(self) -> bool:
@@ -758,8 +771,8 @@ class Service:
         return done
 
     def _change(self) -> None:
-        """Carry out the changes that wait, unless readings that came before them still wait for compiled kernels."""
-        if self.compiling:
+        """Carry out the changes that wait, unless they or readings that came before them need kernels."""
+        if self.compiling or not self._can_ask.is_set():
             return
         while not self._changes.empty():
             change, done = self._changes.get()
