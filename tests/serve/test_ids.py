@@ -354,6 +354,9 @@ def test_a_service_with_a_damaged_journal_says_what_to_do(tmp_path: Path) -> Non
     assert (done.returncode, done.stderr.count(b"\n")) == (65, 1)
     assert b"line 1: its checksum is wrong" in done.stderr
     assert b"emphatic journal repair" in done.stderr
+    (tmp_path / "new.warm-up").write_text("{")
+    done = run(COMMAND, "serve", "--model", tmp_path / "new", "--port", 0)
+    assert (done.returncode, b"this is not the saved warm-up" in done.stderr) == (65, True)
 
 
 def test_a_model_that_is_older_than_its_empty_journal_is_refused(tmp_path: Path) -> None:
