@@ -45,6 +45,8 @@ __all__ = ["Counts", "kill_under_load"]
 #: Seconds for which the broker may not have written down what it acknowledged: its interval, and a little more.
 UNWRITTEN = 3.0
 BEGIN = 1_700_000_000
+#: The readings of the warm-up, which have no predictions.
+WITHOUT = 59
 
 
 @dataclass
@@ -179,15 +181,15 @@ def kill_under_load(
         sender = Sender(port, rate, ids)
         with Served(model, *options) as service:  # the broker remembers who has subscribed
             wait_for(lambda: any("connected." in line for line in service.log))
-            sender.send(3)
-            wait_for(lambda: service.client.get("/signals").json()["waiting"] == 3)
+            sender.send(WITHOUT + 1)
+            wait_for(lambda: service.metric("step") == WITHOUT + 1)
             time.sleep(2 * UNWRITTEN if broker_kills else 0)
             service.kill()
         thread = threading.Thread(target=sender.run, args=(60_000,), daemon=True)
         thread.start()
         with_broker = set(rng.sample(range(kills), broker_kills))
         for kill in range(kills):
-            with Served(model, *options) as service:
+            with Served(model, *options, wait=rng.random() < 0.5) as service:  # or while readings wait for kernels
                 assert service.url, service.log
                 time.sleep(rng.uniform(0.0, 1.0))
                 if kill in with_broker:
@@ -221,7 +223,7 @@ def _wait_until_quiet(service: Served) -> None:
 
 
 def _count(counts: Counts, lines: list[dict[str, Any]], sender: Sender, killed: list[float]) -> None:
-    learned: dict[int, int] = {0: 0, 1: 1}  # the first two readings have no prediction
+    learned = {step: step for step in range(WITHOUT)}
     texts: dict[int, dict[str, Any]] = {}
     for line in lines:
         learned[line["step"]] = line["time"] - BEGIN
@@ -238,7 +240,7 @@ def _count(counts: Counts, lines: list[dict[str, Any]], sender: Sender, killed: 
 
 def _compare(model: Path, lines: list[dict[str, Any]], steps: int, folder: Path) -> None:
     """The model is bit for bit that of an undisturbed run over what was learned from."""
-    learned = {0: 0, 1: 1} | {line["step"]: line["time"] - BEGIN for line in lines}
+    learned = {step: step for step in range(WITHOUT)} | {line["step"]: line["time"] - BEGIN for line in lines}
     same_as_undisturbed(model, [readings(1, learned[step])[0] for step in range(steps)], folder)
 
 

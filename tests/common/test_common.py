@@ -1,4 +1,4 @@
-"""Atomic files, hints for unknown names, versions."""
+"""Atomic files, locks, hints for unknown names, versions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from emphatic.common import versions
 from emphatic.common.files import atomic_file
+from emphatic.common.locks import hold_lock
 from emphatic.common.names import check_names, suggestion
 
 
@@ -33,6 +34,12 @@ def test_a_file_takes_its_place_whole_or_not_at_all(tmp_path: Path) -> None:
         pytest.raises(FileNotFoundError, match=r"no such folder to write to.*none'$"),
         atomic_file(tmp_path / "none" / "f"),
     ):
+        pass
+
+
+def test_a_lock_where_no_file_can_be_created_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to(tmp_path / "none" / "lock")
+    with pytest.raises(FileNotFoundError), hold_lock(tmp_path / "lock", tmp_path):
         pass
 
 

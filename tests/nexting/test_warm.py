@@ -24,7 +24,7 @@ def spy(function, *arguments, **options):
 compiled._compiled = spy
 folder = tempfile.TemporaryDirectory()
 """
-WARM = "from emphatic.nexting.warm import *\ncompile_for_live()\ncompile_for_logs()\n"
+WARM = "from emphatic.nexting.warm import *\ncompile_for_live()\ncompile_for_questions()\ncompile_for_logs()\n"
 LOG = """
 import emphatic, numpy as np
 t = np.arange(3000.0)
@@ -35,6 +35,8 @@ from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
 predictor = Predictor(Settings(), warm_up=300)
 predictor.take([(i, {"time": 1.7e9 + 60 * i, "a": i % 17, "b": i % 5}) for i in range(1000)])
+predictor.ask("P(a > 9 within 5min)")
+predictor.take([(i, {"time": 1.7e9 + 60 * i, "a": i % 17, "b": i % 5}) for i in range(1000, 1100)])
 predictor.horde.save(folder.name + "/model", **predictor.state())
 Predictor.load(folder.name + "/model")[0].take([(1, {"a": 1, "b": 2})])
 """

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
+from emphatic.nexting.settings import Settings
+from emphatic.serve import app as app_module
+from emphatic.serve import service as service_module
+from emphatic.serve.service import Service
 from tests.asking.test_nexting import readings
-from tests.support.services import Served
+from tests.support.services import Client, Served, wait_for
+from tests.support.services import readings as two_signals
 
-pytestmark = pytest.mark.serve
+SETTINGS = Settings(horizons=(2, 9))
 
 
+@pytest.mark.serve
 def test_a_question_is_asked_answered_kept_over_a_kill_and_removed(tmp_path: Path) -> None:
     flags = ("--warm-up", "60", "--horizons", "2", "--predict", "x", "--ask", "x at +1h", "--save-every", "1h")
     rows = [reading for _, reading in readings(200)]
@@ -38,3 +48,63 @@ def test_a_question_is_asked_answered_kept_over_a_kill_and_removed(tmp_path: Pat
         assert [asked["text"] for asked in after.json()] == ["P(x > 3 within 3h)"]
         assert service.client.request("DELETE", "/ask", json={"ask": "x at +1h"}).status_code == 422
         assert "Ask" in service.client.get("/").text
+
+
+def post(service: Service, rows: list[dict[str, Any]]) -> None:
+    assert Client(service).post("/readings", json=rows).status_code == 200
+
+
+def ask(service: Service, text: str) -> httpx.Response:
+    return Client(service).post("/ask", json={"ask": text})
+
+
+def test_a_question_waits_for_readings_that_are_held_back_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was given up is not asked later, and does not end learning; nothing is saved meanwhile."""
+    rows, compiled, for_questions = two_signals(80), threading.Event(), threading.Event()
+    monkeypatch.setattr(service_module, "compile_for_live", lambda settings: compiled.wait(60))
+    monkeypatch.setattr(service_module, "compile_for_questions", lambda: for_questions.wait(60))
+    monkeypatch.setattr(app_module, "_CHANGE_PATIENCE", 0.3)
+    service = Service(tmp_path / "model", SETTINGS, warm_up=60, save_every=0.01)
+    service.open(wait=False)
+    service.start()
+    post(service, rows)
+    answer = ask(service, "S1 at +3")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert answer.json()["error"] == "warming up: 80 readings wait until kernels are compiled; ask again later"
+    waiting = service.ask("S2 at +3")
+    assert not service.model.exists()
+    compiled.set()
+    wait_for(lambda: not service.warming_up)
+    reason = "warming up: the kernels of questions are being compiled; ask again later"
+    assert ask(service, "S1 at +3").json()["error"] == reason
+    for_questions.set()
+    waiting.result(30)
+    assert (service.step, service.predictor.settings.ask) == (80, ("S2 at +3",))
+    assert ask(service, "S1 at +3").status_code == 200
+    service.close()
+    assert service.failure is None
+    answer = ask(service, "S2 at +9")
+    assert (answer.status_code, answer.json()["error"]) == (503, "the service ends; ask again later")
+
+
+def test_a_question_about_no_signal_costs_no_warm_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It can be asked before the signals are known, and is dropped when they are; others survive a restart."""
+    rows = two_signals(80)
+    service = Service(tmp_path / "model", SETTINGS, warm_up=60)
+    service.open()
+    service.start()
+    post(service, rows[:30])
+    for text in ("P(S9 > 1 within 3 rows)", "S1 at +3"):
+        assert ask(service, text).json()[-1]["learning"] == "warming up"
+    service.close()
+    asking = replace(SETTINGS, ask=("S2 at +3",))
+    service = Service(tmp_path / "model", asking, warm_up=60)
+    service.open()
+    service.start()
+    post(service, rows[30:])
+    assert service.step == 80
+    assert service.predictor.settings.ask == ("S1 at +3", "S2 at +3")
+    assert "there is no signal 'S9'" in caplog.text
+    service.close()

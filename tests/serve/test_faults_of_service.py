@@ -150,10 +150,10 @@ def test_readings_and_predictions_by_mqtt(port: int, tmp_path: Path) -> None:
         sender.client.publish("plant/readings", b"nonsense", qos=1)
         sender.client.publish("plant/readings", json.dumps(readings(3, 300)), qos=1)
         wait_for(lambda: service.metric("step") == 303)
-        wait_for(lambda: len(got) == 301)
+        wait_for(lambda: len(got) == 244)  # the warm-up has no predictions
         assert service.metric("malformed_total") == 1
         assert got[-1] == service.client.get("/predictions").json()
-        assert [one["step"] for one in got] == list(range(2, 303))
+        assert [one["step"] for one in got] == list(range(59, 303))
         service.stop()
     watcher.disconnect()
     watcher.loop_stop()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from emphatic.nexting.settings import Settings
-from emphatic.serve.app import create_app, write_metrics
+from emphatic.serve import service as service_module
+from emphatic.serve.app import write_metrics
 from emphatic.serve.ids import KnownIds
 from emphatic.serve.journal import JournalError
 from emphatic.serve.service import Incoming, Receipt, Service, with_ids
@@ -20,7 +20,7 @@ from emphatic.serve.sources import check_loop
 from emphatic.serve.sources.mqtt import MqttPublisher, topics_overlap
 from emphatic.tables.pipe import Malformed
 from tests.support.processes import COMMAND, run
-from tests.support.services import readings, same_as_undisturbed, wait_for
+from tests.support.services import Client, readings, same_as_undisturbed, wait_for
 
 SETTINGS = Settings(horizons=(2, 9))
 
@@ -132,21 +132,6 @@ def test_a_retained_message_is_learned_unless_it_is_the_last_of_its_topic(tmp_pa
 # ---------------------------------------------------------------------- HTTP
 
 
-class Client:
-    """Requests to the application of a service, without a socket."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def post(self, path: str, *, json: Any, headers: dict[str, str] | None = None) -> httpx.Response:
-        async def send() -> httpx.Response:
-            transport = httpx.ASGITransport(create_app(self._service))
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-                return await client.post(path, json=json, headers=headers)
-
-        return asyncio.run(send())
-
-
 def test_http_answers_a_repeated_id_with_the_first_answer(tmp_path: Path) -> None:
     """Of a header or a field, of one reading and of several, after a crash and after a save."""
     rows = readings(100)
@@ -189,6 +174,36 @@ def test_the_rest_of_a_list_that_was_taken_in_part_is_learned(tmp_path: Path) ->
     assert web.post("/readings", json=readings(30, 100), headers=header).status_code == 200
     assert (service.step, service.repeated) == (130, 70)
     service.close()
+
+
+def test_a_repeated_reading_gets_the_line_of_the_warm_up_that_it_got_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While kernels compile, once it is ready, and after a crash; it is learned from once."""
+    rows, header, compiled = readings(80), {"Idempotency-Key": "key"}, threading.Event()
+    monkeypatch.setattr(service_module, "compile_for_live", lambda settings: compiled.wait(60))
+
+    def started(folder: Path) -> Service:
+        service = Service(folder / "model", SETTINGS, warm_up=60)
+        service.open(wait=False)
+        service.start()
+        return service
+
+    service = started(tmp_path / "served")
+    first = Client(service).post("/readings", json=rows, headers=header).text
+    lines = [json.loads(line) for line in first.splitlines()]
+    assert [(line["state"], line["readings"]) for line in lines] == [("warming up", n) for n in range(1, 81)]
+    killed = started(shutil.copytree(tmp_path / "served", tmp_path / "killed"))
+    for is_ready in (False, True):
+        if is_ready:
+            compiled.set()
+            wait_for(lambda: not service.warming_up and not killed.warming_up)
+        for each in (service, killed):
+            assert Client(each).post("/readings", json=rows, headers=header).text == first
+    for each in (service, killed):
+        assert (each.step, each.repeated) == (80, 160)
+        each.close()
+        same_as_undisturbed(each.model, rows, tmp_path)
 
 
 @pytest.mark.parametrize("value", ["", " ", "x" * 256, "a\x07b"])
@@ -255,7 +270,7 @@ def test_what_was_not_confirmed_is_published_again(tmp_path: Path) -> None:
     offer(service, [Incoming(row) for row in readings(100)])
     crashed = shutil.copytree(tmp_path / "a", tmp_path / "crashed")
     service.close()
-    assert steps(broker.lines) == list(range(2, 100))
+    assert steps(broker.lines) == list(range(59, 100))  # the warm-up has no predictions
     for folder in (tmp_path / "a", crashed):
         again, later = Service(folder / "model", SETTINGS, warm_up=60), Broker()
         again.publish_to(later)
@@ -339,6 +354,9 @@ def test_a_service_with_a_damaged_journal_says_what_to_do(tmp_path: Path) -> Non
     assert (done.returncode, done.stderr.count(b"\n")) == (65, 1)
     assert b"line 1: its checksum is wrong" in done.stderr
     assert b"emphatic journal repair" in done.stderr
+    (tmp_path / "new.warm-up").write_text("{")
+    done = run(COMMAND, "serve", "--model", tmp_path / "new", "--port", 0)
+    assert (done.returncode, b"this is not the saved warm-up" in done.stderr) == (65, True)
 
 
 def test_a_model_that_is_older_than_its_empty_journal_is_refused(tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ def serve(folder: Path, budget: Budget, client: Callable[[int, Listener], Awaita
         server = uvicorn.Server(config)
         tasks = [asyncio.create_task(server.serve(sockets=[listening])), asyncio.create_task(budget.close_idle())]
         try:
+            while not server.started:
+                await asyncio.sleep(0.01)
             return await client(listening.getsockname()[1], listening)
         finally:
             app.state.closing.set()

@@ -248,14 +248,14 @@ def test_a_service_does_not_feed_on_predictions(tmp_path: Path) -> None:
     ):
         connected(service)
         connected(other)
-        for row in readings(30):
+        for row in readings(90):  # the last 31 of which have predictions
             sender.send("plant/readings", row)
-        wait_for(lambda: other.metric("readings_total") >= 30 and service.metric("readings_total") >= 30)
+        wait_for(lambda: other.metric("readings_total") >= 90 and service.metric("readings_total") >= 90)
         time.sleep(1.5)
-        assert (service.metric("readings_total"), service.metric("malformed_total")) == (30, 0)
-        assert (other.metric("readings_total"), other.metric("malformed_total")) == (30, 0)
-        assert (source_of(service)["skipped"], source_of(other)["skipped"]) == (0, 28)
+        assert (service.metric("readings_total"), service.metric("malformed_total")) == (90, 0)
+        assert (other.metric("readings_total"), other.metric("malformed_total")) == (90, 0)
+        assert (source_of(service)["skipped"], source_of(other)["skipped"]) == (0, 31)
         published = service.client.get("/readyz").json()["publishers"][0]
-        assert (published["messages"], published["lag"], published["lost"]) == (28, 0, 0)
+        assert (published["messages"], published["lag"], published["lost"]) == (31, 0, 0)
         service.stop()
         other.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import shutil
@@ -23,11 +24,14 @@ import pytest
 
 from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
+from emphatic.serve.app import create_app
 from emphatic.serve.journal import Journal
+from emphatic.serve.service import Service
 from tests.support.processes import COMMAND, Forked
 
 __all__ = [
-    "FLAGS", "LINES", "Served", "free_port", "mosquitto", "readings", "redis_server", "same_as_undisturbed", "wait_for",
+    "FLAGS", "LINES", "Client", "Served", "free_port", "mosquitto", "readings", "redis_server", "same_as_undisturbed",
+    "wait_for",
 ]  # fmt: skip
 
 LINES = {"content-type": "application/x-ndjson"}
@@ -62,13 +66,17 @@ def free_port() -> int:
 
 
 class Served:
-    """The service in a process of its own, and a client of it."""
+    """The service in a process of its own, and a client of it.
+
+    With ``wait`` it listens, and its kernels are loaded and the readings of the journal learned from.
+    """
 
     def __init__(
         self,
         model: Path,
         *arguments: object,
         port: int = 0,
+        wait: bool = True,
         stdin: int = subprocess.DEVNULL,
         verify: str | None = None,
         env: dict[str, str] | None = None,
@@ -85,11 +93,12 @@ class Served:
         self._reading.start()
         wait_for(lambda: self._url() or self.process.returncode is not None, what="the service listens")
         self.url = self._url()
-        wait_for(
-            lambda: any("kernels are compiled" in line for line in self.log) or self.process.returncode is not None,
-            120,
-            "kernels are loaded",
-        )
+        if wait:
+            wait_for(
+                lambda: any("kernels are compiled" in line for line in self.log) or self.process.returncode is not None,
+                120,
+                "kernels are loaded",
+            )
         self._verify = ssl.create_default_context(cafile=verify) if verify else True
         self.client = self.new_client()
 
@@ -129,6 +138,21 @@ class Served:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.client.close()
         self.process.__exit__(kind, error, at)
+
+
+class Client:
+    """Requests to the application of a service, without a socket."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def post(self, path: str, *, json: Any, headers: dict[str, str] | None = None) -> httpx.Response:
+        async def send() -> httpx.Response:
+            transport = httpx.ASGITransport(create_app(self._service))
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+                return await client.post(path, json=json, headers=headers)
+
+        return asyncio.run(send())
 
 
 def same_as_undisturbed(model: Path, rows: Iterable[dict[str, Any]], folder: Path) -> None:

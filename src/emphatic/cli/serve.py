@@ -197,7 +197,7 @@ def warm() -> None:
     user's cache folder; it may be read-only afterwards. Kernels are compiled for the processor of this machine.
     """
     from emphatic.engines.generated import cache_folder
-    from emphatic.nexting.warm import compile_for_live, compile_for_logs
+    from emphatic.nexting.warm import compile_for_live, compile_for_logs, compile_for_questions
 
     began = time.monotonic()
     try:
@@ -205,6 +205,7 @@ def warm() -> None:
         if folder is None:
             raise ValueError("there is no cache folder to write to. Set EMPHATIC_CACHE_DIR to a folder of your own.")
         compile_for_live()
+        compile_for_questions()
         compile_for_logs()
     except FAILURES as error:
         raise typer.Exit(report_error(error)) from None

@@ -22,6 +22,8 @@ __all__ = ["InUseError", "RunLock", "hold_folder", "hold_lock", "lock", "remove_
 
 #: The folder for unfinished files inside an output folder, and the file in it that is locked.
 UNFINISHED, LOCK = ".unfinished", "lock"
+#: How often a lock is tried in a folder that others may remove.
+_ATTEMPTS = 100
 
 
 class InUseError(ValueError):
@@ -107,11 +109,14 @@ def hold_lock(path: Path, of: Path) -> Iterator[None]:
     new = [folder for folder in path.parents if not folder.exists()]
     held = RunLock(path, of)
     try:
-        while True:
+        for attempt in range(_ATTEMPTS):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):  # another run has just ended, and has removed the folder
+            try:
                 held.acquire()
                 break
+            except FileNotFoundError:  # another run has just ended, and has removed the folder
+                if attempt == _ATTEMPTS - 1:  # or no file can be created in it, as in /proc
+                    raise
         yield
     finally:
         held.release()

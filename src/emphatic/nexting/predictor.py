@@ -357,7 +357,7 @@ def save_warm_up(
 
 
 def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, Settings, dict[str, Any]]:
-    """The readings, delimiter, settings and more that ``save_warm_up`` wrote; ValueError if it is no such file."""
+    """The readings, delimiter, settings and more that ``save_warm_up`` wrote; CheckpointError if it is no such file."""
     try:
         saved = json.loads(path.read_text("utf-8"))
         if saved["format"] != _FORMAT:
@@ -366,7 +366,7 @@ def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, Set
         readings = [(int(line), dict(reading)) for line, reading in saved["readings"]]
         return readings, saved["delimiter"], settings, dict(saved.get("more", {}))
     except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path}: this is not the saved warm-up of a pipe. Remove it to begin anew.") from None
+        raise CheckpointError(f"{path}: this is not the saved warm-up of a pipe. Remove it to begin anew.") from None
 
 
 # ---------------------------------------------------------------------- the predictor
@@ -427,7 +427,8 @@ class Predictor:
         warm_up: The readings to warm up on; by default four of the longest horizon, 500 to 10,000, as on a table.
         unit: What messages call a reading.
         resilient: Whether readings come from strangers. A warm-up that cannot be learned from is a ValueError; a
-            resilient predictor starts it again, and refuses readings that bring thousands of names into it.
+            resilient predictor starts it again, and refuses readings that bring thousands of names into it. It drops
+            questions of one line about signals that there are not.
 
     >>> predictor = Predictor(Settings(horizons=(2,)), warm_up=98)
     >>> outcomes = predictor.take((t + 1, {"x": t % 5}) for t in range(100))
@@ -756,7 +757,8 @@ class Predictor:
             rows = table.count_rows()
             if rows < 3:
                 raise ValueError(f"they give {rows} rows, one a step of time, and 3 are needed")
-            settings = choose_columns(table, rows, self.settings, live=True)
+            chosen = replace(self.settings, ask=()) if self._resilient else self.settings
+            settings = choose_columns(table, rows, chosen, live=True)
             settings = replace(settings, horizons=settings.horizons or _HORIZONS).filled(table, rows)
         except ValueError as error:
             raise ValueError(f"the first {len(waiting)} readings cannot be learned from: {error}") from None
@@ -764,7 +766,14 @@ class Predictor:
         guard = make_guard(settings, table.names)
         horde = make_horde(settings, None if clock is None else clock.step).warm_up(table, rows, guard)
         model = _Model.of(horde, settings, table.notation, Timing.of(clock, table.dated))
+        questions = self.settings.ask if self._resilient else ()
         self.settings, self.clock, self.guard, self._model = settings, clock, guard, model
+        for text in questions:  # a stranger may have asked them before the signals were known
+            try:
+                self.ask(text)
+            except ValueError as error:
+                logger.warning("%s The question is dropped.", error)
+        model = self._require()
         for block in table.blocks(horde.block_rows, clock=clock):
             predictions = horde.advance(guard.mark(block))
             self.step += len(predictions)
@@ -824,7 +833,8 @@ class Predictor:
             What else was saved with them.
         """
         self._waiting, delimiter, settings, more = load_warm_up(path)
-        self.settings, self._form = self.settings.over(settings), TextForm(delimiter)
+        ask = tuple(dict.fromkeys((*settings.ask, *self.settings.ask)))  # as with a model, those asked now are added
+        self.settings, self._form = replace(self.settings.over(settings), ask=ask), TextForm(delimiter)
         self._persistence = PersistenceWarmUp(self.settings, _HORIZONS)
         # As if the warm-up had not been interrupted: from the last time that it looked at all readings.
         for count in range(_last_look(len(self._waiting)), len(self._waiting) + 1):

@@ -15,13 +15,17 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from emphatic.nexting.settings import Settings
 
-__all__ = ["compile_for_live", "compile_for_logs"]
+__all__ = ["compile_for_live", "compile_for_logs", "compile_for_questions"]
 
 #: Readings of the warm-up, and after it: a block, and single ones.
 _WARM_UP, _MORE = 98, (30, 1, 1)
 _HORIZONS = (2, 9)
+#: A question of one line: all of them need the same kernels.
+_ASKED = ("level at +3 rows",)
 
 
 def compile_for_live(settings: Settings | None = None) -> None:
@@ -33,7 +37,10 @@ def compile_for_live(settings: Settings | None = None) -> None:
     from emphatic.nexting.predictor import Predictor
 
     settings = settings or Settings()
-    plain = Settings(rule=settings.rule, stepsize=settings.stepsize, rates=settings.rates, horizons=_HORIZONS)
+    asked = _ASKED if settings.ask else ()
+    plain = Settings(
+        rule=settings.rule, stepsize=settings.stepsize, rates=settings.rates, horizons=_HORIZONS, ask=asked
+    )
     with _silence(), tempfile.TemporaryDirectory() as folder:
         predictor = Predictor(plain, warm_up=_WARM_UP)
         readings = list(enumerate(_readings(_WARM_UP + sum(_MORE)), start=1))
@@ -46,6 +53,14 @@ def compile_for_live(settings: Settings | None = None) -> None:
         path = Path(folder) / "model"
         predictor.horde.save(path, **predictor.state())
         Predictor.load(path)
+
+
+def compile_for_questions() -> None:
+    """Compile or load what questions of one line need, which may be asked at any time."""
+    from emphatic.asking.answers import Asked, Timing
+
+    rows = np.zeros((10, 1))
+    Asked(_ASKED, ("level",), Timing(None))(rows, rows, np.zeros(len(rows), bool))
 
 
 def compile_for_logs() -> None:

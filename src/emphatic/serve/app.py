@@ -33,6 +33,7 @@ from emphatic.serve.ids import check_id
 from emphatic.serve.listener import NUMERIC_HOSTS, PROBES
 from emphatic.serve.service import (
     LONGEST,
+    EndedError,
     Incoming,
     NotJson,
     Receipt,
@@ -53,7 +54,11 @@ logger = logging.getLogger("emphatic.serve")
 _STREAMS, _PATIENCE = 32, 30.0
 #: The most questions of one line that a service is asked: each takes time with every reading.
 _QUESTIONS = 50
+#: Seconds until a question that waits for the thread that learns is given up.
+_CHANGE_PATIENCE = 5.0
 _JSON, _LINES = "application/json", "application/x-ndjson"
+#: The line of a reading that is known, and whose prediction is not.
+_NO_ANSWER = b'{"step": null, "time": null, "predictions": {}}\n'
 #: Everything that is served as a file: its address, where it is in the package, and its type.
 _FILES = {
     "/static/page.js": ("serve/static/page.js", "text/javascript"),
@@ -181,7 +186,7 @@ class _Interface:
     async def predictions(self, request: Request) -> Response:
         """The latest predictions."""
         latest = self.service.latest
-        line = _describe_warm_up(self.service.state) if latest is None else latest.line
+        line = self.service.state.line if latest is None else latest.line
         return Response(line, media_type=_JSON)
 
     async def ask(self, request: Request) -> Response:
@@ -201,11 +206,29 @@ class _Interface:
                 return _error(422, "a question must be text")
             if request.method == "POST" and len(self.service.predictor.settings.ask) >= _QUESTIONS:
                 return _error(422, f"{_QUESTIONS} questions are asked already: stop asking one of them")
-            try:
-                await asyncio.wrap_future(self.service.ask(text, stop=request.method == "DELETE"))
-            except ValueError as error:
-                return _error(422, str(error))
+            if (refusal := await self._change(text, stop=request.method == "DELETE")) is not None:
+                return refusal
         return JSONResponse(describe_asked(self.service))
+
+    async def _change(self, text: str, stop: bool) -> Response | None:
+        """Ask a question of one line, or no longer; the answer if that cannot be done, or not now."""
+        service = self.service
+        try:
+            async with asyncio.timeout(_CHANGE_PATIENCE):
+                await asyncio.wrap_future(service.ask(text, stop))  # given up, it is not carried out
+        except ValueError as error:
+            return _error(422, str(error))
+        except (TimeoutError, EndedError):
+            if service.inbox.closed or not service.alive:
+                reason = "the service ends"
+            elif service.compiling:
+                reason = f"warming up: {service.waiting} readings wait until kernels are compiled"
+            elif not service.can_ask:
+                reason = "warming up: the kernels of questions are being compiled"
+            else:
+                reason = "the service is busy"
+            return JSONResponse({"error": f"{reason}; ask again later"}, 503, {"retry-after": "5"})
+        return None
 
     async def signals(self, request: Request) -> Response:
         """What is read, and what is predicted."""
@@ -331,14 +354,10 @@ def _lines(receipts: Sequence[Receipt]) -> bytes:
         elif isinstance(outcome, Malformed):
             lines.append(json.dumps({"error": f"reading {number}: {outcome}"}).encode() + b"\n")
         elif isinstance(outcome, WarmingUp):
-            lines.append(_describe_warm_up(outcome))
+            lines.append(outcome.line)
+        else:  # of a known reading whose answer is no longer kept
+            lines.append(_NO_ANSWER)
     return b"".join(lines)
-
-
-def _describe_warm_up(state: WarmingUp) -> bytes:
-    """The line of a reading before the service is ready."""
-    line = {"step": None, "time": None, "predictions": {}, "state": "warming up", **state._asdict()}
-    return json.dumps(line).encode() + b"\n"
 
 
 def _count_taken(count: int) -> JSONResponse:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from emphatic.common.locks import hold_lock
 from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, WHY, LineFormat, Outcome, Prediction, Predictor, format_lines
 from emphatic.nexting.settings import Settings
-from emphatic.nexting.warm import compile_for_live
+from emphatic.nexting.warm import compile_for_live, compile_for_questions
 from emphatic.questions.gvf import LARGEST
 from emphatic.serve.ids import DEFAULT_FIELD, DEFAULT_WINDOW, KnownIds, check_id, scoped_id
 from emphatic.serve.journal import Journal, JournalError
@@ -47,8 +47,8 @@ from emphatic.tables.text import NOT_AN_OBJECT, read_object
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-__all__ = ["Inbox", "Incoming", "Receipt", "RecentRows", "RunningError", "Service", "Traffic", "WarmingUp"]
-__all__ += ["read_json", "run", "with_ids"]
+__all__ = ["EndedError", "Inbox", "Incoming", "Receipt", "RecentRows", "RunningError", "Service", "Traffic"]
+__all__ += ["WarmingUp", "read_json", "run", "with_ids"]
 
 logger = logging.getLogger("emphatic.serve")
 
@@ -88,6 +88,20 @@ class WarmingUp(NamedTuple):
     readings: int
     needed: int
 
+    @property
+    def line(self) -> bytes:
+        """The answer to the reading."""
+        answer = {"step": None, "time": None, "predictions": {}, "state": "warming up", **self._asdict()}
+        return json.dumps(answer).encode() + b"\n"
+
+
+#: What becomes of a reading in a service.
+_Outcome = Outcome | WarmingUp
+
+
+class EndedError(RuntimeError):
+    """The service ended before it could do what it was asked."""
+
 
 class Receipt(NamedTuple):
     """What became of a reading, once it is safe: why it was not used, or its prediction if it has one.
@@ -96,7 +110,7 @@ class Receipt(NamedTuple):
     was known; ``line`` is then its first answer, if that is kept.
     """
 
-    outcome: Prediction | Malformed | WarmingUp | None
+    outcome: _Outcome
     taken: bool = True
     repeated: bool = False
     line: bytes | None = None
@@ -507,6 +521,8 @@ class Service:
         self._form = JSON
         #: Set once kernels are compiled; until then, and until they are learned from, readings are held back.
         self._compiled = threading.Event()
+        #: Set once the kernels of questions of one line are compiled too.
+        self._can_ask = threading.Event()
         self._held: deque[tuple[Sequence[tuple[int, Reading | Malformed]], TextForm]] = deque()
         self._held_count = self._replayed = 0
         self._compile_seconds: float | None = None  # until it is logged
@@ -538,6 +554,7 @@ class Service:
         """
         if wait:
             self._compiled.set()
+            self._can_ask.set()
         options: dict[str, Any] = {"learn": self.learn, "unit": "reading"}
         try:
             if self.learn:
@@ -591,12 +608,17 @@ class Service:
     def _compile(self) -> None:
         """Compile or load all kernels that learning needs, so that no reading waits for one."""
         began = time.monotonic()
-        try:
-            compile_for_live(self.predictor.settings)
-        except Exception as error:  # whatever it is, learning shows whether it matters
-            logger.warning("kernels could not be compiled ahead: %s", error)
+        self._compile_ahead(lambda: compile_for_live(self.predictor.settings))
         self._compile_seconds = time.monotonic() - began
         self._compiled.set()
+        self._compile_ahead(compile_for_questions)
+        self._can_ask.set()
+
+    def _compile_ahead(self, compile: Callable[[], None]) -> None:
+        try:
+            compile()
+        except Exception as error:  # whatever it is, learning shows whether it matters
+            logger.warning("kernels could not be compiled ahead: %s", error)
 
     def stop(self) -> None:
         """Take nothing more in, learn from what waits, save, and end; returns at once."""
@@ -631,9 +653,19 @@ class Service:
         return self.predictor.step
 
     @property
+    def compiling(self) -> bool:
+        """Whether readings are held back: until kernels are compiled, and those before them are learned from."""
+        return bool(self._held) or not self._compiled.is_set()
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether the kernels of questions of one line are compiled."""
+        return self._can_ask.is_set()
+
+    @property
     def warming_up(self) -> bool:
         """Whether there is no model yet, or readings wait for it."""
-        return self.predictor.horde is None or not self._compiled.is_set() or bool(self._held)
+        return self.predictor.horde is None or self.compiling
 
     @property
     def state(self) -> WarmingUp:
@@ -689,7 +721,7 @@ class Service:
                 readings = [] if full else self.inbox.take(BLOCK, 0.0 if catching_up else _WAIT)
                 if catching_up:
                     self._catch_up()
-                elif self._compile_seconds is not None and self._compiled.is_set():
+                elif self._compile_seconds is not None and not self.compiling:
                     self._log_compiled(self._compile_seconds)
                 if readings:
                     self._learn(readings)
@@ -707,7 +739,9 @@ class Service:
         finally:
             self.inbox.close()
             while not self._changes.empty():
-                self._changes.get()[1].set_exception(ValueError("the service ends"))
+                _, done = self._changes.get()
+                if done.set_running_or_notify_cancel():
+                    done.set_exception(EndedError("the service ends"))
             while waiting := self.inbox.take(BLOCK, 0.0):
                 self._unacknowledged += [(incoming, Receipt(None, taken=False)) for incoming in waiting]
             for incoming, _ in self._unacknowledged:
@@ -727,7 +761,9 @@ class Service:
             stop: Whether it is no longer to be asked.
 
         Returns:
-            A future that is done when it is; its exception is a ValueError if the question cannot be asked.
+            A future that is done when it is; its exception is a ValueError if the question cannot be asked, and an
+            ``EndedError`` if the service ends before. While readings wait for kernels it waits too, and a future that
+            is cancelled by then leaves the model as it is.
         """
         done: Future[None] = Future()
         change = (lambda predictor: predictor.stop_asking(text)) if stop else (lambda predictor: predictor.ask(text))
@@ -735,15 +771,17 @@ class Service:
         return done
 
     def _change(self) -> None:
-        """Carry out the changes that wait, unless readings that came before them still wait for compiled kernels."""
-        if self._held or not self._compiled.is_set():
+        """Carry out the changes that wait, unless they or readings that came before them need kernels."""
+        if self.compiling or not self._can_ask.is_set():
             return
         while not self._changes.empty():
             change, done = self._changes.get()
+            if not done.set_running_or_notify_cancel():  # nobody waits for it any more
+                continue
             try:
                 change(self.predictor)
-            except ValueError as error:
-                done.set_exception(error)
+            except (ValueError, ArithmeticError, RecursionError) as error:
+                done.set_exception(ValueError(str(error)))
                 continue
             if self.recent is not None:
                 self.recent.format = self.predictor.format
@@ -794,9 +832,9 @@ class Service:
         """Take over where a source goes on."""
         self.positions |= {name: position for name, position in origin.items() if name not in _NO_POSITIONS}
 
-    def _go_through(self, entries: Sequence[tuple[int, Reading | Malformed, dict[str, Any] | None]]) -> list[Outcome]:
+    def _go_through(self, entries: Sequence[tuple[int, Reading | Malformed, dict[str, Any] | None]]) -> list[_Outcome]:
         """Learn from readings with their origins: how they were written, their ids, the position of their source."""
-        outcomes: list[Outcome] = []
+        outcomes: list[_Outcome] = []
         block: list[tuple[int, Reading | Malformed]] = []
         for number, reading, origin in entries:
             if origin is not None and "delimiter" in origin:
@@ -811,14 +849,16 @@ class Service:
         self._remember([(origin, outcome) for (_, _, origin), outcome in zip(entries, outcomes, strict=True) if origin])
         return outcomes
 
-    def _remember(self, learned: Sequence[tuple[dict[str, Any], Outcome]]) -> None:
+    def _remember(self, learned: Sequence[tuple[dict[str, Any], _Outcome]]) -> None:
         """Remember the ids of readings with the answers to those that came by HTTP, and the payloads of topics."""
-        answered = {
+        by_http = {
             place: outcome
             for place, (origin, outcome) in enumerate(learned)
-            if isinstance(outcome, Prediction) and any(id.startswith("#") for id in origin.get("ids", ()))
+            if any(id.startswith("#") for id in origin.get("ids", ()))
         }
-        answers = dict(zip(answered, format_lines(answered.values()), strict=True))
+        predicted = {place: outcome for place, outcome in by_http.items() if isinstance(outcome, Prediction)}
+        answers = dict(zip(predicted, format_lines(predicted.values()), strict=True))
+        answers |= {place: outcome.line for place, outcome in by_http.items() if isinstance(outcome, WarmingUp)}
         for place, (origin, outcome) in enumerate(learned):
             if isinstance(outcome, Malformed):
                 continue
@@ -831,10 +871,10 @@ class Service:
                 if len(self._payloads) > _TOPICS:
                     del self._payloads[next(iter(self._payloads))]
 
-    def _take(self, numbered: Sequence[tuple[int, Reading | Malformed]]) -> list[Outcome]:
+    def _take(self, numbered: Sequence[tuple[int, Reading | Malformed]]) -> list[_Outcome]:
         """Learn from readings, or hold them back until kernels are compiled and those before them are learned from."""
         self.readings += len(numbered)
-        if self._held or not self._compiled.is_set():
+        if self.compiling:
             malformed = [(number, reading) for number, reading in numbered if isinstance(reading, Malformed)]
             self._learn_from(malformed, self._form)
             held = [(number, reading) for number, reading in numbered if not isinstance(reading, Malformed)]
@@ -865,7 +905,7 @@ class Service:
         outcomes = self._learn_from(numbered, form)
         self._publish(outcomes)
 
-    def _learn_from(self, numbered: Sequence[tuple[int, Reading | Malformed]], form: TextForm) -> list[Outcome]:
+    def _learn_from(self, numbered: Sequence[tuple[int, Reading | Malformed]], form: TextForm) -> list[_Outcome]:
         """``Predictor.take``, with its counts and what the page shows. Before there is a model: how many are needed."""
         waiting = self.predictor.waiting
         outcomes: list[Any] = self.predictor.take(numbered, form)
