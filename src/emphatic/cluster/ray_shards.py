@@ -416,6 +416,10 @@ class RayShards:
         #: When each was last heard of, when it was last said that one is slow, and where they are.
         self._heard, self._said = [time.monotonic()] * count, [time.monotonic()] * count
         self._places: list[Place | None] = [None] * count
+        # All begin at once: to import what a shard needs takes seconds.
+        self._begun = {
+            shard: actor.begin.remote(*self._begin[shard]) for shard, actor in enumerate(self._actors)
+        }
         try:
             for shard in range(count):
                 self.revive(shard)
@@ -467,7 +471,7 @@ class RayShards:
         self._pulses[shard] = None
         why = "it gave no sign of life"
         while True:
-            begun = self._actors[shard].begin.remote(*self._begin[shard])
+            begun = self._begun.pop(shard, None) or self._actors[shard].begin.remote(*self._begin[shard])
             call = self.call(shard, method, *arguments) if method else begun
             while not self._wait([call]):
                 self._look_around([shard])
