@@ -417,9 +417,7 @@ class RayShards:
         self._heard, self._said = [time.monotonic()] * count, [time.monotonic()] * count
         self._places: list[Place | None] = [None] * count
         # All begin at once: to import what a shard needs takes seconds.
-        self._begun = {
-            shard: actor.begin.remote(*self._begin[shard]) for shard, actor in enumerate(self._actors)
-        }
+        self._begun = {shard: actor.begin.remote(*self._begin[shard]) for shard, actor in enumerate(self._actors)}
         try:
             for shard in range(count):
                 self.revive(shard)
