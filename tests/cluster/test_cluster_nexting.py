@@ -81,6 +81,49 @@ class Stop(BaseException):
     """As an interruption is."""
 
 
+def stop_at(row: int) -> Any:
+    def stop(phase: str, done: int, total: int) -> None:
+        if phase == "learning" and done >= row:
+            raise Stop
+
+    return stop
+
+
+def test_a_grid_a_counter_and_a_question_in_one_line_interrupted(tmp_path: Path) -> None:
+    t, rng = np.arange(2400), np.random.default_rng(0)
+    when = np.datetime64("2024-01-01", "s") + np.cumsum(rng.integers(20, 100, len(t))).astype("timedelta64[s]")
+    total = np.cumsum(rng.integers(0, 5, len(t))).astype(float)
+    columns = {"x": np.where(t % 3 == 0, np.sin(t / 30), np.nan), "total": np.where(t % 3, total, np.nan)}
+    path = tmp_path / "log.csv"
+    pa.csv.write_csv(pa.table({"time": when, **columns}), path)
+    settings = Settings(ask=("P(x > 0.5 within 1h)",), increments=("total",))
+    expected = emphatic.nexting.run(path, out=tmp_path / "alone", config=settings)
+    options: dict[str, Any] = {"settings": settings, "block": 100, "checkpoint_every": 0.0}
+    with pytest.raises(Stop):
+        run(path, tmp_path / "out", **options, progress=stop_at(500))
+    result = run(path, tmp_path / "out", **options, resume=True)
+    assert 500 < result.rows == expected.rows < len(t)  # those of the grid
+    ours, theirs = result.predictions, expected.predictions
+    assert ours.schema == theirs.schema
+    assert any("within" in name for name in ours.column_names)
+    for name in ours.column_names:
+        if ours.schema.field(name).type == pa.float64():
+            np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-9)
+
+
+def test_machines_are_refused_wherever_they_are_asked_for(table: Path, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from emphatic.cli import app
+
+    with pytest.raises(ValueError, match="'by' learns in this process: leave out --ray"):
+        run(table, tmp_path / "out", Settings(by="mode"))
+    done = CliRunner().invoke(app, ["nexting", str(table), "--by", "mode", "--ray", "local"])
+    assert done.exit_code == 2
+    assert "--by learns in this process: leave out --ray." in done.output
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("at", "block", "waiting"), [(1, 200, 1), (1400, 100, 1 << 20), (700, 51, 1), (700, 51, 1 << 20), (ROWS, 200, 1)]
 )
@@ -90,13 +133,9 @@ def test_an_interrupted_run_resumes(
     monkeypatch.setattr("emphatic.nexting.learning.WAITING", waiting)  # with 1, parts run ahead of the manifest
     out, storage = tmp_path / "out", tmp_path / "storage"
 
-    def stop(phase: str, done: int, total: int) -> None:
-        if phase == "learning" and done >= at:
-            raise Stop
-
     options: dict[str, Any] = {"block": block, "checkpoint_every": 0.0, "storage": storage}
     with pytest.raises(Stop):
-        run(table, out, progress=stop, **options)
+        run(table, out, progress=stop_at(at), **options)
     manifest = Manifest.read(storage)
     assert manifest is not None
     assert manifest.rows >= min(at, ROWS - 1) > 0  # the block that was being looked at is there

@@ -1,4 +1,4 @@
-"""Clusters that are given, that are not there, or that lose a node."""
+"""Clusters that are given, or that are not there."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from emphatic.cluster import ClusterError, ClusterLearner
-from tests.cluster.support import RULE, SETUP, STEPS, K, N, stream, undisturbed
+from tests.cluster.support import RULE, SETUP, K, N, stream, undisturbed
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("default")]
@@ -157,30 +156,3 @@ def test_nothing_at_the_address(listening: bool, tmp_path: Path) -> None:
 def test_no_address(address: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'address' parameter of a cluster must be host:port"):
         ClusterLearner(RULE, N, K, **SETUP, address=address, storage=tmp_path)
-
-
-def test_a_node_dies(tmp_path: Path) -> None:
-    from ray.cluster_utils import Cluster
-
-    blocks = 24
-    made, theta = undisturbed(blocks)
-    cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    try:
-        nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
-        cluster.wait_for_nodes()
-        with ClusterLearner(
-            RULE, N, K, **SETUP, address=cluster.address, storage=tmp_path, checkpoint_every=0.0
-        ) as learner:
-            got = []
-            for one in learner.stream(stream(0, blocks, pause=0.05)):
-                got.append(one)
-                if len(got) == 9:
-                    cluster.add_node(num_cpus=1)
-                    cluster.remove_node(nodes[0], allow_graceful=False)
-            assert learner.status.restarts >= 1
-            assert np.array_equal(np.concatenate(got), np.concatenate(made))
-            assert np.array_equal(learner.theta, theta)
-            assert learner.position == blocks * STEPS
-    finally:
-        ray.shutdown()
-        cluster.shutdown()

@@ -261,7 +261,7 @@ def test_a_shard_for_which_nothing_is_left_blames_what_is_at_fault(tmp_path: Pat
     ray = pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setattr("emphatic.cluster.ray_shards._BACK_WITHIN", 30.0)
+    monkeypatch.setattr("emphatic.cluster.ray_shards._BACK_WITHIN", 20.0)
     cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     try:
         node = cluster.add_node(num_cpus=1)

@@ -48,7 +48,7 @@ class SlowLearner(emphatic.Learner):
     """A learner whose file takes longer than a shard may give no sign of life."""
 
     def save(self, path: Any, **more: Any) -> None:
-        time.sleep(20.0)
+        time.sleep(9.0)
         super().save(path, **more)
 
 
@@ -59,12 +59,14 @@ class SlowPart(_LearnerPart):
 
 def test_storage_that_answers_slowly(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("emphatic.cluster.learner._LearnerPart", SlowPart)
+    monkeypatch.setattr("emphatic.cluster.ray_shards._TURN", 1.0)
+    monkeypatch.setattr("emphatic.cluster.ray_shards._SILENT", 5.0)
     made, _ = undisturbed(4)
     setup: dict[str, Any] = SETUP | {"storage": tmp_path, "checkpoint_every": "1h"}
     with ClusterLearner(RULE, N, K, **setup, address=cluster.address) as learner:
         began = time.monotonic()
         got = list(learner.stream(stream(0, 4)))
-        assert time.monotonic() - began > 20.0
+        assert time.monotonic() - began > 9.0
         assert learner.status.restarts == 0  # nobody was taken for dead
         assert np.array_equal(np.concatenate(got), np.concatenate(made))
 

@@ -80,6 +80,8 @@ def run(
         check_free(out)
     folder = (storage or out / ".cluster").absolute()
     settings = Settings.combine(config)
+    if settings.by is not None:
+        raise ValueError("'by' learns in this process: leave out --ray.")
     if overwrite:
         _clear(folder)
     executor = ClusterExecutor(out, folder, address, resume, announce=announce or silent, **options)

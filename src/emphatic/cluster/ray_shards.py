@@ -115,7 +115,7 @@ class Connection:
 
     def close(self) -> None:
         """Disconnect, and stop a Ray that was started here; a given cluster goes on."""
-        faulty = self._watch is None or bool(self._watch.fault)
+        faulty = bool(self._mark) or self.call.is_busy if self._watch is None else bool(self._watch.fault)
         if self._watch is not None:
             self._watch.end()
         if self.started:
@@ -164,8 +164,11 @@ class Connection:
             self._log.attach()
             self._log.folder = Path(context.address_info["session_dir"]) / "logs"
         except Exception as error:
-            self._log.folder = self._log.folder or _newest_logs()
-            failure = self.failure(f"Ray cannot be used: {_first_line(error)}")
+            failure = ClusterError(f"Ray cannot be used: {_first_line(error)}")
+            if local:
+                self._log.folder = self._log.folder or _newest_logs()
+            if local or isinstance(error, ClusterError):  # a given cluster that refuses says why itself
+                failure = self.failure(str(failure))
             self.close()
             if not local and _is_unauthenticated(error):
                 raise ClusterError(
@@ -213,7 +216,7 @@ def _shut_down(shutdown: Callable[[], object], faulty: bool, busy: bool, mark: s
     Ray ends a process that is waiting for its object store when that goes: then they are killed as this process ends.
     """
     if faulty:
-        atexit.register(_end_soon, mark)
+        _limit_exit(mark)
         if busy:
             return
         _kill_marked(mark)  # what is at fault need not be waited for
@@ -225,10 +228,15 @@ def _shut_down(shutdown: Callable[[], object], faulty: bool, busy: bool, mark: s
         ended.join(5.0)
 
 
-def _end_soon(mark: str) -> None:
-    """What Ray waits for at the end of a process, for a minute, may be gone: do not wait for it."""
+def _limit_exit(mark: str) -> None:
+    """What Ray waits for at the end of a process, for a minute, may be gone: do not wait for it.
+
+    The thread that limits the wait begins now: from Python 3.12 on, none can begin while a process ends.
+    """
+    exiting = threading.Event()
 
     def end() -> None:
+        exiting.wait()
         time.sleep(3.0)
         _kill_marked(mark)
         for stream in (sys.stdout, sys.stderr):
@@ -236,6 +244,7 @@ def _end_soon(mark: str) -> None:
         os._exit(1)
 
     threading.Thread(target=end, daemon=True).start()
+    atexit.register(exiting.set)
 
 
 def _kill_marked(mark: str) -> None:
@@ -407,6 +416,8 @@ class RayShards:
         #: When each was last heard of, when it was last said that one is slow, and where they are.
         self._heard, self._said = [time.monotonic()] * count, [time.monotonic()] * count
         self._places: list[Place | None] = [None] * count
+        # All begin at once: to import what a shard needs takes seconds.
+        self._begun = {shard: actor.begin.remote(*self._begin[shard]) for shard, actor in enumerate(self._actors)}
         try:
             for shard in range(count):
                 self.revive(shard)
@@ -458,7 +469,7 @@ class RayShards:
         self._pulses[shard] = None
         why = "it gave no sign of life"
         while True:
-            begun = self._actors[shard].begin.remote(*self._begin[shard])
+            begun = self._begun.pop(shard, None) or self._actors[shard].begin.remote(*self._begin[shard])
             call = self.call(shard, method, *arguments) if method else begun
             while not self._wait([call]):
                 self._look_around([shard])
