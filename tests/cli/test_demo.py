@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 import emphatic
 from emphatic.cli import demo
@@ -106,7 +107,7 @@ def test_rules_are_listed_in_full() -> None:
     assert [re.sub(r"=[^,]*", "", extra) for *_, extra in listed] == [", ".join(extra) for extra in extras.values()]
     updates = [line for name in extras for line in emphatic.rules.get(name).update.split("; ")]
     assert [row[1] for row in cells if row[1]] == updates
-    assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", narrow.stdout).splitlines())) <= 80
+    assert max(map(cell_len, re.sub(r"\x1b\[[0-9;]*m", "", narrow.stdout).splitlines())) <= 80
     assert all(f" {name} " in re.sub(r"\x1b\[[0-9;]*m", "", narrow.stdout) for name in extras)
 
 

@@ -297,9 +297,11 @@ def test_the_service_tells_its_counts() -> None:
             return 0.0, 0.0
 
     class Service:
-        step = readings = malformed = saved_step = waiting = warm_up = 0
+        step = readings = malformed = repeated = saved_step = waiting = warm_up = 0
+        sources: tuple[()] = ()
+        publishers: tuple[()] = ()
         inbox: tuple[()] = ()
-        warming_up, trouble = False, ""
+        warming_up, trouble, disconnected = False, "", ""
         traffic = Traffic()
         predictor = Predictor(Settings(horizons=(2,), time=False))
 

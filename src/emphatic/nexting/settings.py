@@ -677,7 +677,7 @@ def default_horizons(rows: int, step: float | None) -> tuple[float | str, ...]:
     >>> default_horizons(5456, None)
     (2, 6, 18, 54)
     >>> default_horizons(4800, 365.2425 * 86400.0 / 12.0)
-    ('2mo', '6mo', '2y', '5y')
+    ('2mo', '6mo', '1y', '5y')
     >>> default_horizons(129600, 60.0)
     ('2min', '15min', '3h', '24h')
     >>> default_horizons(100000, 0.01)

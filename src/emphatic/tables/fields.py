@@ -535,7 +535,7 @@ def _whole_numbers(columns: Sequence[pa.Array], i: int) -> FloatArray:
     if unreadable and i == 1:
         names = pa.array([(text or "").strip()[:3] for text in columns[i].to_pylist()], pa.string())
         months = parse_times(pc.binary_join_element_wise("1970", names, " "), "%Y %b")
-        values = np.round(months / (365.25 * _DAY / 12.0)) + 1.0
+        values = np.where(np.isnan(values), np.round(months / (365.25 * _DAY / 12.0)) + 1.0, values)
     return np.where(values % 1.0 == 0.0, values, np.nan)
 
 

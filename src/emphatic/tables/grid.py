@@ -101,7 +101,7 @@ class Grid:
     >>> grid = Grid(["a", "b"], step=10.0, max_age={"a": 20.0, "b": 20.0})
     >>> time, rows = grid.add(np.array([1.0, 4.0, 8.0, 31.0]), np.array([0, 1, 0, 1]), np.array([1.0, 5.0, 3.0, 6.0]))
     >>> time.tolist(), rows.tolist()
-    ([10.0, 20.0, 30.0], [[2.0, 5.0], [3.0, 5.0], [nan, nan]])
+    ([10.0, 20.0], [[2.0, 5.0], [3.0, 5.0]])
     >>> grid.finish()[1].tolist()
     [[nan, 6.0]]
     """

@@ -374,10 +374,13 @@ class Table:
         if not ordered or (recognised is not None and recognised.is_certain):
             return recognised if recognised is not None and recognised.is_certain else None, view
         if machines := columns.find_machines(view.look, view.kinds, view.when):
-            raise TableError(
+            message = (
                 f"{self.name}: these are the rows of several machines: times repeat or go back, and {machines!r} tells "
                 f'the rows apart. Learn from each by itself: by="{machines}".'
             )
+            if recognised is not None:
+                message += f' Or give each a column: pivot="{recognised.keys[0]},{recognised.values[0]}".'
+            raise TableError(message)
         if recognised is None:
             return None, view
         sensor, value = recognised.keys[0], recognised.values[0]
