@@ -392,13 +392,14 @@ def test_what_is_the_same_feature_vector() -> None:
 
 
 def test_which_rules_warn() -> None:
-    """All but gq, whose φ' is an expectation, and the rules that keep the last φ; with any step-size method too."""
+    """All but those whose φ' is an expectation and those that keep the last φ; with any step-size method too."""
     log = two_sequences()
     with plain_python():
         for rule in emphatic.rules.names():
-            extra = {name: 0.5 for name in emphatic.rules.get(rule).extra if name in ("beta", "pi", "mu", "xi")}
+            needed = ("beta", "pi", "mu", "xi", "decay", "period")
+            extra = {name: 0.5 for name in emphatic.rules.get(rule).extra if name in needed}
             messages = warned(Learner(rule, 4, engine="reference"), **log, **extra)
-            assert bool(messages) == (rule != "gq" and not rule.endswith("_last")), rule
+            assert bool(messages) == (rule not in ("gq", "emphatic_q") and not rule.endswith("_last")), rule
             assert all((f"'{rule}_last' uses φ" in m) == (f"{rule}_last" in RULES) for m in messages)
         for rule, count in (("td", 1), ("true_online_td_last", 0)):
             assert len(warned(Learner(rule, 4, engine="reference", stepsize="alphabound"), **log)) == count
