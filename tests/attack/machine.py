@@ -179,8 +179,10 @@ class LearnerMachine(RuleBasedStateMachine):
     def reset(self, seed: int) -> None:
         rng, x = np.random.default_rng(seed), self.learner
         if seed & 1:
+            lasting = {name: np.copy(getattr(x, name)) for name in x.rule.lasting}
             x.cut()
-            assert not any(np.any(getattr(x, name)) for name in (*x.rule.traces, *x.rule.memory))
+            for name in (*x.rule.traces, *x.rule.memory):
+                assert np.array_equal(getattr(x, name), lasting.get(name, np.zeros_like(getattr(x, name)))), name
         else:
             shape = (x.n,) if x.K is None else (x.K, x.n)
             theta = rng.normal(size=shape).astype(x.dtype)

@@ -329,7 +329,7 @@ def _open_spreadsheet(file: File, options: OpenOptions) -> Source:
     try:
         workbook = CalamineWorkbook.from_path(str(file.path))
         sheets = (workbook.get_sheet_by_name(name).to_python(skip_empty_area=True) for name in workbook.sheet_names)
-        rows = next((sheet for sheet in sheets if len(sheet) > 1), [])
+        rows: list[list[Any]] = next((sheet for sheet in sheets if len(sheet) > 1), [])
     except (CalamineError, OSError, ValueError) as error:
         raise TableError(f"{file.name}: the spreadsheet cannot be read ({error}). Export its sheet as CSV.") from None
     if not rows:
