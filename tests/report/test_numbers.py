@@ -133,7 +133,11 @@ def test_every_score_on_the_page(nexting: tuple[list[Numbers], str, str]) -> Non
             assert text == ("–" if number is None else show(number))
             assert order == ("" if number is None else repr(float(number)))
     panels = [
-        panel for plot in data(page)["plots"][:5] for panel in plot["views"]["close"] if panel["title"] != "reading"
+        panel
+        for plot in data(page)["plots"]
+        if plot["group"] == "signals"
+        for panel in plot["views"]["close"]
+        if panel["title"] != "reading"
     ]
     titles = [
         f"{s['horizon']} steps · variance explained {share(s['variance_explained'])} · "
@@ -148,12 +152,13 @@ def test_the_intervals_on_the_page(nexting: tuple[list[Numbers], str, str], log:
     _, page, _ = nexting
     result = emphatic.nexting.run(log, horizons=[2, 12], offline=False)
     ends = {end: result.predictions.column(f"s0@2.{end}").to_numpy() for end in ("low", "high")}
-    (line,) = [line for line in data(page)["plots"][0]["views"]["close"][1]["lines"] if line["name"] == "prediction"]
+    plot = next(plot for plot in data(page)["plots"] if plot["group"] == "signals")
+    (line,) = [line for line in plot["views"]["close"][1]["lines"] if line["name"] == "prediction"]
     rows = array(page, line["x"]).astype(int)
     for end, values in ends.items():
         np.testing.assert_allclose(array(page, line[end]), values[rows], atol=np.ptp(values) / 60_000)
-    _, plot = plots.read_plots(page)[0]
-    plots.draw_file(plot, log.with_name("s0.svg"))
+    drawn = next(plot for label, plot in plots.read_plots(page) if label.startswith("s0:"))
+    plots.draw_file(drawn, log.with_name("s0.svg"))
     assert log.with_name("s0.svg").read_text("utf-8").count("fill-opacity: 0.2") == 2  # a band for each horizon
     shown = cells(page, "next")[0][2][1]
     numbers = [float(part.replace("−", "-")) for part in re.findall(r"−?[\d.]+", shown)]

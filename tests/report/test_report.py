@@ -18,11 +18,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from emphatic.asking.answers import Timing
 from emphatic.cli import app
+from emphatic.nexting.outlook import History, Verdict, make_outlook, read_forecasts, read_verdict
 from emphatic.nexting.report import FILES, NextingPage, nexting_page
 from emphatic.nexting.scoring import SignalSketch, signal_plot, thin
 from emphatic.report import Column, Html, amount, plots, share, table, text
-from emphatic.report.plots import Store
+from emphatic.report.page import Trail, sketch
+from emphatic.report.plots import Store, read_plots
 from tests.support.browser import found, in_a_browser
 
 HOSTILE = """a"b'<script>alert(1)</script>&amp;"""
@@ -422,3 +425,85 @@ def test_a_page_says_what_scrolls_searches_and_saves_pictures(tmp_path: Path) ->
     frame = f'<body>{probe}<iframe width="800" height="9000" srcdoc="{text(nexting_page(made))}"></iframe></body>'
     wanted = "true,13,true,true"  # 1, 10 to 19, 21 and 31
     assert found(tmp_path, frame, wanted, 900) == wanted
+
+
+# ---------------------------------------------------------------------- the first screen
+
+
+def with_outlooks(names: list[str], forecast: float = 0.75) -> NextingPage:
+    """A page whose signals are forecast at +1h and +1d, the first better than the week before."""
+    step, begin = 3600.0, 1_483_315_200.0
+    time = begin + step * np.arange(24 * 28)
+    history = History(names, Timing(step, dated=True))
+    history.add(time, np.column_stack([np.sin(time / 86400 * 2 * np.pi + i) for i in range(len(names))]))
+    summary = [
+        {
+            "text": f"x at +{horizon}", "signal": name, "answer": forecast, "low": 0.25, "high": 1.25, "known": 500,
+            "scored": 9, "verdict": "no better" if i else "better", "skill_best": 0.4375,
+            "best_baseline": "last_week",
+            "rmse": 0.3, "baselines": {"last_week": {"rmse": 0.4}},
+        }
+        for i, name in enumerate(names) for horizon in ("1h", "1d")
+    ]  # fmt: skip
+    forecasts = read_forecasts(summary, float(time[-1]), step)
+    outlooks = [make_outlook(history, n, forecasts[n], read_verdict(summary, n), unit="kW") for n in names]
+    return replace(nexting(names), outlooks=outlooks, coverage=0.8)
+
+
+def test_the_page_opens_with_the_verdict_and_the_forecast() -> None:
+    made = with_outlooks(["power", HOSTILE])
+    page = nexting_page(made)
+    assert Reader(page).problems == []
+    screen = page.split('<section id="outlook">')[1].split("</section>")[0]
+    assert page.index('<section id="outlook">') < page.index('<section id="all">') < page.index('class="intro"')
+    assert "power is predicted better than the week before: 1h ahead, the error is 25% lower." in screen
+    assert "Skill 0.44 over the week before, at +1h · error (RMSE) 0.300 kW, baseline 0.400 kW" in screen
+    assert "last forecast 2017-01-30 23:00:00: 0.750 kW (0.250 to 1.25)" in screen
+    assert f"{text(HOSTILE)} is predicted no better than the week before." in screen
+    assert "1 of 2 signals predicted better than the best baseline." in page
+    assert HOSTILE not in page
+
+
+def test_only_values_at_a_time_are_drawn_into_the_future() -> None:
+    """A dot at each horizon that was learned, and the path and the baseline between; no exponential mean."""
+    made = with_outlooks(["power", "voltage"])
+    packed = next(plot for plot in data(nexting_page(made))["plots"] if plot["group"] == "outlook")
+    for view, outlook in zip(("0", "1"), made.outlooks, strict=True):
+        (panel,) = packed["views"][view]
+        assert [line["name"] for line in panel["lines"]] == ["reading", "the week before", "between forecasts"]
+        (marks,) = panel["marks"]
+        assert marks["notes"] == ["at +1h", "at +1d"]
+        assert panel["origin"] == 1000.0 * outlook.time[-1]
+    drawn = next(plot for label, plot in read_plots(nexting_page(made)) if label.startswith("Forecast"))
+    (panel,) = drawn.views["0"]
+    ends = np.asarray(panel.marks[0].x).astype("datetime64[s]").astype(np.int64) - made.outlooks[0].time[-1]
+    assert ends.tolist() == [3600, 86400]
+    np.testing.assert_allclose(np.asarray(panel.marks[0].y, np.float64), [0.75, 0.75], atol=1e-4)
+
+
+def test_all_signals_have_small_pictures_of_forecast_day_and_week() -> None:
+    page = nexting_page(with_outlooks(["power", HOSTILE]))
+    table = page.split('<section id="all">')[1].split("</section>")[0]
+    assert table.count("<svg") == 6
+    assert "power by time of day: lowest 18:00, highest 06:00" in table
+    assert table.count('class="badge better"') == 1
+    assert table.count('class="badge no-better"') == 1
+    assert ">0.750 kW <small" in table
+
+
+def test_a_signal_without_forecast_says_what_is_known_of_it() -> None:
+    made = with_outlooks(["power", "still"])
+    empty = [replace(outlook, forecasts=(), verdict=Verdict()) for outlook in made.outlooks]
+    page = nexting_page(replace(made, outlooks=empty, quality={"constant": ["still"]}))
+    assert "The mean of what power does next (horizon 2 min) is predicted with a variance explained of 0.951." in page
+    assert "still never changes." in page
+
+
+def test_sketches_break_at_missing_values() -> None:
+    x = np.arange(5.0)
+    gap = str(sketch([Trail("reading", x, [1.0, 2.0, np.nan, 3.0, 4.0])], HOSTILE))
+    assert gap.count("<polyline") == 2
+    assert HOSTILE not in gap
+    assert str(sketch([Trail("band", x, x, x + 1)], "")).count("<polygon") == 1
+    assert sketch([Trail("reading", x, np.full(5, np.nan))], "") == ""
+    assert "NaN" not in str(sketch([Trail("reading", [1.0], [2.0])], "")).replace("nan", "NaN")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,17 @@ from emphatic.asking.cards import make_cards
 from emphatic.common import versions
 from emphatic.hordes.periods import describe_periods
 from emphatic.learning.inputs import refusal
+from emphatic.nexting.outlook import (
+    DAY,
+    WEEK,
+    Outlook,
+    Verdict,
+    find_helpers,
+    make_outlook,
+    read_forecasts,
+    read_verdict,
+    unit_of,
+)
 from emphatic.nexting.scoring import Scored, SignalPlot, Stretch
 from emphatic.questions.durations import format_duration
 from emphatic.report.page import (
@@ -30,6 +41,7 @@ from emphatic.report.page import (
     Html,
     Key,
     Plots,
+    Trail,
     amount,
     count,
     known,
@@ -38,11 +50,13 @@ from emphatic.report.page import (
     render_page,
     seconds,
     share,
+    sketch,
     table,
     text,
     time_table,
+    with_digits,
 )
-from emphatic.report.plots import Line, Panel, Plot
+from emphatic.report.plots import Line, Marks, Panel, Plot
 
 __all__ = ["FILES", "NextingPage", "nexting_page", "render_report"]
 
@@ -61,6 +75,8 @@ RIVALS = {"": "online", "offline": "offline fit", "persistence": "persistence", 
 
 #: The ink of rows in alarm.
 ALARM = "c1"
+#: Signals of which it is said which others helped.
+HELPED = 12
 #: Signals whose plots stand open; those after them are folded.
 OPEN = 8
 #: A signal is called predictable if this share of a return's variance is explained at some horizon.
@@ -97,6 +113,7 @@ def render_report(scored: Scored, seconds: Mapping[str, float]) -> str:
             versions=versions("pyarrow"),
             upcoming=scored.upcoming,
             asked=learned.asked,
+            outlooks=_outlooks(scored),
             when=_moment(dated, scored.span[1]),
             worst=_with_moments(dated, scored.worst),
             reading=summary[0].get("reading", {}) if summary else {},
@@ -108,6 +125,29 @@ def render_report(scored: Scored, seconds: Mapping[str, float]) -> str:
             false_alarm_rate=settings.false_alarm_rate,
         )
     )
+
+
+def _outlooks(scored: Scored) -> list[Outlook]:
+    """What is expected of each signal, in the order of the log."""
+    history, learned = scored.history, scored.learned
+    if history is None or not len(history.rows[0]):
+        return []
+    origin, step = float(history.rows[0][-1]), history.timing.step
+    summary = [*scored.summary, *learned.asked.summary()]
+    forecasts = read_forecasts(summary, origin, step)
+    units = (scored.summary[0].get("reading") or {}).get("units") or {}
+    outlooks: list[Outlook] = []
+    for signal in history.signals:
+        verdict = read_verdict(summary, signal)
+        periods = sorted(learned.horde.periods.get(signal, ()), key=lambda period: -period.strength)
+        period = periods[0].rows * (step or 1.0) if periods else None
+        outlook = make_outlook(history, signal, forecasts.get(signal, []), verdict, period, unit_of(signal, units))
+        if len(outlooks) < HELPED and signal not in scored.constant:
+            nearest = outlook.forecasts[0].time - origin if outlook.forecasts else 0.0
+            ahead = max(1, round(nearest / (step or 1.0)))
+            outlook = replace(outlook, helpers=find_helpers(history, signal, ahead))
+        outlooks.append(outlook)
+    return outlooks
 
 
 def _describe_span(scored: Scored) -> str:
@@ -189,6 +229,7 @@ class NextingPage:
     - ``upcoming``: one mapping per signal, with ``signal``, ``now`` (its last reading) and ``predictions`` from there,
       {horizon: value}, and the ends ``low`` and ``high`` of their intervals; ``when`` says when that was.
     - ``asked``: the questions of one line, after the last row.
+    - ``outlooks``: each signal's recent readings, forecasts, seasonal shape and verdict, which open the page.
     - ``worst``: the largest errors, with ``when``, ``signal``, ``horizon``, ``prediction``, ``actual`` and ``off``.
     - ``alarms``: those with the highest scores, with ``when``, ``signal``, ``rows``, ``anomaly``, ``why``;
       ``false_alarm_rate``: how many false ones per row were put up with. Scores then count all ``alarms`` of a signal.
@@ -218,6 +259,7 @@ class NextingPage:
     alarms: Sequence[Row] = ()
     false_alarm_rate: float | None = None
     asked: Asked | None = None
+    outlooks: Sequence[Outlook] = ()
 
     @cached_property
     def horizons(self) -> list[Any]:
@@ -253,6 +295,7 @@ def nexting_page(page: NextingPage) -> str:
             raise refusal(f"curves[{name!r}]", "nexting_page", wanted, str(len(many)))
     plots = Plots()
     sections: dict[str, tuple[str, Any]] = {
+        "outlook": ("Forecast", _outlook(page, plots)),
         "asked": ("Questions", make_cards(page.asked, plots) if page.asked else []),
         "next": ("What comes next", _upcoming(page)),
         "predictable": ("Predictable", _predictable(page)),
@@ -299,6 +342,184 @@ def _of(score: Row, rival: str, what: str) -> Any:
 
 
 # ---------------------------------------------------------------------- what a person looks for first
+
+
+def _outlook(page: NextingPage, plots: Plots) -> Row | None:
+    """The first screen: the verdict on a signal that the reader chooses, its forecast, and a table of all signals."""
+    if not page.outlooks:
+        return None
+    constant = page.quality.get("constant") or ()
+    outlooks = sorted(page.outlooks, key=lambda outlook: outlook.signal in constant)
+    views = {str(i): [_outlook_panel(outlook)] for i, outlook in enumerate(outlooks)}
+    inside = "" if page.coverage is None else f" {percent(page.coverage)}"
+    keys = [Key("reading", "reading"), Key("hue", f"forecast with its{inside} interval", 1.0)]
+    if any(len(outlook.baseline[0]) for outlook in outlooks):
+        keys.append(Key("baseline", "best baseline"))
+    better = sum(outlook.verdict.kind == "better" for outlook in outlooks)
+    judged = sum(outlook.verdict.skill is not None for outlook in outlooks)
+    of_all = f"{better} of {count(judged, 'signal')} predicted better than the best baseline." if judged else ""
+    return {
+        "plot": plots(
+            Plot(views, "outlook"), "Forecast: recent readings, the forecast with its interval, the baseline"
+        ),
+        "keys": keys,
+        "options": {str(i): outlook.signal for i, outlook in enumerate(outlooks)},
+        "verdicts": [_verdict_words(page, outlook) for outlook in outlooks],
+        "table": _outlook_table(page, outlooks),
+        "of_all": of_all if len(outlooks) > 1 else "",
+        "rows": len(outlooks),
+        "helped": any(outlook.helpers for outlook in outlooks),
+        "seasons": any(outlook.seasons for outlook in outlooks),
+    }
+
+
+def _positions(times: Array, dated: bool) -> NDArray[Any]:
+    return (times * 1000.0).astype("int64").astype("datetime64[ms]") if dated else times
+
+
+def _outlook_panel(outlook: Outlook) -> Panel:
+    """Recent readings, then the forecast: a dot with its interval at each horizon, a thinner line between them."""
+    dated, verdict = outlook.dated, outlook.verdict
+    readings = Line(_positions(outlook.time, dated), outlook.reading, "reading", "reading", width=1.4)
+    time, value, low, high = outlook.path
+    lines, marks = [readings], []
+    if len(outlook.baseline[0]):
+        times, values = outlook.baseline
+        lines.append(Line(_positions(times, dated), values, verdict.baseline_words, "baseline", width=1.1, dash="dash"))
+    if outlook.forecasts:
+        bounds: dict[str, Any] = {"low": low, "high": high} if np.isfinite(low).any() else {}
+        path = Line(_positions(time, dated), value, "between forecasts", "hue", 1.0, width=1.1, opacity=0.8, **bounds)
+        lines.append(path)
+        columns = [[forecast[i] for forecast in outlook.forecasts] for i in (2, 3, 4, 5)]
+        places, means, lows, highs = (np.array(column, np.float64) for column in columns)
+        names = [f"at +{forecast.horizon}" for forecast in outlook.forecasts]
+        marks.append(
+            Marks(_positions(places, dated), means, "forecast", "hue", 1.0, "dot", None, names, "", lows, highs)
+        )
+    known = np.concatenate(
+        [np.asarray(y, np.float64) for y in (outlook.reading, outlook.baseline[1], value, low, high)]
+    )
+    known = known[np.isfinite(known)]
+    span = float(np.ptp(known)) if len(known) else 0.0
+    room = 0.06 * span if span > 0 else max(1.0, abs(float(known[0])) if len(known) else 1.0) * 0.1
+    frame = (float(known.min()) - room, float(known.max()) + room) if len(known) else (0.0, 1.0)
+    origin = float(outlook.time[-1]) * (1000.0 if dated else 1.0) if len(outlook.time) else None
+    title = outlook.signal + (f", {outlook.unit}" if outlook.unit and outlook.unit not in outlook.signal else "")
+    return Panel(title, lines, frame, marks, (), origin)
+
+
+def _verdict_words(page: NextingPage, outlook: Outlook) -> Row:
+    """The verdict in a sentence, and the facts behind it."""
+    verdict, unit = outlook.verdict, f" {outlook.unit}" if outlook.unit else ""
+    sentence = verdict.sentence or _without_forecast(page, outlook.signal)
+    facts = []
+    if known(verdict.skill):
+        bounds = (
+            f" ({share(verdict.low)} to {share(verdict.high)})" if known(verdict.low) and known(verdict.high) else ""
+        )
+        facts.append(f"Skill {share(verdict.skill)}{bounds} over {verdict.baseline_words}, at +{verdict.horizon}")
+    if known(verdict.rmse) and known(verdict.baseline_rmse):
+        facts.append(f"error (RMSE) {amount(verdict.rmse)}{unit}, baseline {amount(verdict.baseline_rmse)}{unit}")
+    if outlook.forecasts:
+        final = outlook.forecasts[-1]
+        width = final.high - final.low if final.low is not None and final.high is not None else None
+        bounds = f" ({with_digits(final.low, width)} to {with_digits(final.high, width)})" if width is not None else ""
+        moment = _when(outlook.dated, final.time)
+        facts.append(f"last forecast {moment}: {with_digits(final.mean, width)}{unit}{bounds}")
+    return {"sentence": sentence, "kind": verdict.kind.replace(" ", "-"), "facts": " · ".join(facts)}
+
+
+def _without_forecast(page: NextingPage, signal: str) -> str:
+    """What is said of a signal without values at +h."""
+    if signal in (page.quality.get("constant") or ()):
+        return f"{signal} never changes."
+    explained = [(page.score_of.get((signal, h)) or {}).get("variance_explained") for h in page.horizons]
+    scores = [(value, h) for value, h in zip(explained, page.horizons, strict=True) if known(value)]
+    if not scores:
+        return f"{signal} could not be scored."
+    value, horizon = max(scores, key=lambda score: score[0])
+    return (
+        f"The mean of what {signal} does next (horizon {_horizon_label(horizon)}) is predicted with a variance "
+        f"explained of {share(value)}. No value at a time ahead was forecast."
+    )
+
+
+def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
+    """Every signal: a small picture of its forecast, the numbers, the verdict, its day and week, what helped."""
+    horizons = {forecast.horizon: forecast.time for outlook in outlooks for forecast in outlook.forecasts}
+    ordered = sorted(horizons, key=lambda horizon: horizons[horizon])
+    rows = []
+    for i, outlook in enumerate(outlooks):
+        unit = f" {outlook.unit}" if outlook.unit else ""
+        row: dict[str, Any] = {
+            "signal": piece("pick", i, outlook.signal),
+            "sketch": _small_outlook(outlook),
+            "latest": None if outlook.latest is None else with_digits(outlook.latest) + unit,
+            "latest value": outlook.latest,
+            "verdict": _badge(outlook.verdict),
+            "skill": outlook.verdict.skill,
+            "day": _small_season(outlook, DAY),
+            "week": _small_season(outlook, WEEK),
+            "helped": ", ".join(f"{h.signal} ({percent(h.gain)})" for h in outlook.helpers) or None,
+        }
+        for forecast in outlook.forecasts:
+            width = None if forecast.low is None or forecast.high is None else forecast.high - forecast.low
+            value = with_digits(forecast.mean, width) + unit
+            ends = "" if width is None else f"{with_digits(forecast.low, width)} to {with_digits(forecast.high, width)}"
+            row[f"at {forecast.horizon}"] = piece("interval", value, ends, False) if ends else text(value)
+            row[f"value {forecast.horizon}"] = forecast.mean
+        rows.append(row)
+    columns = [
+        Column("signal", "signal"),
+        Column("recent and forecast", "sketch", Html),
+        Column("last reading", "latest", str, order="latest value"),
+        *(Column(f"at +{h}", f"at {h}", Html, "forecast", order=f"value {h}") for h in ordered),
+        Column("verdict", "verdict", Html, order="skill"),
+        Column("day", "day", Html, hint="the mean reading by time of day"),
+        Column("week", "week", Html, hint="the mean reading from Monday to Sunday"),
+        Column("helped by", "helped", str, hint="by how much the signal lowers the error of a linear forecast"),
+    ]
+    shown = [column for column in columns if any(row.get(column.key) for row in rows)]
+    return table(shown, rows, sort=True)
+
+
+def _badge(verdict: Verdict) -> Html | None:
+    if not verdict.kind:
+        return None
+    detail = f"skill {share(verdict.skill)} over {verdict.baseline_words}"
+    return piece("badge", verdict.kind.replace(" ", "-"), verdict.kind, detail)
+
+
+def _small_outlook(outlook: Outlook) -> Html:
+    """Recent readings and the forecast, in at most 120 points."""
+    each = max(1, len(outlook.time) // 80)
+    time, value, low, high = (column[:: max(1, len(column) // 40)] for column in outlook.path)
+    trails = [Trail("reading", outlook.time[::each], outlook.reading[::each])]
+    if len(time):
+        trails = [Trail("band", time, low, high), *trails, Trail("forecast", time, value)]
+    return sketch(trails, f"{outlook.signal}: recent readings and forecast")
+
+
+def _small_season(outlook: Outlook, period: float) -> Html | None:
+    """The mean reading along a day or a week."""
+    season = outlook.seasons.get(period)
+    if season is None:
+        return None
+    values = np.append(season.values, season.values[0])
+    each = max(1, len(values) // 84)
+    clock = np.arange(len(values)) * period / len(season.values)
+    peaks = [float(clock[place]) for place in (int(np.argmin(values)), int(np.argmax(values)))]
+    lowest, highest = (_time_of(peak, period) for peak in peaks)
+    words = f"{outlook.signal} by time of {'day' if period == DAY else 'week'}: lowest {lowest}, highest {highest}"
+    return sketch([Trail("season", clock[::each], values[::each])], words, 90)
+
+
+def _time_of(clock: float, period: float) -> str:
+    """A time of day, or a weekday with it."""
+    days = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+    minutes = int(clock % DAY // 60)
+    name = f"{days[int(clock // DAY) % 7]} " if period == WEEK else ""
+    return f"{name}{minutes // 60:02}:{minutes % 60:02}"
 
 
 def _upcoming(page: NextingPage) -> Row | None:

@@ -33,6 +33,7 @@ from emphatic.hordes.ridges import LIMIT
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.intervals import AlarmList, read_reasons
 from emphatic.nexting.learning import Learned, LogRows, Progress, block_rows, make_features, shares
+from emphatic.nexting.outlook import History
 from emphatic.scores.baselines import FirstHalf, HindsightFit, PlainAnswers, find_baselines
 from emphatic.scores.measures import IntervalScores, LogScores, WorstErrors, finite
 from emphatic.scores.returns import Returns
@@ -279,6 +280,7 @@ class Scored:
         alarms: The alarms with the highest scores.
         span: The first and the last time; None without times.
         seconds: How long scoring took.
+        history: The last readings of the signals that are plotted, and their seasonal shape.
     """
 
     learned: Learned
@@ -291,6 +293,7 @@ class Scored:
     alarms: list[dict[str, Any]]
     span: tuple[float | None, float | None]
     seconds: float
+    history: History | None = None
 
 
 def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
@@ -509,6 +512,7 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
         fits.begin(batches[-1])
     scores = LogScores(plain.predict, plain.horizons, plain.gammas, rows_total)
     sketches = _Sketches(plain, rows_total, hindsight)
+    history = History(plain.predict[:PLOTTED], learned.asked.timing)
     worst = WorstErrors(len(plain.names), half.half)
     alarms = AlarmList(plain.predict)
     intervals = IntervalScores(len(plain.names), half.half, learned.log.settings.coverage)
@@ -524,6 +528,7 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
         scores.add(rows.start, readings, missing, rows.predictions, fitted, rows.G, rows.known)
         scores.add_answers(rows.start, rows.answers, rows.G, rows.known)
         sketches.add(rows, readings)
+        history.add(time if history.timing.step else None, np.where(missing, np.nan, readings)[:, :PLOTTED])
     varies = hindsight.lowest < hindsight.highest
     constant = [name for name, changes in zip(plain.signals, varies, strict=True) if not changes]
     skipped = {name: [SKIPPED] * len(plain.names) for name in _hindsight_baselines()}
@@ -544,6 +549,7 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
         alarms.highest(),
         (begins, None if time is None else float(time[-1])),
         0.0,
+        history,
     )
 
 

@@ -59,8 +59,23 @@
 
   document.addEventListener("change", ({ target }) => {
     if (!target.dataset.group) return;
-    chosen[target.dataset.group] = target.value;
-    redraw((plot) => plot.group === target.dataset.group);
+    choose(target.dataset.group, target.value);
+  });
+
+  // A view of a group of plots, with the words that belong to it.
+  function choose(group, view) {
+    chosen[group] = view;
+    document.querySelectorAll(`[data-view][data-of="${group}"]`).forEach((words) => { words.hidden = words.dataset.view !== view; });
+    redraw((plot) => plot.group === group);
+  }
+
+  document.addEventListener("click", ({ target }) => {
+    if (!target.matches("button.pick")) return;
+    const { pick, of } = target.dataset;
+    const list = document.querySelector(`select[data-group="${of}"]`);
+    if (list) list.value = pick;
+    choose(of, pick);
+    document.getElementById(of).scrollIntoView();
   });
 
   document.addEventListener("click", ({ target }) => {

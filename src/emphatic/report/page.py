@@ -17,13 +17,27 @@ from itertools import groupby
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from emphatic.report.plots import INKS, Plot, Store
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 __all__ = ["NONE", "Column", "Figure", "Html", "Key", "Plots", "amount", "count", "known", "percent", "piece"]
-__all__ += ["plus_minus", "render_page", "seconds", "share", "table", "text", "time_table"]
+__all__ += [
+    "Trail",
+    "plus_minus",
+    "render_page",
+    "seconds",
+    "share",
+    "sketch",
+    "table",
+    "text",
+    "time_table",
+    "with_digits",
+]
 
 # ---------------------------------------------------------------------- templates
 
@@ -194,6 +208,18 @@ def amount(value: object) -> str:
     return shown.replace("-", "−")
 
 
+def with_digits(value: object, width: object = None) -> str:
+    """A quantity to three significant digits, or to as many as show a tenth of the width of its interval.
+
+    >>> with_digits(290.93, 1.7), with_digits(698.2, 286.0), with_digits(0.012345), with_digits(None)
+    ('290.9', '698', '0.0123', '–')
+    """
+    if not known(value) or not known(width) or not width > 0 or not 1e-4 <= abs(value) < 1e6:
+        return amount(float(f"{value:.3g}")) if known(value) and abs(value) >= 1e6 else amount(value)
+    digits = max(0, 1 - math.floor(math.log10(width)), 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(digits, 9)}f}".replace("-", "−")
+
+
 def count(quantity: float, thing: str) -> str:
     """A number of things: "1 signal", "2 signals"."""
     return f"{amount(quantity)} {thing}" if quantity == 1 else f"{amount(quantity)} {thing}s"
@@ -315,6 +341,57 @@ def _cells(columns: Sequence[Column], row: Mapping[str, Any]) -> list[tuple[str,
         place = row.get(column.order or column.key)
         cells.append((column.kind + mark, repr(float(place)) if known(place) else "", shown))
     return cells
+
+
+class Trail(NamedTuple):
+    """A line of a sketch, or the band between two if it has ``high``; ``kind`` is its class in the style sheet.
+
+    Args:
+        kind: "reading", "forecast", "band", "baseline" or "season".
+        x: Where its points are, as numbers.
+        y: Their values, NaN: a break.
+        high: The upper edge of a band, whose lower edge is ``y``.
+    """
+
+    kind: str
+    x: ArrayLike
+    y: ArrayLike
+    high: ArrayLike | None = None
+
+
+def sketch(trails: Sequence[Trail], words: str, width: int = 150, height: int = 36) -> Html:
+    """A small picture of a few lines without axes, as SVG, which the style sheet colours; "" if nothing is known.
+
+    Args:
+        trails: The lines, the lowest first.
+        words: What it shows, for those who do not see it.
+        width: Its width in pixels.
+        height: Its height in pixels.
+    """
+    arrays = [[np.asarray(edge, np.float64) for edge in (t.x, t.y, t.y if t.high is None else t.high)] for t in trails]
+    xs, ys = (
+        np.concatenate([edge for edges in arrays for edge in edges[axis]] or [np.empty(0)])
+        for axis in (slice(0, 1), slice(1, 3))
+    )
+    xs, ys = xs[np.isfinite(xs)], ys[np.isfinite(ys)]
+    if not len(xs) or not len(ys):
+        return Html()
+    left, low = float(xs.min()), float(ys.min())
+    wide, tall = float(xs.max()) - left or 1.0, float(ys.max()) - low or 1.0
+
+    def points(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[str]:
+        across, down = 2 + (x - left) / wide * (width - 4), height - 2 - (y - low) / tall * (height - 4)
+        return [f"{a:.1f},{b:.1f}" for a, b in zip(across, down, strict=True)]
+
+    shapes = []
+    for trail, (x, y, high) in zip(trails, arrays, strict=True):
+        known = np.isfinite(x) & np.isfinite(y) & np.isfinite(high)
+        runs = np.split(np.flatnonzero(known), np.flatnonzero(np.diff(np.flatnonzero(known)) > 1) + 1)
+        for run in (run for run in runs if len(run)):
+            outline = points(x[run], y[run])
+            outline += points(x[run], high[run])[::-1] if trail.high is not None else []
+            shapes.append((trail.kind, trail.high is not None, " ".join(outline)))
+    return piece("sketch", shapes, words, width, height)
 
 
 def time_table(times: Mapping[str, float]) -> Html:

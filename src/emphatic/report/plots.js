@@ -146,7 +146,7 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
       const xs = keys.length ? numbers(keys[0]) : [];
       const ordered = xs.every((x, i) => Number.isFinite(x) && (i === 0 || x >= xs[i - 1]));
       const date = ordered && keys.length > 0 && arrays[keys[0]].kind === "date";
-      return { xs: ordered ? xs : xs.map((_, i) => i), ys: panel.lines.map((line) => numbers(line.y).map(fit)), date };
+      return { xs: ordered ? xs : xs.map((_, i) => i), ys: panel.lines.map((line) => numbers(line.y).map(fit)), date, place: (_, i) => i };
     }
     const xs = [...new Set(keys.flatMap(numbers))].sort((a, b) => a - b);
     const place = new Map(xs.map((x, i) => [x, i]));
@@ -155,7 +155,8 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
       numbers(line.x).forEach((x, i) => { column[place.get(x)] = fit(numbers(line.y)[i]); });
       return column;
     });
-    return { xs, ys, date: false };
+    const places = new Map(panel.lines.map((line) => [line, new Map(numbers(line.x).map((x, i) => [x, i]))]));
+    return { xs, ys, date: keys.every((key) => arrays[key].kind === "date"), place: (line, i) => places.get(line).get(xs[i]) };
   }
 
   // ------------------------------------------------------------------ what uPlot does not draw
@@ -248,6 +249,26 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
     return levels.length;
   }
 
+  // Where forecasts begin.
+  function paintOrigin(chart, panel, colour) {
+    if (panel.origin === undefined) return;
+    const scale = devicePixelRatio;
+    inFrame(chart, (ctx) => {
+      const x = Math.round(chart.valToPos(panel.origin, "x", true)) + 0.5;
+      ctx.strokeStyle = ctx.fillStyle = colour("soft");
+      ctx.lineWidth = scale;
+      ctx.setLineDash([2 * scale, 3 * scale]);
+      ctx.beginPath();
+      ctx.moveTo(x, chart.bbox.top);
+      ctx.lineTo(x, chart.bbox.top + chart.bbox.height);
+      ctx.stroke();
+      ctx.font = `${11 * scale}px system-ui, sans-serif`;
+      ctx.textAlign = "right";
+      ctx.textBaseline = "top";
+      ctx.fillText("now", x - 4 * scale, chart.bbox.top + 2 * scale);
+    });
+  }
+
   // Single points above the lines: hollow diamonds or dots, with the bars of their errors.
   function paintMarks(chart, panel, fit, { colour, of }) {
     const { ctx, scales: { x: { min, max } } } = chart;
@@ -312,13 +333,20 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
   // ------------------------------------------------------------------ what stands under the cursor
 
   // The shapes with what they say at the cursor: all lines there, or only the point closest to it.
-  function underCursor(chart, plot, panel, { xs, date }, fit, of) {
+  function underCursor(chart, plot, panel, { xs, date, place }, fit, of) {
     const { left, top, idx } = chart.cursor;
     if (left < 0 || idx === null || idx === undefined) return null;
     if (!plot.x) {
-      const lines = panel.lines.filter((line) => line.hover && shown(line));
-      const said = (line) => reading(numbers(line.y)[idx]) + (line.low ? ` (${reading(numbers(line.low)[idx])} to ${reading(numbers(line.high)[idx])})` : "");
-      return { head: date ? moment(xs[idx]) : `row ${reading(xs[idx])}`, rows: lines.map((line) => [of(line), `${line.name} ${said(line)}`]) };
+      const lines = panel.lines.filter((line) => line.hover && shown(line) && place(line, idx) !== undefined);
+      const said = (shape, i) => reading(numbers(shape.y)[i]) + (shape.low ? ` (${reading(numbers(shape.low)[i])} to ${reading(numbers(shape.high)[i])})` : "");
+      const rows = lines.map((line) => [of(line), `${line.name} ${said(line, place(line, idx))}`]);
+      for (const mark of panel.marks.filter(shown)) {
+        numbers(mark.x).forEach((x, i) => {
+          if (Math.abs(chart.valToPos(x, "x") - left) > 8) return;
+          rows.push([of(mark), `${mark.notes && mark.notes[i] || mark.name} ${said(mark, i)}`]);
+        });
+      }
+      return { head: date ? moment(xs[idx]) : `row ${reading(xs[idx])}`, rows };
     }
     const [places, names] = plot.x.ticks;
     const where = (v) => `${plot.x.name || plot.x.title} ${names.length ? names[places.indexOf(Math.round(v))] || "" : amount(v)}`.trim();
@@ -439,6 +467,7 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
           drawAxes: [(chart) => {
             chart.bands = paintBands(chart, panel, fit, of, study ? Math.max(0.08, 0.26 / Math.sqrt(panel.lines.length)) : 0.2);
             chart.levels = paintLevels(chart, panel, colour, study);
+            paintOrigin(chart, panel, colour);
           }],
           draw: [(chart) => {
             chart.marks = paintMarks(chart, panel, fit, { colour, of });

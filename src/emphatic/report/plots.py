@@ -171,13 +171,17 @@ class Level:
 
 @dataclass(frozen=True)
 class Panel:
-    """Lines in one pair of axes under a short title; ``y_range`` where the extremes should not set it."""
+    """Lines in one pair of axes under a short title; ``y_range`` where the extremes should not set it.
+
+    ``origin`` is where forecasts begin, along x (times in milliseconds since 1970): a vertical line named "now".
+    """
 
     title: str
     lines: Sequence[Line]
     y_range: tuple[float, float] | None = None
     marks: Sequence[Marks] = ()
     levels: Sequence[Level] = ()
+    origin: float | None = None
 
 
 @dataclass(frozen=True)
@@ -274,7 +278,7 @@ class Store:
             "lines": [self._shape(line, pack) for line in panel.lines],
             "marks": [self._shape(mark, pack) for mark in panel.marks],
             "levels": [vars(level) for level in panel.levels],
-        }
+        } | ({} if panel.origin is None else {"origin": panel.origin})
 
     def _shape(self, shape: Line | Marks, pack: Callable[[ArrayLike], str]) -> dict[str, Any]:
         """Its fields, numbers packed; those that have their defaults are left out, and filled in by ``plots.js``."""
@@ -357,7 +361,8 @@ def _read_plot(packed: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
         lines = [Line(**unpacked(line)) for line in packed_panel["lines"]]
         marks = [Marks(**unpacked(mark)) for mark in packed_panel["marks"]]
         levels = [Level(**level) for level in packed_panel["levels"]]
-        return Panel(packed_panel["title"], lines, bounds(packed_panel["range"]), marks, levels)
+        range, origin = bounds(packed_panel["range"]), packed_panel.get("origin")
+        return Panel(packed_panel["title"], lines, range, marks, levels, origin)
 
     def axis(packed_axis: Mapping[str, Any]) -> Axis:
         ticks = dict(zip(*packed_axis["ticks"], strict=True))
@@ -479,6 +484,8 @@ def _draw_panel(axes: Axes, plot: Plot, panel: Panel, width: int) -> None:
         axes.set_axisbelow(True)
     for level in panel.levels:
         axes.axhline(level.y, color=_colour(level.ink), lw=0.8, ls=_DASHES[level.dash], zorder=0)
+    if panel.origin is not None:
+        axes.axvline(panel.origin, color=INKS["light"]["soft"], lw=0.8, ls=_DASHES["dot"], zorder=0)
     labelled: set[str] = set()  # many lines may have the same name: the legend has it once
     banded = sum(line.low is not None for line in panel.lines)
     for line in panel.lines:

@@ -1,0 +1,543 @@
+"""What is expected of each signal from the last row on: recent readings, seasonal shape, forecasts and their verdict.
+
+A forecast is the answer to ``SIGNAL at +h``, which is known at a few horizons only. Between them ``Outlook.path``
+follows the seasonal profile plus the deviation from it, interpolated in time. The exponential mean of ``SIGNAL@h`` is
+no value at t + h, and does not occur here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.asking.answers import Timing
+from emphatic.asking.language import parse
+from emphatic.asking.sentences import describe_learning
+
+__all__ = ["BASELINES", "DAY", "WEEK", "Forecast", "Helper", "History", "Outlook", "Season", "Verdict", "make_outlook"]
+__all__ += ["find_helpers", "read_forecasts", "read_verdict", "unit_of"]
+
+Array = NDArray[np.float64]
+#: Times, values, and their lower and upper bounds.
+Path = tuple[Array, Array, Array, Array]
+_NOTHING: Array = np.empty(0)
+
+DAY, WEEK = 86400.0, 604800.0
+#: The first Monday after the epoch, less a week: weeks begin on Mondays.
+_MONDAY = 3 * DAY
+#: Rows that a history keeps, points of a path, and rows from which helpers are found.
+_KEPT, _POINTS, _COMPARED = 12_000, 240, 4000
+#: The most slots of a seasonal profile of a day and of a week.
+_DAY_SLOTS, _WEEK_SLOTS = 96, 168
+#: The largest reading that is drawn.
+_LARGEST = 1e100
+#: By how much another signal must lower the error of a linear forecast to be called a help.
+_HELP = 0.01
+
+#: Baselines by key, in words that follow "better than".
+BASELINES = {
+    "persistence": "the last value",
+    "mean": "the mean",
+    "past_mean": "the mean so far",
+    "climatology": "the usual value at that hour",
+    "last_day": "the day before",
+    "last_week": "the week before",
+    "last_year": "the year before",
+    "last_period": "the period before",
+    "offline": "the offline fit",
+}
+
+
+# ---------------------------------------------------------------------- seasonal shape
+
+
+class Season(NamedTuple):
+    """The mean reading at each time of a cycle.
+
+    Args:
+        period: The length of the cycle in seconds.
+        values: The means; the k-th is that of readings around k / len(values) of the cycle.
+        offset: When a cycle begins, in seconds.
+        cycles: How many cycles the readings span.
+    """
+
+    period: float
+    values: Array
+    offset: float = 0.0
+    cycles: float = 0.0
+
+    def __call__(self, time: NDArray[np.floating[Any]]) -> Array:
+        """The profile at times in seconds since 1970.
+
+        >>> Season(24.0, np.array([0.0, 10.0, 20.0, 10.0]))(np.array([0.0, 3.0, 6.0, 24.0, 21.0])).tolist()
+        [0.0, 5.0, 10.0, 0.0, 5.0]
+        """
+        phase = np.mod((np.asarray(time) - self.offset) / self.period, 1.0) * len(self.values)
+        closed = np.append(self.values, self.values[0])
+        profile: Array = np.interp(phase, np.arange(len(closed)), closed)
+        return profile
+
+
+class _SlotMeans:
+    """Sums of readings by their time in a cycle."""
+
+    def __init__(self, period: float, slots: int, offset: float, signals: int) -> None:
+        self._period, self._slots, self._offset = period, slots, offset
+        self._sums, self._counts = np.zeros((slots, signals)), np.zeros((slots, signals))
+
+    def add(self, time: Array, readings: Array) -> None:
+        phase = np.mod((time - self._offset) / self._period, 1.0) * self._slots
+        slot = np.rint(phase).astype(np.int64) % self._slots
+        known = np.isfinite(readings)
+        np.add.at(self._sums, slot, np.where(known, readings, 0.0))
+        np.add.at(self._counts, slot, known)
+
+    def season(self, signal: int, cycles: float) -> Season | None:
+        """The profile of a signal; None where less than two cycles, or less than half of one, are known."""
+        counts = self._counts[:, signal]
+        seen = counts > 0
+        if cycles < 2.0 or 2 * seen.sum() < self._slots or self._slots < 2:
+            return None
+        means = self._sums[seen, signal] / counts[seen]
+        places = np.flatnonzero(seen)
+        values = np.interp(np.arange(self._slots), places, means, period=self._slots)
+        return Season(self._period, values, self._offset, cycles)
+
+
+class History:
+    """The last readings of each signal and their seasonal shape, gathered from blocks of rows in order.
+
+    Args:
+        signals: The signals.
+        timing: What is known of the times.
+    """
+
+    def __init__(self, signals: Sequence[str], timing: Timing) -> None:
+        self.signals, self.timing = list(signals), timing
+        step = timing.step or 1.0
+        cycles = {}
+        if timing.dated and step <= DAY / 4:
+            cycles[DAY] = _SlotMeans(DAY, min(_DAY_SLOTS, round(DAY / step)), 0.0, len(signals))
+        if timing.dated and step <= DAY:
+            cycles[WEEK] = _SlotMeans(WEEK, min(_WEEK_SLOTS, round(WEEK / step)), _MONDAY, len(signals))
+        self._cycles = cycles
+        self._blocks: list[tuple[Array, Array]] = []
+        self._begin = math.nan
+        self._rows = 0
+        self._sums, self._counts = np.zeros(len(signals)), np.zeros(len(signals))
+
+    def add(self, time: NDArray[np.floating[Any]] | None, readings: NDArray[np.floating[Any]]) -> None:
+        """The next rows.
+
+        Args:
+            time: Their times; None to count rows.
+            readings: The readings (B, signals), NaN where missing.
+        """
+        when = self._rows + np.arange(len(readings), dtype=np.float64) if time is None else np.asarray(time, np.float64)
+        self._rows += len(readings)
+        sound = np.isfinite(when)
+        when, values = when[sound], np.asarray(readings, np.float64)[sound]
+        values = np.where(np.abs(values) < _LARGEST, values, np.nan)  # squares of larger ones overflow
+        if not len(when):
+            return
+        if math.isnan(self._begin):
+            self._begin = float(when[0])
+        known = np.isfinite(values)
+        self._sums += np.where(known, values, 0.0).sum(axis=0)
+        self._counts += known.sum(axis=0)
+        for means in self._cycles.values():
+            means.add(when, values)
+        self._blocks.append((when, values))
+        while sum(len(block) for block, _ in self._blocks[1:]) >= _KEPT:
+            self._blocks.pop(0)
+
+    @property
+    def rows(self) -> tuple[Array, Array]:
+        """The times and the readings (rows, signals) of the last rows."""
+        if not self._blocks:
+            return np.empty(0), np.empty((0, len(self.signals)))
+        when, values = (np.concatenate(arrays)[-_KEPT:] for arrays in zip(*self._blocks, strict=True))
+        return when, values
+
+    def mean(self, signal: int) -> float:
+        """The mean of all readings of a signal so far."""
+        return float(self._sums[signal] / self._counts[signal]) if self._counts[signal] else math.nan
+
+    def seasons(self, signal: int) -> dict[float, Season]:
+        """The seasonal profiles of a signal by the length of their cycle."""
+        when, _ = self.rows
+        span = float(when[-1]) - self._begin if len(when) else 0.0
+        profiles = {period: means.season(signal, span / period) for period, means in self._cycles.items()}
+        return {period: season for period, season in profiles.items() if season is not None}
+
+
+# ---------------------------------------------------------------------- forecasts
+
+
+class Forecast(NamedTuple):
+    """The value of a signal that is expected at a time.
+
+    Args:
+        signal: The signal.
+        horizon: How far ahead: a duration as text, or a number of rows.
+        time: When, in the unit of the log's time.
+        mean: The expected value.
+        low: The lower bound of its interval; None if it has none.
+        high: The upper bound.
+        baseline: What the best baseline says; None if that is unknown.
+    """
+
+    signal: str
+    horizon: str | float
+    time: float
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    baseline: float | None = None
+
+
+class Verdict(NamedTuple):
+    """How a signal's forecasts compare with the best baseline.
+
+    Args:
+        sentence: The verdict in words.
+        kind: "better", "no better", "too short" or "".
+        baseline: The key of the best baseline; "" if none is known.
+        skill: 1 − MSE / MSE of the best baseline.
+        low: The lower bound of the skill; None if unknown.
+        high: The upper bound.
+        horizon: The horizon that this is about.
+        rmse: The error of the forecasts there.
+        baseline_rmse: That of the best baseline.
+    """
+
+    sentence: str = ""
+    kind: str = ""
+    baseline: str = ""
+    skill: float | None = None
+    low: float | None = None
+    high: float | None = None
+    horizon: str | float = ""
+    rmse: float | None = None
+    baseline_rmse: float | None = None
+
+    @property
+    def baseline_words(self) -> str:
+        """The best baseline in words."""
+        return BASELINES.get(self.baseline, self.baseline.replace("_", " "))
+
+
+class Helper(NamedTuple):
+    """Another signal that helps to forecast one.
+
+    Args:
+        signal: The other signal.
+        correlation: Its correlation with what a forecast without it misses.
+        gain: By how much it lowers the mean squared error of a linear forecast, as a share.
+    """
+
+    signal: str
+    correlation: float
+    gain: float
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """A signal around the last row.
+
+    Args:
+        signal: The signal.
+        dated: Whether times are dates, in seconds since 1970.
+        time: The times of the recent rows.
+        reading: The recent readings.
+        forecasts: The forecasts, nearest first.
+        path: Times, values, and the bounds of the line from the last reading through the forecasts.
+        verdict: How good the forecasts were.
+        baseline: Times and values of the best baseline, over the recent rows and beyond.
+        seasons: The seasonal profiles by the length of their cycle.
+        helpers: The signals that helped, the best first.
+        unit: The unit of the signal, if it is known.
+        learning: "learning: 37 of 100 windows known", while that is so.
+    """
+
+    signal: str
+    dated: bool
+    time: Array
+    reading: Array
+    forecasts: Sequence[Forecast] = ()
+    path: Path = (_NOTHING, _NOTHING, _NOTHING, _NOTHING)
+    verdict: Verdict = field(default_factory=Verdict)
+    baseline: tuple[Array, Array] = (_NOTHING, _NOTHING)
+    seasons: Mapping[float, Season] = field(default_factory=dict)
+    helpers: Sequence[Helper] = ()
+    unit: str = ""
+    learning: str = ""
+
+    @property
+    def latest(self) -> float | None:
+        """The last reading that is known."""
+        known = self.reading[np.isfinite(self.reading)]
+        return float(known[-1]) if len(known) else None
+
+
+def unit_of(signal: str, units: Mapping[str, str] = {}) -> str:
+    """The unit of a signal: that of the table, or what stands in brackets at the end of its name.
+
+    >>> [unit_of(name, {"p": "kW"}) for name in ("p", "temp (°C)", "wind [m/s]", "f(x) y", "Voltage")]
+    ['kW', '°C', 'm/s', '', '']
+    """
+    match = re.search(r"\S\s*[(\[]\s*([^()\[\]]{1,12}?)\s*[)\]]$", signal)
+    return units.get(signal) or (match[1] if match else "")
+
+
+def read_forecasts(
+    summary: Sequence[Mapping[str, Any]], origin: float, step: float | None
+) -> dict[str, list[Forecast]]:
+    """The forecasts in the objects of a summary, by signal, nearest first.
+
+    Those of the headline have the key ``signal``; of questions that were asked, ``SIGNAL at +h`` counts.
+
+    Args:
+        summary: The objects of ``summary.json``.
+        origin: The time of the last row; its number without times.
+        step: The usual step; None without times.
+
+    >>> asked = {"text": "x at +2", "kind": "at", "answer": 1.5, "low": 1.0, "high": None}
+    >>> read_forecasts([asked, {"text": "mean of x over 2", "kind": "mean", "answer": 2.0}], 10.0, None)
+    {'x': [Forecast(signal='x', horizon=2, time=12.0, mean=1.5, low=1.0, high=None, baseline=None)]}
+    """
+    forecasts: dict[str, list[Forecast]] = {}
+    for score, signal in _values_at(summary):
+        if score.get("answer") is None:
+            continue
+        question = parse(score["text"])
+        time = origin + question.span(step)
+        horizon = question.horizon if isinstance(question.horizon, str) else int(question.horizon)
+        forecast = Forecast(signal, horizon, time, score["answer"], score.get("low"), score.get("high"))
+        if all(known.time != time for known in forecasts.setdefault(signal, [])):
+            forecasts[signal].append(forecast)
+    return {signal: sorted(several, key=lambda forecast: forecast.time) for signal, several in forecasts.items()}
+
+
+def _values_at(summary: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str]]:
+    """The objects about a value at +h, each with its signal."""
+    values = []
+    for score in summary:
+        if "text" not in score:
+            continue
+        question = parse(score["text"])
+        body = question.body.strip()
+        signal = score.get("signal") or (body[1:-1] if re.fullmatch(r"`[^`]+`", body) else body)
+        plain = score.get("signal") or body.startswith("`") or question.expression.names == {body}
+        if question.kind == "at" and plain:
+            values.append((score, signal))
+    return values
+
+
+def read_verdict(summary: Sequence[Mapping[str, Any]], signal: str) -> Verdict:
+    """The verdict on a signal: that of its best horizon among the values at +h.
+
+    Objects without a verdict are judged by their least skill; without values at +h there is no verdict.
+
+    Args:
+        summary: The objects of ``summary.json``.
+        signal: The signal.
+    """
+    scores = [score for score, about in _values_at(summary) if about == signal]
+    verdicts = [_judge(score, signal) for score in scores]
+    known = [verdict for verdict in verdicts if verdict.skill is not None]
+    order = {"better": 2, "no better": 1}
+    if known:
+        return max(known, key=lambda verdict: (order.get(verdict.kind, 0), verdict.skill))
+    learning = next((describe_learning(score) for score in scores if describe_learning(score)), "")
+    return Verdict(f"{signal} cannot be judged yet{f' ({learning})' if learning else ''}.") if scores else Verdict()
+
+
+def _judge(score: Mapping[str, Any], signal: str) -> Verdict:
+    """The verdict on one horizon."""
+    skills = {name: skill for name, skill in (score.get("skill") or {}).items() if skill is not None}
+    best = score.get("best_baseline") or (min(skills, key=lambda name: skills[name]) if skills else "")
+    skill = score.get("skill_best", skills.get(best))
+    if skill is None or describe_learning(score):
+        return Verdict()
+    low, high = score.get("skill_best_low"), score.get("skill_best_high")
+    kind = score.get("verdict") or ("better" if skill > 0 else "no better")
+    words, horizon = BASELINES.get(best, best.replace("_", " ")), score["text"].rpartition("+")[2].strip()
+    ahead = f"{horizon} ahead" if re.search(r"[a-z]", horizon) else f"{horizon} rows ahead"
+    lower = 1.0 - math.sqrt(max(1.0 - skill, 0.0))
+    sentence = {
+        "better": f"{signal} is predicted better than {words}: {ahead}, the error is {lower:.0%} lower.",
+        "no better": f"{signal} is predicted no better than {words}.",
+        "too short": f"The log is too short to tell whether {signal} is predicted better than {words}.",
+    }.get(kind, "")
+    rmse = (score.get("baselines") or {}).get(best, {}).get("rmse")
+    return Verdict(sentence, kind, best, skill, low, high, horizon, score.get("rmse"), rmse)
+
+
+# ---------------------------------------------------------------------- paths
+
+
+def make_outlook(
+    history: History,
+    signal: str,
+    forecasts: Sequence[Forecast],
+    verdict: Verdict,
+    period: float | None = None,
+    unit: str = "",
+    learning: str = "",
+) -> Outlook:
+    """The recent readings of a signal, its forecasts and the lines through them.
+
+    Args:
+        history: The rows so far.
+        signal: The signal.
+        forecasts: Its forecasts, nearest first.
+        verdict: How good they were.
+        period: The period that ``last_period`` repeats, in the unit of time.
+        unit: The unit of the signal.
+        learning: What is said while forecasts are still learned.
+    """
+    column = history.signals.index(signal)
+    when, values = history.rows
+    reading, seasons = values[:, column], history.seasons(column)
+    step = history.timing.step or 1.0
+    origin = float(when[-1]) if len(when) else 0.0
+    ahead = max((forecast.time - origin for forecast in forecasts), default=0.0)
+    back = max(1.6 * ahead, 60.0 * step)
+    recent = when >= origin - back
+    end = max(origin + ahead, origin + 0.25 * back if not forecasts else 0.0)
+    shape = _best_season(seasons)
+    baseline = _baseline_path(verdict.baseline, when, reading, origin, end, seasons, history.mean(column), period)
+    with_baseline = [
+        forecast._replace(baseline=_value_at(baseline, forecast.time)) if len(baseline[0]) else forecast
+        for forecast in forecasts
+    ]
+    return Outlook(
+        signal,
+        history.timing.dated,
+        when[recent],
+        reading[recent],
+        with_baseline,
+        _path(origin, reading, forecasts, shape),
+        verdict,
+        baseline,
+        seasons,
+        unit=unit,
+        learning=learning,
+    )
+
+
+def _best_season(seasons: Mapping[float, Season]) -> Season | None:
+    """The profile of the week once three weeks are known, otherwise that of the day."""
+    week, day = seasons.get(WEEK), seasons.get(DAY)
+    return week if week is not None and (week.cycles >= 3.0 or day is None) else day
+
+
+def _path(origin: float, reading: Array, forecasts: Sequence[Forecast], season: Season | None) -> Path:
+    """From the last reading through the forecasts: the seasonal profile plus the interpolated deviation."""
+    if not forecasts:
+        return _NOTHING, _NOTHING, _NOTHING, _NOTHING
+    knots = [(forecast.time, forecast.mean, forecast.low, forecast.high) for forecast in forecasts]
+    if len(reading) and math.isfinite(reading[-1]):
+        knots.insert(0, (origin, float(reading[-1]), float(reading[-1]), float(reading[-1])))
+    places = np.array([knot[0] for knot in knots])
+    means, lows, highs = (np.array([knot[i] for knot in knots], np.float64) for i in (1, 2, 3))
+    time = np.union1d(np.linspace(places[0], places[-1], _POINTS), places)
+    profile = season if season is not None else np.zeros_like
+    value = profile(time) + np.interp(time, places, means - profile(places))
+    low, high = value + np.interp(time, places, lows - means), value + np.interp(time, places, highs - means)
+    return time, value, low, high
+
+
+def _baseline_path(
+    name: str,
+    when: Array,
+    reading: Array,
+    origin: float,
+    end: float,
+    seasons: Mapping[float, Season],
+    mean: float,
+    period: float | None,
+) -> tuple[Array, Array]:
+    """What a baseline says from the last row on; empty where it cannot be drawn."""
+    known = np.isfinite(reading)
+    if not name or not known.any() or end <= origin:
+        return _NOTHING, _NOTHING
+    time = np.linspace(origin, end, _POINTS)
+    lag = {"last_day": DAY, "last_week": WEEK, "last_year": 365.2425 * DAY, "last_period": period}.get(name)
+    if name == "persistence":
+        return time, np.full(len(time), reading[known][-1])
+    if name in ("mean", "past_mean"):
+        return time, np.full(len(time), mean)
+    if name == "climatology" and seasons:
+        return time, next(iter(seasons.values()))(time)
+    if lag:
+        # As often as needed to lie in the past.
+        source = time - lag * np.maximum(1.0, np.ceil((time - origin) / lag - 1e-9))
+        if source[0] >= when[known][0]:
+            return time, np.interp(source, when[known], reading[known])
+    return _NOTHING, _NOTHING
+
+
+def _value_at(path: tuple[Array, Array], time: float) -> float | None:
+    value = float(np.interp(time, *path))
+    return value if math.isfinite(value) else None
+
+
+# ---------------------------------------------------------------------- what helped
+
+
+def find_helpers(history: History, signal: str, ahead: int = 1, most: int = 3) -> list[Helper]:
+    """The other signals that would have helped a linear forecast of this one, the best first.
+
+    A forecast from the last two readings and the seasonal profile is fitted to the first half of the recent rows, once
+    alone and once with the other signal. It helps if the error in the second half is lower by one percent or more.
+
+    Args:
+        history: The rows so far.
+        signal: The signal.
+        ahead: How many rows ahead the forecast is.
+        most: How many signals are returned at most.
+    """
+    when, values = (array[-_COMPARED:] for array in history.rows)
+    column, rows = history.signals.index(signal), len(when) - ahead - 1
+    if rows < 100:
+        return []
+    season = _best_season(history.seasons(column))
+    profile = np.zeros(rows) if season is None else season(when[1 + ahead :])
+    target = values[1 + ahead :, column]
+
+    def inputs(c: int) -> Array:
+        return np.column_stack([values[1 : rows + 1, c], values[1 : rows + 1, c] - values[:rows, c]])
+
+    base = np.column_stack([np.ones(rows), profile, inputs(column)])
+    helpers = []
+    for c, name in enumerate(history.signals[:24]):
+        if c == column:
+            continue
+        sound = np.isfinite(base).all(axis=1) & np.isfinite(target) & np.isfinite(inputs(c)).all(axis=1)
+        if sound.sum() < 100 or np.ptp(values[sound.nonzero()[0] + 1, c]) == 0.0:
+            continue
+        alone, y = base[sound], target[sound]
+        missed, together = (_misses(design, y) for design in (alone, np.column_stack([alone, inputs(c)[sound]])))
+        squares = float(missed @ missed)
+        gain = 1.0 - float(together @ together) / squares if squares > 0 else 0.0
+        half = values[1 : rows + 1, c][sound][len(y) // 2 :]
+        if gain >= _HELP and np.ptp(half) > 0 and np.ptp(missed) > 0:
+            helpers.append(Helper(name, float(np.corrcoef(half, missed)[0, 1]), gain))
+    return sorted(helpers, key=lambda helper: -helper.gain)[:most]
+
+
+def _misses(design: Array, target: Array) -> Array:
+    """The errors in the second half of a linear fit to the first half."""
+    half = len(target) // 2
+    scale = np.maximum(np.abs(design).max(axis=0), 1e-300)
+    weights = np.linalg.lstsq(design[:half] / scale, target[:half], rcond=1e-10)[0]
+    errors: Array = target[half:] - (design[half:] / scale) @ weights
+    return errors

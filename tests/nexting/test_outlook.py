@@ -1,0 +1,205 @@
+"""What opens the report: forecasts at the right times, lines along the season, verdicts, signals that helped."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from emphatic.asking.answers import Timing
+from emphatic.nexting.outlook import DAY, WEEK, History, find_helpers, make_outlook, read_forecasts, read_verdict
+
+Numbers = NDArray[Any]
+#: Midnight of a Monday.
+MONDAY = 1_483_315_200.0
+HOURLY = Timing(3600.0, dated=True)
+
+
+def shape(time: Numbers) -> Numbers:
+    """Higher at noon, and on Mondays."""
+    values: Numbers = np.sin((time % DAY) / DAY * 2 * math.pi) + 2.0 * ((time - MONDAY) % WEEK < DAY)
+    return values
+
+
+def log_of(days: int, timing: Timing = HOURLY, block: int = 100) -> History:
+    step = timing.step or 1.0
+    time = MONDAY + step * np.arange(int(days * DAY / step))
+    history = History(["x", "y"], timing)
+    for begin in range(0, len(time), block):
+        rows = slice(begin, begin + block)
+        history.add(time[rows], np.column_stack([shape(time[rows]), np.ones(len(time[rows]))]))
+    return history
+
+
+def answer(text: str, value: float | None, **keys: Any) -> dict[str, Any]:
+    return {"text": text, "answer": value, "low": None, "high": None, "known": 500, "scored": 200} | keys
+
+
+@pytest.mark.parametrize("block", [7, 5000])
+@pytest.mark.parametrize("step", [600.0, 3600.0, 3 * 3600.0])
+def test_seasons_are_those_of_the_readings(step: float, block: int) -> None:
+    history = log_of(28, Timing(step, dated=True), block)
+    seasons = history.seasons(0)
+    times = MONDAY + 28 * DAY + step * np.arange(60)
+    assert list(seasons) == [DAY, WEEK]
+    if step >= 3600:  # a slot for each row: exact
+        np.testing.assert_allclose(seasons[WEEK](times), shape(times), atol=1e-9)
+    mean_of_mondays = 2.0 / 7.0
+    np.testing.assert_allclose(
+        seasons[DAY](times), np.sin(times % DAY / DAY * 2 * math.pi) + mean_of_mondays, atol=0.05
+    )
+
+
+def test_no_season_from_too_few_days_or_without_dates() -> None:
+    assert log_of(1).seasons(0) == {}
+    assert list(log_of(5).seasons(0)) == [DAY]
+    rows = History(["x"], Timing(None))
+    rows.add(None, np.arange(500.0)[:, None])
+    assert rows.seasons(0) == {}
+    assert rows.rows[0][-1] == 499.0
+
+
+def test_a_history_keeps_the_last_rows_and_forgets_missing_ones() -> None:
+    history = History(["x"], Timing(1.0))
+    for begin in range(0, 40_000, 999):
+        history.add(np.arange(begin, begin + 999.0), np.full((999, 1), np.nan if begin % 2 else 3.0))
+    time, values = history.rows
+    assert len(time) == 12_000
+    assert time[-1] == 40 * 999 + 998
+    assert history.mean(0) == 3.0
+    history.add(np.array([np.nan]), np.array([[7.0]]))
+    assert history.rows[0][-1] == time[-1]
+    assert values.shape == (12_000, 1)
+
+
+def test_forecasts_are_values_at_a_time_of_one_signal() -> None:
+    summary = [
+        {"signal": "x", "horizon": "1h", "variance_explained": 0.9},  # an exponential mean: no value at t + h
+        answer("x at +1d", 2.0, low=1.0, high=3.0),
+        answer("x at +1h", 1.0),
+        answer("`a b` at +2 rows", 5.0),
+        answer("x + y at +1h", 9.0),
+        answer("mean of x over 1h", 8.0),
+        answer("P(x > 1 at +1h)", 0.5),
+        answer("y at +1h", None),
+        answer("z at +1h", 4.0, signal="z", headline=True),
+    ]
+    forecasts = read_forecasts(summary, MONDAY, 3600.0)
+    plain = {name: [(f.horizon, f.time - MONDAY, f.mean) for f in several] for name, several in forecasts.items()}
+    expected = {"x": [("1h", 3600.0, 1.0), ("1d", DAY, 2.0)], "a b": [(2, 7200.0, 5.0)], "z": [("1h", 3600.0, 4.0)]}
+    assert plain == expected
+    assert forecasts["x"][1].low == 1.0
+
+
+def test_the_line_meets_readings_and_forecasts_and_follows_the_season_between() -> None:
+    history = log_of(28)
+    time, values = history.rows
+    origin = float(time[-1])
+    offset = 10.0  # forecasts deviate from the season by this, and by twice this a day later
+    summary = [
+        answer("x at +6h", float(shape(np.array([origin + 6 * 3600.0]))[0]) + offset, low=0.0, high=30.0),
+        answer("x at +1d", float(shape(np.array([origin + DAY]))[0]) + 2 * offset),
+    ]
+    forecasts = read_forecasts(summary, origin, 3600.0)["x"]
+    outlook = make_outlook(history, "x", forecasts, read_verdict(summary, "x"))
+    path_time, path, low, high = outlook.path
+    assert path_time[0] == origin
+    assert path[0] == values[-1, 0]
+    for forecast in forecasts:
+        (place,) = np.flatnonzero(path_time == forecast.time)
+        assert path[place] == pytest.approx(forecast.mean)
+    deviation = path - history.seasons(0)[WEEK](path_time)
+    expected = np.interp(path_time, [origin, origin + 6 * 3600.0, origin + DAY], [0.0, offset, 2 * offset])
+    np.testing.assert_allclose(deviation, expected, atol=1e-9)
+    at_six = np.flatnonzero(path_time == origin + 6 * 3600.0)[0]
+    assert (low[at_six], high[at_six]) == (pytest.approx(0.0), pytest.approx(30.0))
+    assert np.isnan(low[-1])  # the interval of the last is unknown
+
+
+@pytest.mark.parametrize(
+    ("baseline", "expected"),
+    [
+        ("persistence", lambda time, origin: np.full(len(time), shape(np.array([origin]))[0])),
+        ("last_day", lambda time, origin: shape(time - DAY)),
+        ("last_week", lambda time, origin: shape(time - WEEK)),
+        ("last_period", lambda time, origin: shape(time - 2 * DAY)),
+    ],
+)
+def test_the_best_baseline_is_drawn_beyond_the_last_row(baseline: str, expected: Any) -> None:
+    history = log_of(28)
+    origin = float(history.rows[0][-1])
+    summary = [answer("x at +1d", 1.0, best_baseline=baseline, skill_best=0.5, verdict="better")]
+    forecasts = read_forecasts(summary, origin, 3600.0)["x"]
+    outlook = make_outlook(history, "x", forecasts, read_verdict(summary, "x"), period=2 * DAY)
+    time, values = outlook.baseline
+    hours = np.isin(np.round((time - origin) / 3600.0, 9), np.arange(25))
+    assert time[0] == origin
+    assert time[-1] == origin + DAY
+    np.testing.assert_allclose(values[hours], expected(time[hours], origin), atol=1e-9)
+    assert outlook.forecasts[0].baseline == pytest.approx(values[-1])
+
+
+def test_an_unknown_baseline_or_one_before_the_log_is_left_out() -> None:
+    history = log_of(3)
+    origin = float(history.rows[0][-1])
+    for baseline in ("last_week", "something_new", ""):
+        summary = [answer("x at +1h", 1.0, best_baseline=baseline, skill_best=0.5)]
+        outlook = make_outlook(history, "x", read_forecasts(summary, origin, 3600.0)["x"], read_verdict(summary, "x"))
+        assert len(outlook.baseline[0]) == 0
+        assert outlook.forecasts[0].baseline is None
+
+
+def test_a_verdict_is_that_of_the_best_horizon_with_the_baseline_by_name() -> None:
+    keys = {"best_baseline": "last_week", "baselines": {"last_week": {"rmse": 4.0}}, "rmse": 3.0}
+    better = answer("x at +1d", 1.0, verdict="better", skill_best=0.36, skill_best_low=0.2, skill_best_high=0.5, **keys)
+    none = answer("x at +1h", 1.0, verdict="no better", skill_best=0.4, best_baseline="persistence")
+    verdict = read_verdict([none, better], "x")
+    assert verdict.sentence == "x is predicted better than the week before: 1d ahead, the error is 20% lower."
+    assert (verdict.kind, verdict.horizon, verdict.low, verdict.high) == ("better", "1d", 0.2, 0.5)
+    assert (verdict.rmse, verdict.baseline_rmse) == (3.0, 4.0)
+    assert read_verdict([none], "x").sentence == "x is predicted no better than the last value."
+    short = none | {"verdict": "too short"}
+    assert read_verdict([short], "x").sentence.startswith("The log is too short to tell")
+    assert read_verdict([better], "y").sentence == ""
+    learning = answer("x at +1h", 1.0, known=37)
+    assert "37 of 100" in read_verdict([learning], "x").sentence
+
+
+def test_without_verdicts_the_least_skill_decides() -> None:
+    score = answer("x at +3", 1.0, skill={"persistence": 0.3, "climatology": -0.2, "mean": None})
+    verdict = read_verdict([score], "x")
+    assert (verdict.kind, verdict.baseline, verdict.skill) == ("no better", "climatology", -0.2)
+    assert verdict.sentence == "x is predicted no better than the usual value at that hour."
+
+
+def test_a_signal_that_leads_helps_and_noise_does_not() -> None:
+    rng = np.random.default_rng(0)
+    leader, noise = rng.normal(size=3000), rng.normal(size=3000)
+    follower = np.roll(leader, 2) + 0.3 * rng.normal(size=3000)
+    history = History(["follower", "leader", "noise", "still"], Timing(None))
+    history.add(None, np.column_stack([follower, leader, noise, np.ones(3000)]))
+    helpers = find_helpers(history, "follower", ahead=2)
+    assert [helper.signal for helper in helpers] == ["leader"]
+    assert helpers[0].gain > 0.8
+    assert helpers[0].correlation > 0.9
+    assert find_helpers(history, "noise") == []
+
+
+def test_hostile_readings_give_an_outlook() -> None:
+    """Constant, huge, missing and single readings, with and without forecasts."""
+    columns = {"huge": 1e300, "still": 3.0, "missing": np.nan, "infinite": np.inf}
+    for rows, timing in itertools.product((0, 1, 300), (Timing(None), HOURLY)):
+        history = History(list(columns), timing)
+        values = np.tile(list(columns.values()), (rows, 1))
+        history.add(None if timing.step is None else MONDAY + 3600.0 * np.arange(rows), values)
+        for signal in columns:
+            origin = float(history.rows[0][-1]) if rows else 0.0
+            forecasts = read_forecasts([answer(f"{signal} at +3 rows", 1.0)], origin, timing.step)[signal]
+            for several in ([], forecasts):
+                outlook = make_outlook(history, signal, several, read_verdict([], signal))
+                assert len(outlook.time) == len(outlook.reading)
+            find_helpers(history, signal)
