@@ -10,14 +10,25 @@ from numpy.typing import NDArray
 
 from emphatic.asking.answers import Asked
 from emphatic.asking.sentences import describe_answer, describe_score
-from emphatic.report.page import Column, Html, Plots, amount, share, table
+from emphatic.questions.durations import format_duration
+from emphatic.report.page import NONE, Column, Html, Key, Plots, amount, share, table
 from emphatic.report.plots import Axis, Line, Marks, Panel, Plot
 
-__all__ = ["Card", "make_cards"]
+__all__ = ["KEYS", "Card", "make_cards"]
 
 Array = NDArray[np.float64]
 #: Rows that a plot shows.
 _SHOWN = 400
+#: Units of times until, the longest first.
+_UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
+
+
+#: What the lines of the plots mean.
+KEYS = (
+    Key("hue", "answer, with its interval"),
+    Key("truth", "what came, or when the condition held"),
+    Key("baseline", "usual at this time"),
+)
 
 
 class Card(NamedTuple):
@@ -32,7 +43,7 @@ class Card(NamedTuple):
 
 
 def make_cards(asked: Asked, plots: Plots) -> list[Card]:
-    """A card for each question, in their order.
+    """A card for each question that was asked, in their order; the headline has its own place.
 
     Args:
         asked: The questions after the last row.
@@ -40,6 +51,8 @@ def make_cards(asked: Asked, plots: Plots) -> list[Card]:
     """
     cards = []
     for q, (question, score) in enumerate(zip(asked.questions, asked.summary(), strict=True)):
+        if score.get("headline"):
+            continue
         rows = {name: values[-_SHOWN:] for name, values in asked.recent(q).items()}
         dated = asked.timing.dated
         last = float(rows["time"][-1]) if dated and len(rows["time"]) else None
@@ -62,9 +75,15 @@ def _scores(score: Mapping[str, Any]) -> Html:
     rows: list[dict[str, Any]] = [{"name": "answer", **{name: score[name] for name in measures}}]
     for name, values in score["baselines"].items():
         rows.append({"name": name.replace("_", " "), "skill": score["skill"][name]} | values)
-    columns = [Column("", "name"), *(Column(names[name], name, amount) for name in measures)]
+    lasting = score["kind"] == "until" and isinstance(score["horizon"], str)
+    shows = {"mae": _lasting} if lasting else {}
+    columns = [Column("", "name"), *(Column(names[name], name, shows.get(name, amount)) for name in measures)]
     columns.append(Column("skill of the answer over it", "skill", share))
     return table(columns, rows)
+
+
+def _lasting(value: float | None) -> str:
+    return NONE if value is None else format_duration(value)
 
 
 def _x(rows: Mapping[str, Array], dated: bool, shift: float = 0.0) -> NDArray[Any]:
@@ -85,14 +104,18 @@ def _event_panel(rows: Mapping[str, Array], dated: bool) -> Panel:
 
 
 def _number_panel(kind: str, rows: Mapping[str, Array], span: float, dated: bool) -> Panel:
-    """Answers where they are about, so that the last ones lie beyond the last row; a time until, where it was told."""
+    """Answers where they are about, so that the last ones lie beyond the last row; a time until, at its own row."""
     x = _x(rows, dated, 0.0 if kind == "until" else span)
+    unit, title = 1.0, "Forecast, at the time that it is about"
+    if kind == "until":
+        unit, word = next((u for u in _UNITS if dated and span >= 2 * u[0]), (1.0, "seconds" if dated else "rows"))
+        title = f"Time until, in {word}, at the row that asks"
+    usual, label, answer, low, high = (rows[name] / unit for name in ("usual", "label", "answer", "low", "high"))
     lines = [
-        Line(x, rows["usual"], "usual", "baseline", dash="dash"),
-        Line(x, rows["label"], "what came", "truth"),
-        Line(x, rows["answer"], "answer", "hue", low=rows["low"], high=rows["high"]),
+        Line(x, usual, "usual", "baseline", dash="dash"),
+        Line(x, label, "what came", "truth"),
+        Line(x, answer, "answer", "hue", low=low, high=high),
     ]
-    title = "Time until, in the unit of time" if kind == "until" else "Forecast, at the time that it is about"
     return Panel(title, lines)
 
 

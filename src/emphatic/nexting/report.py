@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.asking.answers import Asked
+from emphatic.asking.cards import KEYS as ASKED_KEYS
 from emphatic.asking.cards import make_cards
 from emphatic.common import versions
 from emphatic.hordes.periods import describe_periods
@@ -318,6 +319,7 @@ def nexting_page(page: NextingPage) -> str:
         plots,
         coverage=None if page.coverage is None else percent(page.coverage),
         versions=page.versions,
+        asked_keys=ASKED_KEYS,
         toml=page.toml,
         upcoming=sections.pop("next")[1],
         times=sections.pop("time")[1],
@@ -497,7 +499,7 @@ def _small_outlook(outlook: Outlook) -> Html:
     trails = [Trail("reading", outlook.time[::each], outlook.reading[::each])]
     if len(time):
         trails = [Trail("band", time, low, high), *trails, Trail("forecast", time, value)]
-    return sketch(trails, f"{outlook.signal}: recent readings and forecast")
+    return sketch(trails, f"{outlook.signal}: recent readings and forecast", 130)
 
 
 def _small_season(outlook: Outlook, period: float) -> Html | None:
@@ -511,7 +513,7 @@ def _small_season(outlook: Outlook, period: float) -> Html | None:
     peaks = [float(clock[place]) for place in (int(np.argmin(values)), int(np.argmax(values)))]
     lowest, highest = (_time_of(peak, period) for peak in peaks)
     words = f"{outlook.signal} by time of {'day' if period == DAY else 'week'}: lowest {lowest}, highest {highest}"
-    return sketch([Trail("season", clock[::each], values[::each])], words, 90)
+    return sketch([Trail("season", clock[::each], values[::each])], words, 72)
 
 
 def _time_of(clock: float, period: float) -> str:

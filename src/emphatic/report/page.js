@@ -54,7 +54,13 @@
 
   let width = innerWidth;
   addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redraw(() => true); } });
-  addEventListener("beforeprint", () => places.forEach((element) => element.clientWidth && draw(element)));
+  // Paper is white, and as wide as it is: plots are drawn again for it, and once more for the screen.
+  const paper = (on) => {
+    document.documentElement.classList.toggle("paper", on);
+    places.forEach((element) => (on || drawn.has(element)) && element.clientWidth && draw(element));
+  };
+  addEventListener("beforeprint", () => paper(true));
+  addEventListener("afterprint", () => paper(false));
   dark.addEventListener("change", () => redraw(() => true));
 
   document.addEventListener("change", ({ target }) => {
@@ -119,8 +125,22 @@
     boxes();
   });
 
+  // On a phone a table that is too wide stands as a list: each cell after the name of its column.
+  function stack(table) {
+    const heads = [...table.tHead.rows].map((row) => [...row.cells].flatMap((cell) => new Array(cell.colSpan).fill(cell.textContent)));
+    const names = heads[heads.length - 1].map((name, i) => (heads.length > 1 && heads[0][i] ? `${heads[0][i]}: ${name}` : name));
+    for (const row of table.tBodies[0].rows) {
+      [...row.cells].forEach((cell, i) => { cell.dataset.head = names[i]; cell.classList.toggle("none", cell.textContent === "–"); });
+    }
+    table.classList.add("stack");
+  }
+
   function boxes() {
+    const narrow = matchMedia("(max-width: 620px)").matches;
     for (const box of document.querySelectorAll(".box")) {
+      const inside = box.querySelector("table");
+      inside.classList.remove("stack");
+      if (narrow && box.clientWidth && box.scrollWidth > box.clientWidth + 1) stack(inside);
       const [wide, tall] = [box.scrollWidth > box.clientWidth + 1, box.scrollHeight > box.clientHeight + 1];
       let note = box.nextElementSibling;
       if (!note || !note.classList.contains("more")) {
