@@ -207,13 +207,13 @@ def test_intervals_and_alarms_are_drawn_where_there_are_any(visit: Callable[...,
         wait_for(page, "emphatic.held === 100 && emphatic.drawn[0][0].length === 100")
         live, past = page.evaluate("emphatic.drawn")
         assert live[1:3] == past[1:3] == [[-1.0] * 100, [1.5] * 100]
-        assert [i for i, value in enumerate(live[-1]) if value is not None] == [7, 70]
+        assert [i for i, value in enumerate(live[7]) if value is not None] == [7, 70]
         assert "-1 … 1.5" in page.locator("#horizons tbody").inner_text()
         alarms = page.locator("#list li").all_inner_texts()
         assert [one.rpartition("score ")[2] for one in alarms] == ["70", "7"]
-        assert alarms[1].startswith("2007-02-01 00:07:00: reading ")
+        assert alarms[1].split()[:3] == ["2007-02-01", "00:07:00", "alarm"]
         page.locator("#horizons .key").first.click()
-        wait_for(page, "emphatic.drawn[0].length === 7")  # one horizon less
+        wait_for(page, "emphatic.drawn[0].length === 11")  # one horizon less
     with serve(100) as server:
         page = visit(server.url)
         wait_for(page, "emphatic.held === 100 && emphatic.draws > 0")
@@ -228,14 +228,14 @@ def test_names_of_signals_are_text_whatever_they_say(visit: Callable[..., Page])
         for name in names:
             page.select_option("#signal", value=name) if name != "power" else None
             wait_for(page, "emphatic.held === 50")
-            expect(page.locator("#title")).to_have_text(f"{name}: readings and predictions", timeout=SOON)
+            expect(page.locator("#title")).to_have_text(f"{name}: readings and forecast", timeout=SOON)
         assert page.locator("img").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         page.goto(server.url + "#%E0%A4%A")  # not even an address
         wait_for(page, "emphatic.held === 50")
         page.goto("about:blank")
         page.goto(server.url + "/#constructor")
-        expect(page.locator("#title")).to_have_text("constructor: readings and predictions", timeout=SOON)
+        expect(page.locator("#title")).to_have_text("constructor: readings and forecast", timeout=SOON)
 
 
 def test_many_signals_can_be_searched(visit: Callable[..., Page]) -> None:
@@ -245,7 +245,7 @@ def test_many_signals_can_be_searched(visit: Callable[..., Page]) -> None:
         page.fill("#filter", "SENSOR 29")
         expect(page.locator("#signal option")).to_have_count(12, timeout=SOON)  # 29, 290 … 299, and the one shown
         page.select_option("#signal", "sensor 297")
-        expect(page.locator("#title")).to_have_text("sensor 297: readings and predictions", timeout=SOON)
+        expect(page.locator("#title")).to_have_text("sensor 297: readings and forecast", timeout=SOON)
 
 
 def test_memory_does_not_grow_with_the_stream(visit: Callable[..., Page]) -> None:
@@ -414,4 +414,61 @@ def test_before_there_are_predictions_the_page_says_so(visit: Callable[..., Page
         page = visit(server.url)
         expect(page.locator("#notice")).to_contain_text("No reading has come yet", timeout=SOON)
         expect(page.locator("#state")).to_have_text("warming up: 40 of 100 readings", timeout=SOON)
-        expect(page.locator("#notice")).to_have_text("Predictions begin after 100 readings; there are 40.")
+        expect(page.locator("#notice")).to_contain_text("Warming up: 40 of 100 readings.")
+
+
+def expected(name: str, begin: int, known: int = 500) -> dict[str, Any]:
+    """The answer to /forecast after ``begin`` rows of a minute: at +10min and +1h, and the last value besides."""
+    ahead = [10.0, 60.0]
+    path = {"ahead": [0.0, *ahead], "mean": [0.0, 1.0, 2.0], "low": [0.0, 0.5, None], "high": [0.0, 1.5, None]}
+    verdict = {
+        "sentence": f"{name} is predicted better than the last value.", "kind": "better", "baseline": "persistence",
+        "baseline_words": "the last value", "skill": 0.4375, "rmse": 0.3, "baseline_rmse": 0.4, "horizon": "10min",
+    }  # fmt: skip
+    forecasts = [
+        {"horizon": "10min", "time": 1_170_288_000 + 60 * (begin + 9), "mean": 1.0, "low": 0.5, "high": 1.5,
+         "baseline": 0.25, "ahead": 10.0},
+        {"horizon": "1h", "time": 1_170_288_000 + 60 * (begin + 59), "mean": 2.0, "low": None, "high": None,
+         "baseline": None, "ahead": 60.0},
+    ]  # fmt: skip
+    learning = "" if known >= 100 else f"learning: {known} of 100 windows known"
+    return {
+        "signal": name, "unit": "kW", "learning": learning, "verdict": verdict, "forecasts": forecasts, "path": path,
+        "baseline": {"ahead": [0.0, 60.0], "mean": [0.25, 0.25]}, "step": begin,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(1280, 900), (390, 844)])
+def test_the_forecast_is_drawn_to_the_right_of_now(visit: Callable[..., Page], size: tuple[int, int]) -> None:
+    with serve(200) as server:
+        server.forecast = lambda signal: expected(signal, 200)
+        page = visit(server.url, viewport={"width": size[0], "height": size[1]})
+        wait_for(page, "emphatic.held === 200 && emphatic.forecast !== null && emphatic.drawn[0][0].length > 90")
+        live = page.evaluate("emphatic.drawn")[0]
+        path, baseline = live[-4], live[-3]
+        assert live[0][-1] == 199 + 60
+        assert [value for value in path if value is not None] == [0.0, 1.0, 2.0]
+        assert [value for value in baseline if value is not None] == [0.25, 0.25]
+        assert max(x for x, value in zip(live[0], live[3], strict=True) if value is not None) == 199
+        assert len(live) == 9  # the lines of means are hidden, as long as nobody asks for them
+        rows_of_table = page.locator("#forecasts tbody tr").all_inner_texts()
+        assert rows_of_table[0].split("\t")[:4] == ["at +10min", "2007-02-01 03:29", "1.00 kW", "0.500 … 1.50"]
+        running = page.locator("#running").inner_text()
+        assert "forecast 0.300 kW" in running
+        assert "the last value (persistence) 0.400 kW; skill 0.44" in running
+        for id in ("#verdict", "#live"):
+            box = page.locator(id).bounding_box()
+            assert box is not None
+            assert box["y"] + box["height"] <= size[1]
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.locator("#pause").click()
+        wait_for(page, "emphatic.drawn[0][0].at(-1) === 199")  # a view that is held ends with its last row
+
+
+def test_before_forecasts_exist_the_page_says_how_far_learning_is(visit: Callable[..., Page]) -> None:
+    with serve(100) as server:
+        server.forecast = lambda signal: expected(signal, 100, known=37) | {"forecasts": [], "verdict": {}}
+        page = visit(server.url)
+        expect(page.locator("#ahead")).to_have_text("learning: 37 of 100 windows known.", timeout=SOON)
+        assert page.locator("#forecasts").is_hidden()
+        assert page.locator("#legend").is_hidden()

@@ -45,6 +45,8 @@ class PageServer:
     def __init__(self, signals: dict[str, Any], stream: Callable[[str | None, str | None], Iterator[Event]]) -> None:
         self.signals, self.stream = signals, stream
         self.connections, self.down = 0, False
+        #: The answer to /forecast for a signal; None: there is no such address.
+        self.forecast: Callable[[str], dict[str, Any]] | None = None
         self._open: set[Any] = set()
         outer = self
 
@@ -85,6 +87,9 @@ class PageServer:
             self._send(handler, 200, "application/json", json.dumps(self.signals).encode())
         elif address.path == "/ask":
             self._send(handler, 200, "application/json", b"[]")
+        elif address.path == "/forecast" and self.forecast is not None:
+            answer = self.forecast(parse_qs(address.query)["signal"][0])
+            self._send(handler, 200, "application/json", json.dumps(answer).encode())
         elif address.path == "/stream" and self.down:
             self._send(handler, 503, "application/json", b'{"error": "not now"}')
         elif address.path == "/stream":

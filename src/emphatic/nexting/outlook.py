@@ -21,7 +21,7 @@ from emphatic.asking.language import parse
 from emphatic.asking.sentences import describe_learning
 
 __all__ = ["BASELINES", "DAY", "WEEK", "Forecast", "Helper", "History", "Outlook", "Season", "Verdict", "make_outlook"]
-__all__ += ["find_helpers", "read_forecasts", "read_verdict", "unit_of"]
+__all__ += ["find_helpers", "read_forecasts", "read_verdict", "unit_of", "values_at"]
 
 Array = NDArray[np.float64]
 #: Times, values, and their lower and upper bounds.
@@ -313,7 +313,7 @@ def read_forecasts(
     {'x': [Forecast(signal='x', horizon=2, time=12.0, mean=1.5, low=1.0, high=None, baseline=None)]}
     """
     forecasts: dict[str, list[Forecast]] = {}
-    for score, signal in _values_at(summary):
+    for score, signal in values_at(summary):
         if score.get("answer") is None:
             continue
         question = parse(score["text"])
@@ -325,8 +325,12 @@ def read_forecasts(
     return {signal: sorted(several, key=lambda forecast: forecast.time) for signal, several in forecasts.items()}
 
 
-def _values_at(summary: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str]]:
-    """The objects about a value at +h, each with its signal."""
+def values_at(summary: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str]]:
+    """The objects about a value at +h, each with its signal.
+
+    Args:
+        summary: The objects of ``summary.json``.
+    """
     values = []
     for score in summary:
         if "text" not in score:
@@ -349,7 +353,7 @@ def read_verdict(summary: Sequence[Mapping[str, Any]], signal: str) -> Verdict:
         summary: The objects of ``summary.json``.
         signal: The signal.
     """
-    scores = [score for score, about in _values_at(summary) if about == signal]
+    scores = [score for score, about in values_at(summary) if about == signal]
     verdicts = [_judge(score, signal) for score in scores]
     known = [verdict for verdict in verdicts if verdict.skill is not None]
     order = {"better": 2, "no better": 1}
@@ -452,7 +456,10 @@ def _path(origin: float, reading: Array, forecasts: Sequence[Forecast], season: 
     profile = season if season is not None else np.zeros_like
     value = profile(time) + np.interp(time, places, means - profile(places))
     low, high = value + np.interp(time, places, lows - means), value + np.interp(time, places, highs - means)
-    return time, value, low, high
+    known = np.concatenate([reading, means, lows, highs])
+    known = known[np.isfinite(known)]  # between forecasts, too, nothing lies outside of what was read or is expected
+    ends = (known.min(), known.max()) if len(known) else (-np.inf, np.inf)
+    return time, *(np.clip(line, *ends) for line in (value, low, high))
 
 
 def _baseline_path(

@@ -7,6 +7,7 @@ import hmac
 import ipaddress
 import json
 import logging
+import math
 import secrets
 import time
 from collections import OrderedDict
@@ -18,6 +19,8 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import parse_qs
 
+import numpy as np
+from numpy.typing import NDArray
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -28,6 +31,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from emphatic.asking.sentences import describe_answer, describe_learning
+from emphatic.nexting.outlook import History, make_outlook, read_forecasts, read_verdict, unit_of, values_at
 from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, Prediction, format_lines
 from emphatic.serve.ids import check_id
 from emphatic.serve.listener import NUMERIC_HOSTS, PROBES
@@ -117,6 +121,7 @@ class _Interface:
             Route("/readings", self.readings, methods=["POST"]),
             Route("/ask", self.ask, methods=["GET", "POST", "DELETE"]),
             Route("/predictions", self.predictions),
+            Route("/forecast", self.forecast),
             Route("/signals", self.signals),
             Route("/stream", self.stream),
             Route("/healthz", self.health),
@@ -188,6 +193,15 @@ class _Interface:
         latest = self.service.latest
         line = self.service.state.line if latest is None else latest.line
         return Response(line, media_type=_JSON)
+
+    async def forecast(self, request: Request) -> Response:
+        """What is expected of a signal: its forecasts, the line through them, and the best baseline."""
+        known = describe_signals(self.service)
+        names = list(dict.fromkeys([*known["signals"], *known["predicted"]]))
+        signal = request.query_params.get("signal", names[0] if names else "")
+        if signal not in names and not self.service.warming_up:
+            return _error(404, f"there is no signal {signal[:100]!r}")
+        return JSONResponse(await asyncio.to_thread(describe_forecast, self.service, signal))
 
     async def ask(self, request: Request) -> Response:
         """The questions of one line with their answers; a POST of {"ask": TEXT} asks one more, a DELETE one less."""
@@ -501,6 +515,93 @@ def describe_asked(service: Service) -> list[dict[str, Any]]:
     return described
 
 
+def describe_forecast(service: Service, signal: str) -> dict[str, Any]:
+    """The answer to ``/forecast``: what is expected of a signal from the last row on, and how good that was so far.
+
+    Args:
+        service: The service.
+        signal: The signal.
+    """
+    if service.warming_up or service.predictor.horde is None:
+        learning = f"warming up: {service.waiting} of {service.warm_up} readings"
+        if service.waiting >= service.warm_up:
+            learning = f"preparing: {service.waiting:,} readings wait until the model is built"
+        return {"signal": signal, "learning": learning, "forecasts": []}
+    asked = service.predictor.asked
+    summary = asked.summary()
+    scores = [score for score, about in values_at(summary) if about == signal]
+    time, reading = _recent_readings(service, signal)
+    if not scores or not len(time):
+        return {"signal": signal, "learning": "", "forecasts": []}
+    history = History([signal], asked.timing)
+    history.add(time, reading[:, None])
+    origin, step = float(time[-1]), asked.timing.step or 1.0
+    verdict = read_verdict(summary, signal)
+    forecasts = read_forecasts(summary, origin, asked.timing.step).get(signal, [])
+    outlook = make_outlook(history, signal, forecasts, verdict, unit=unit_of(signal))
+
+    def line(times: Sequence[float], **values: Sequence[float]) -> dict[str, Any]:
+        rows = {"ahead": [(one - origin) / step for one in times], **values}
+        return {name: [number if math.isfinite(number) else None for number in column] for name, column in rows.items()}
+
+    path_time, path, low, high = (column.tolist() for column in outlook.path)
+    baseline_time, baseline = (column.tolist() for column in outlook.baseline)
+    return {
+        "signal": signal,
+        "unit": outlook.unit,
+        "learning": describe_learning(scores[0]),
+        "verdict": verdict._asdict() | {"baseline_words": verdict.baseline_words},
+        "forecasts": [f._asdict() | {"ahead": (f.time - origin) / step} for f in outlook.forecasts],
+        "path": line(path_time, mean=path, low=low, high=high),
+        "baseline": line(baseline_time, mean=baseline),
+        "step": service.step,
+    }
+
+
+def describe_history(service: Service, signal: str) -> dict[str, Any] | None:
+    """The rows of a signal before the first since the start, as they were saved with the model; None if there are none.
+
+    Args:
+        service: The service.
+        signal: The signal.
+    """
+    if service.warming_up or service.predictor.horde is None:
+        return None
+    recent, (time, reading) = service.recent, _saved_readings(service, signal)
+    begin = service.step - len(time)
+    end = recent.first if recent is not None and recent.end else service.step
+    count = min(end - begin, len(time))
+    if count <= 0:
+        return None
+
+    def column(values: NDArray[np.float64]) -> list[float | None]:
+        return [value if math.isfinite(value) else None for value in values[:count].tolist()]
+
+    steps = list(range(begin, begin + count))
+    times = column(time) if service.predictor.asked.timing.step is not None else [None] * count
+    return {"step": steps, "time": [None] * count, "t": times, "reading": column(reading), "gap": [False] * count}
+
+
+def _saved_readings(service: Service, signal: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Times and readings of the last rows, as they are saved with a question about the signal."""
+    asked = service.predictor.asked
+    for q, question in enumerate(asked.questions):
+        if any(about == signal for _, about in values_at([{"text": question.text}])):
+            rows = asked.recent(q)
+            return rows["time"], rows["now"]
+    return np.empty(0), np.empty(0)
+
+
+def _recent_readings(service: Service, signal: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Times and readings of the last rows: those since the start, or those that were saved, whichever are more."""
+    asked, recent = service.predictor.asked, service.recent
+    time, reading = _saved_readings(service, signal)
+    rows = None if recent is None or asked.timing.step is None else recent.columns(signal, 0, recent.size)
+    if rows is None or len(rows["step"]) <= len(time):
+        return time, reading
+    return np.array(rows["t"], np.float64), np.array(rows["reading"], np.float64)
+
+
 def describe_interface(version: str) -> dict[str, Any]:
     """The answer to ``/openapi.json``: the document in the package, with the version and all kinds of predictions."""
     interface: dict[str, Any] = json.loads(_text("serve/static/openapi.json"))
@@ -561,8 +662,11 @@ class EventStream:
         yield "retry: 1000\n\n" + _event("hello", signals | {"signal": signal, "horizons": horizons})
         recent = service.recent
         at = 0 if self._after is None else self._after + 1
-        if recent is not None and at > recent.end:  # a step of another model
+        if recent is not None and at > max(recent.end, service.step):  # a step of another model
             at = 0
+        if at == 0 and signal is not None and (rows := describe_history(service, signal)) is not None:
+            at = rows["step"][-1] + 1
+            yield f"id: {at - 1}\n" + _event("rows", rows)
         status_at = 0.0
         while not self._closing.is_set():
             if service.recent is not recent:

@@ -7,10 +7,13 @@
 
   function show(questions) {
     section.hidden = false;
-    list.replaceChildren(...questions.map((question) => {
+    list.replaceChildren(...questions.filter((question) => !question.headline).map((question) => {
       const item = document.createElement("li"), words = document.createElement("span");
       const stop = document.createElement("button");
-      words.textContent = `${question.text}: ${question.sentence}${question.learning ? ` (${question.learning})` : ""} `;
+      const text = document.createElement("b"), known = document.createElement("small");
+      text.textContent = question.text;
+      known.textContent = question.learning ? ` (${question.learning})` : "";
+      words.append(text, question.sentence, known);
       stop.type = "button";
       stop.textContent = "Stop asking";
       stop.addEventListener("click", () => send("DELETE", question.text));

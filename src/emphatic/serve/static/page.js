@@ -76,7 +76,7 @@
     return found;
   }
 
-  let hello = null, rows = null, source = null, status = null, chosen = wanted(), heard = 0, wait = 1000;
+  let hello = null, forecast = null, rows = null, source = null, status = null, chosen = wanted(), heard = 0, wait = 1000;
   let plots = [], zoom = null, paused = false, frozen = null, dated = false, due = false, draws = 0, hidden = new Set();
 
   // ---- the connection -------------------------------------------------------------------------------------------
@@ -140,12 +140,67 @@
     }
     hello = one;
     $("shown").hidden = $("controls").hidden = !one.signal;
-    if (!same) hidden = new Set();
+    if (!same) {
+      forecast = null;
+      hidden = new Set();
+      $("means").open = true;
+      for (const id of ["verdict", "ahead", "legend", "forecasts", "running"]) $(id).hidden = true;
+    }
+    ask();
     if (!offered) { offer(); tabulate(); build(); } // the end of a warm-up brings other signals, and times
     document.title = one.signal ? `${one.signal} – emphatic` : "emphatic";
-    $("title").textContent = one.signal ? `${one.signal}: readings and predictions` : "Readings and predictions";
+    $("title").textContent = one.signal ? `${one.signal}: readings and forecast` : "Readings and forecast";
     announce(one);
     draw();
+  }
+
+  // ---- the forecast -------------------------------------------------------------------------------------------
+
+  let asking = null;
+
+  /** Ask what is expected of the signal, now and then again: it costs the service more than a row. */
+  async function ask() {
+    clearTimeout(asking);
+    asking = setTimeout(ask, 2000);
+    const signal = hello && hello.signal;
+    if (!signal || document.hidden) return;
+    let answer = null;
+    try {
+      const response = await fetch("/forecast?signal=" + encodeURIComponent(signal));
+      if (response.ok) answer = await response.json();
+    } catch { return; } // not there; the page says so
+    if (!answer || !hello || hello.signal !== answer.signal) return;
+    const begins = answer.forecasts.length > 0 && !(forecast && forecast.forecasts.length);
+    if (begins) hidden = new Set(hello.horizons.keys()); // the lines of means would be in the way
+    if (begins) $("means").open = false;
+    forecast = answer;
+    tell();
+    if (begins) build(); else draw();
+  }
+
+  /** The forecasts in words and numbers, and the running errors of forecast and baseline. */
+  function tell() {
+    const verdict = forecast.verdict || {}, unit = forecast.unit ? ` ${forecast.unit}` : "", all = forecast.forecasts;
+    const put = (id, text) => { $(id).hidden = !text; if ($(id).textContent !== text) $(id).textContent = text; };
+    put("verdict", verdict.sentence || "");
+    put("ahead", forecast.learning ? `${forecast.learning}.` : "");
+    const both = typeof verdict.rmse === "number" && typeof verdict.baseline_rmse === "number";
+    put("running", both ? `Error so far (RMSE), ${inWords(verdict.horizon)} ahead: forecast ${digits(verdict.rmse)}${unit}, ` +
+      `${verdict.baseline_words} (${verdict.baseline}) ${digits(verdict.baseline_rmse)}${unit}; skill ${verdict.skill.toFixed(2)}.` : "");
+    $("legend").hidden = $("forecasts").hidden = all.length === 0;
+    $("rival").hidden = !(forecast.baseline && forecast.baseline.ahead.length);
+    $("baseline").textContent = verdict.baseline_words ? `best baseline: ${verdict.baseline_words}` : "";
+    $("forecasts").tBodies[0].replaceChildren(...all.map(one => {
+      const row = document.createElement("tr"), low = one.low, high = one.high;
+      const when = hello.time && dated ? stamp(one.time).slice(0, 16) : hello.time ? short(one.time) : `${short(one.ahead)} rows on`;
+      const width = typeof low === "number" && typeof high === "number" ? high - low : 0;
+      const between = width ? `${digits(low, width)} … ${digits(high, width)}` : "–";
+      for (const text of [`at +${one.horizon}`, when, digits(one.mean, width) + unit, between, digits(one.baseline, width)]) {
+        row.append(document.createElement("td"));
+        row.lastChild.textContent = text;
+      }
+      return row;
+    }));
   }
 
   const number = value => (typeof value === "number" ? value : NaN);
@@ -222,13 +277,16 @@
   function announce(one) {
     const warming = one.warming_up;
     const rate = status && typeof status.rate === "number" ? `, ${short(status.rate)} readings/s, lag ${span(status.lag)}` : "";
-    if (warming) state(`warming up: ${one.waiting} of ${one.warm_up} readings`, "");
+    const many = one.waiting.toLocaleString("en"), enough = one.waiting >= one.warm_up;
+    if (warming) state(enough ? `preparing: ${many} readings wait` : `warming up: ${many} of ${one.warm_up} readings`, "");
     else state((hello && hello.learning === false ? "predicting" : "learning") + rate, "live");
     const empty = warming || !(hello && hello.signal);
     $("notice").hidden = !empty;
     if (empty) {
+      const few = `Warming up: ${many} of ${one.warm_up} readings. The model is built from these; predictions begin after the last of them.`;
+      const prepared = `The first ${one.warm_up} readings have come, and the model is being built. ${many} readings wait and are not lost; this takes some seconds.`;
       $("notice").textContent = warming && one.waiting
-        ? `Predictions begin after ${one.warm_up} readings; there are ${one.waiting}.`
+        ? (enough ? prepared : few)
         : "No reading has come yet. Send one: POST /readings with an object such as {\"power\": 4.2}, or publish it to the source.";
     }
   }
@@ -244,7 +302,8 @@
     const known = !Number.isNaN(c.t[at]);
     const when = typeof written === "string" ? written : known && dated ? stamp(c.t[at]) : known ? short(c.t[at]) : `step ${c.step[at]}`;
     const reading = Number.isNaN(c.x[at]) ? "" : `reading ${short(c.x[at])}`, reason = typeof why === "string" ? why : "";
-    item.textContent = `${when}: ${[reason, reading].filter(Boolean).join(", ")}${score}`;
+    const cell = (name, text) => { const one = document.createElement(name); one.textContent = text; return one; };
+    item.append(cell("time", when), " ", cell("b", reason || "alarm"), " ", cell("span", reading + score));
     $("list").prepend(item);
     while ($("list").childElementCount > LISTED) $("list").lastChild.remove();
     $("alarms").hidden = false;
@@ -344,11 +403,25 @@
     return `rgb(${a.map((one, i) => Math.round(one + share * (b[i] - one))).join(" ")})`;
   }
 
+  /** A colour that is written as #rrggbb, let through by a share. */
+  function hex(colour, share) {
+    return `rgb(${[1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16)).join(" ")} / ${100 * share}%)`;
+  }
+
   function short(value) {
     if (typeof value !== "number" || Number.isNaN(value)) return "–";
     const size = Math.abs(value);
     if (size !== 0 && (size < 1e-4 || size >= 1e7)) return value.toExponential(2);
     return value.toLocaleString("en", { maximumSignificantDigits: 4 });
+  }
+
+  /** Three digits, or as many as show a tenth of the width of an interval. */
+  function digits(value, width = 0) {
+    if (typeof value !== "number" || Number.isNaN(value)) return "–";
+    const size = Math.abs(value), places = v => 2 - Math.floor(Math.log10(v));
+    if (size !== 0 && (size < 1e-4 || size >= 1e7)) return value.toExponential(2);
+    const shown = Math.min(9, Math.max(0, size ? places(size) : 0, width > 0 ? places(width) - 1 : 0));
+    return value.toLocaleString("en", { minimumFractionDigits: shown, maximumFractionDigits: shown });
   }
 
   function stamp(seconds) {
@@ -365,11 +438,11 @@
   function steps(name) {
     if (/^[0-9.]+(e[+-]?[0-9]+)?$/.test(name)) return Number(name);
     const found = /^\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*(ms|sec|s|min|h|day|d|w)\s*$/.exec(name);
-    return found && hello.time ? (Number(found[1]) * UNITS[found[2]]) / step() : null;
+    return found && hello.time ? (Number(found[1]) * UNITS[found[2]]) / usualStep() : null;
   }
 
   /** The usual step, in seconds. */
-  function step() {
+  function usualStep() {
     const { t, gap } = rows.columns, found = [];
     for (let i = Math.max(rows.start + 1, rows.end - 500); i < rows.end; i++) {
       if (!gap[i] && t[i] > t[i - 1]) found.push(t[i] - t[i - 1]);
@@ -377,10 +450,19 @@
     return found.sort((a, b) => a - b)[found.length >> 1] || NaN;
   }
 
+  /** How far the forecast reaches, in rows. */
+  function reach() { return forecast && forecast.forecasts.length ? forecast.forecasts[forecast.forecasts.length - 1].ahead : 0; }
+
+  /** The rows to show: as many as chosen, or so many that the forecast fills a third of the plot. */
+  function shownRows() {
+    const value = $("window").value;
+    return value !== "auto" ? Number(value) : reach() ? Math.max(60, Math.ceil(1.6 * reach())) : 1000;
+  }
+
   /** The rows in view: a zoom, or the last ones; from..to as places in the columns. */
   function view() {
     const { step } = rows.columns;
-    let from = Math.max(rows.start, rows.end - Number($("window").value)), to = rows.end;
+    let from = Math.max(rows.start, rows.end - shownRows()), to = rows.end;
     const range = zoom || (paused ? (frozen = frozen || (to > from ? [step[from], step[to - 1]] : null)) : null);
     if (range) {
       from = rows.start;
@@ -394,13 +476,21 @@
     const { step, t } = rows.columns;
     const [from, to] = [rows.start, rows.end];
     if (to === from) return "";
+    const beyond = at - step[to - 1]; // a time to come
+    if (beyond > 0 && hello.time && !Number.isNaN(t[to - 1]) && forecast && forecast.forecasts.length) {
+      return written(t[to - 1] + beyond * usualStep(), Math.abs(t[to - 1] - t[view()[0]]));
+    }
     const i = Math.min(to - 1, Math.max(from, to - 1 - Math.round(step[to - 1] - at)));
     let place = i;
     while (place > from && step[place] > at) place--;
     while (place < to - 1 && step[place] < at) place++;
     if (!hello.time || Number.isNaN(t[place])) return Math.round(at).toLocaleString("en");
-    if (!dated) return short(t[place]);
-    const text = stamp(t[place]), length = Math.abs(t[to - 1] - t[from]);
+    return written(t[place], Math.abs(t[to - 1] - t[view()[0]]));
+  }
+
+  function written(time, length) {
+    if (!dated) return short(time);
+    const text = stamp(time);
     return length > 2 * 86400 ? text.slice(5, 16) : length > 600 ? text.slice(11, 16) : text.slice(11, length > 10 ? 19 : 23);
   }
 
@@ -421,6 +511,7 @@
           plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
           draw();
         }],
+        draw: [plot => { if (holder.id === "live") paintForecast(plot); }],
         ready: [plot => plot.over.addEventListener("dblclick", follow)],
       },
     };
@@ -441,11 +532,13 @@
     };
     const focus = hello.horizons.indexOf($("horizon").value), c = rows.columns, none = new Float64Array(2 * KEPT).fill(NaN);
     const band = focus < 0 ? [] : [{ series: [2, 1], fill: hue(focus).replace(")", " / 18%)") }];
+    const path = { stroke: style("--long"), width: 1.2, points: { show: false } }, rival = { stroke: style("--baseline"), width: 1.1, dash: [6, 4], points: { show: false } };
+    const ahead = { series: [shown.length + 8, shown.length + 7], fill: hex(style("--long"), 0.18) };
     const bounds = focus >= 0 && !hidden.has(focus) ? [c[`low${focus}`], c[`high${focus}`]] : [none, none];
     add(
       "live",
-      [edge, edge, line(style("--reading"), 1.2), ...shown.map(k => line(hue(k), 1.7)), alarms],
-      band,
+      [edge, edge, line(style("--reading"), 1.2), ...shown.map(k => line(hue(k), 1.7)), alarms, path, rival, edge, edge],
+      [...band, ahead],
       (from, to) => [...bounds, c.x, ...shown.map(k => c[`p${k}`]), marked(to)],
     );
     if (focus >= 0) {
@@ -473,6 +566,66 @@
     return [c[`low${k}`], c[`high${k}`], actual, c[`p${k}`]];
   }
 
+  /** The columns of the live plot with those of the forecast, which goes on from the last row: path, baseline, bounds. */
+  function extended(data, to) {
+    const known = forecast && forecast.forecasts.length && !zoom && !paused && to === rows.end;
+    const far = known ? [forecast.path, forecast.baseline] : [{ ahead: [] }, { ahead: [] }];
+    const places = new Map();
+    far.forEach((line, which) => line.ahead.forEach((place, i) => {
+      const point = places.get(place) || places.set(place, [null, null, null, null]).get(place);
+      point[which] = line.mean[i];
+      if (which === 0) [point[2], point[3]] = [line.low[i], line.high[i]];
+    }));
+    const later = [...places.keys()].sort((a, b) => a - b), origin = rows.last("step");
+    const blank = new Array(data[0].length).fill(null);
+    const out = data.map(column => [...column, ...later.map(() => null)]);
+    later.forEach((ahead, i) => { out[0][blank.length + i] = origin + Math.max(ahead, 1e-6); });
+    // undefined: the lines of path and baseline have points at different places, and go on between them
+    for (let k = 0; k < 4; k++) out.push([...blank, ...later.map(ahead => places.get(ahead)[k] ?? undefined)]);
+    return out;
+  }
+
+  /** Where "now" is, and each forecast with its interval. */
+  function paintForecast(plot) {
+    if (!forecast || !forecast.forecasts.length || zoom || paused || !rows.end) return;
+    const { ctx, bbox } = plot, ratio = devicePixelRatio, origin = rows.last("step");
+    const at = (ahead, value) => [plot.valToPos(origin + ahead, "x", true), plot.valToPos(value, "y", true)];
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width + 8 * ratio, bbox.height); // the last dot is at the edge
+    ctx.clip();
+    ctx.strokeStyle = ctx.fillStyle = style("--soft");
+    ctx.lineWidth = ratio;
+    ctx.setLineDash([2 * ratio, 3 * ratio]);
+    const x = Math.round(at(0, 0)[0]) + 0.5;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.setLineDash([]);
+    ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+    ctx.textAlign = "right";
+    ctx.textBaseline = "top";
+    ctx.fillText("now", x - 4 * ratio, bbox.top + 2 * ratio);
+    ctx.strokeStyle = ctx.fillStyle = style("--long");
+    ctx.lineWidth = 1.2 * ratio;
+    for (const one of forecast.forecasts) {
+      const [left, top] = at(one.ahead, one.mean);
+      if (typeof one.low === "number" && typeof one.high === "number") {
+        const ends = [at(one.ahead, one.low)[1], at(one.ahead, one.high)[1]];
+        ctx.beginPath();
+        ctx.moveTo(left, ends[0]);
+        ctx.lineTo(left, ends[1]);
+        for (const end of ends) { ctx.moveTo(left - 3 * ratio, end); ctx.lineTo(left + 3 * ratio, end); }
+        ctx.stroke();
+      }
+      ctx.beginPath();
+      ctx.arc(left, top, 3.5 * ratio, 0, 2 * Math.PI);
+      ctx.fill();
+    }
+    ctx.restore();
+  }
+
   function draw() {
     if (due) return;
     due = true;
@@ -486,7 +639,8 @@
         if (plot.width !== holder.clientWidth || plot.height !== holder.clientHeight) {
           plot.setSize({ width: holder.clientWidth, height: holder.clientHeight });
         }
-        plot.setData(points(step, columns(from, to), gap, from, to, holder.clientWidth));
+        const data = points(step, columns(from, to), gap, from, to, holder.clientWidth);
+        plot.setData(holder.id === "live" ? extended(data, to) : data);
       }
       tabulate();
       draws++;
@@ -505,6 +659,7 @@
     get drawn() { return plots.map(({ plot }) => plot.data); },
     get last() { return rows ? rows.last("step") : NaN; },
     get draws() { return draws; },
+    get forecast() { return forecast; },
   };
   connect();
 })();
