@@ -507,7 +507,8 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
             for rows in passes.forwards(half.half, half.half, hindsight.states):
                 fits.add(rows)
         fits.begin(batches[-1])
-    scores = LogScores(plain.predict, plain.horizons, plain.gammas, rows_total)
+    step = learned.log.step if learned.log.table.dated else None
+    scores = LogScores(plain.predict, plain.horizons, plain.gammas, rows_total, step)
     sketches = _Sketches(plain, rows_total, hindsight)
     worst = WorstErrors(len(plain.names), half.half)
     alarms = AlarmList(plain.predict)
@@ -521,7 +522,9 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
         alarms.add(rows.start, rows.anomaly, rows.why, time)
         fitted = {} if fits is None else fits.add(rows)
         readings, missing = rows.held[:, plain.places], rows.missing[:, plain.places]
-        scores.add(rows.start, readings, missing, rows.predictions, fitted, rows.G, rows.known)
+        scores.add(
+            rows.start, readings, missing, rows.predictions, fitted, rows.G, rows.known, time, answers=rows.answers
+        )
         scores.add_answers(rows.start, rows.answers, rows.G, rows.known)
         sketches.add(rows, readings)
     varies = hindsight.lowest < hindsight.highest
@@ -533,6 +536,7 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
     guarded = learned.guarded_counts()
     for score in summary:
         score |= counts[score["signal"]] | {"guarded": guarded.get(score["signal"], {"pulled_in": 0, "missing": 0})}
+    summary[0]["signals"] = scores.signals(summary)
     return Scored(
         learned,
         summary,
