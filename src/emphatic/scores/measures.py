@@ -464,7 +464,8 @@ class LogScores:
         """The errors in each piece of the log, and the row where it ends, for each question."""
         rows = self._ends.tolist()
         with np.errstate(invalid="ignore", divide="ignore"):
-            errors = {name: np.sqrt(self._errors[name][0] / self._N) for name in ("", *self._causal)}
+            shown = [name for name in self._causal if name != "past_mean"]  # (of these questions it is the mean)
+            errors = {name: np.sqrt(self._errors[name][0] / self._N) for name in ("", *shown)}
         return [
             {"signal": signal, "horizon": horizon, "rows": rows}
             | {name or "rmse": [finite(error) for error in array[:, q].tolist()] for name, array in errors.items()}

@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -81,26 +82,41 @@ class ErrorBlocks:
 
     def add(self, row: int, values: Mapping[str, Array], use: NDArray[np.bool_]) -> None:
         """Consecutive rows from ``row`` on; each column (Q, B), and where it counts (Q, B)."""
-        self.add_rows(np.arange(row, row + use.shape[1]), values, use)
-
-    def add_rows(self, rows: NDArray[np.int64], values: Mapping[str, Array], use: NDArray[np.bool_]) -> None:
-        """Rows in ascending order; each column (Q, B), and where it counts (Q, B)."""
-        if not len(rows):
-            return
-        while rows[-1] >= BLOCKS * self.length:
-            self._sums[:, : BLOCKS // 2] = self._sums[:, 0::2] + self._sums[:, 1::2]
-            self._sums[:, BLOCKS // 2 :] = 0.0
-            self.length *= 2
-        blocks, starts = np.unique(rows // self.length, return_index=True)
-        self._sums[0][blocks] += np.add.reduceat(use.astype(np.float64), starts, axis=1).T
+        stop = row + use.shape[1]
+        while stop > BLOCKS * self.length:
+            self._merge()
+        edges = [row, *range((row // self.length + 1) * self.length, stop, self.length), stop]
         with np.errstate(over="ignore", invalid="ignore"):
-            for i, name in enumerate(self.columns, 1):
-                column = np.where(use, values[name], 0.0)
-                self._sums[i][blocks] += np.add.reduceat(column, starts, axis=1).T
+            columns = [use.astype(np.float64), *(np.where(use, values[name], 0.0) for name in self.columns)]
+            for begin, end in pairwise(edges):
+                for sums, column in zip(self._sums, columns, strict=True):
+                    sums[begin // self.length] += column[:, begin - row : end - row].sum(axis=1)
+
+    def add_rows(self, rows: NDArray[np.int64], values: Mapping[str, Array]) -> None:
+        """Rows of one question in ascending order, each column (B,): bits do not depend on how they are cut."""
+        at = 0
+        while at < len(rows):
+            if rows[at] >= BLOCKS * self.length:
+                self._merge()
+                continue
+            end = int(np.searchsorted(rows, BLOCKS * self.length))
+            block = rows[at:end] // self.length
+            with np.errstate(over="ignore", invalid="ignore"):
+                np.add.at(self._sums[0, :, 0], block, 1.0)
+                for i, name in enumerate(self.columns, 1):
+                    np.add.at(self._sums[i, :, 0], block, values[name][at:end])
+            at = end
+
+    def _merge(self) -> None:
+        """Join blocks pairwise."""
+        self._sums[:, : BLOCKS // 2] = self._sums[:, 0::2] + self._sums[:, 1::2]
+        self._sums[:, BLOCKS // 2 :] = 0.0
+        self.length *= 2
 
     def sums(self, name: str | None = None) -> Array:
         """The sums of a column, (64, Q); by default the numbers of rows."""
-        return self._sums[0 if name is None else self.columns.index(name) + 1]
+        sums: Array = self._sums[0 if name is None else self.columns.index(name) + 1]
+        return sums
 
     def state(self) -> Array:
         """The state as one array."""
@@ -240,4 +256,4 @@ def _t_quantile(p: float, degrees: int) -> float:
         (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0,
         (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / 384.0,
     )
-    return z + sum(term / degrees ** (k + 1) for k, term in enumerate(terms))
+    return z + math.fsum(term / float(degrees) ** (k + 1) for k, term in enumerate(terms))
