@@ -165,7 +165,7 @@ def judge_errors(
     best = min(totals, key=lambda name: totals[name])
     ours = float(np.sum(errors))
     skill = 1.0 - ours / totals[best] if totals[best] > 0.0 and math.isfinite(ours) else None
-    joined = max(1, math.ceil(min(HORIZONS * horizon / length, len(counts))))
+    joined = max(-(-len(counts) // BLOCKS), math.ceil(min(HORIZONS * horizon / length, len(counts))))
     starts = np.arange(0, len(counts), joined)
     number, error, of_best = (np.add.reduceat(sums, starts) for sums in (counts, errors, baselines[best]))
     scored = number > 0.0
