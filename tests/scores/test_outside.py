@@ -78,8 +78,10 @@ def test_each_is_scored_under_its_name(tmp_path: Path) -> None:
     assert list(scored) == [
         *("signal", "horizon", "gamma", "rmse", "variance_explained", "mae", "skill", "first_half"),
         *("persistence", "mean", "offline", "last_but_one", "mean_return"),
-        *("answers", "ratio_to_offline", "known", "reasons"),
+        *("answers", "ratio_to_offline", "known", "reasons", "baselines"),
+        *("verdict", "best_baseline", "skill_best", "skill_best_low", "skill_best_high"),
     ]
+    assert list(scored["baselines"]) == ["persistence", "mean", "past_mean", "last_but_one"]
     for name in ("first_half", "persistence", "mean", "offline", "last_but_one", "mean_return"):
         assert list(scored[name]) == ["rmse", "variance_explained", "mae"]
     assert scored["last_but_one"] == pytest.approx(shifted, rel=1e-12)
@@ -99,7 +101,8 @@ def test_summary_json_has_them(tmp_path: Path) -> None:
 
 
 def test_without_other_packages_there_are_those_of_the_library() -> None:
-    assert list(find_baselines()) == ["persistence", "mean", "offline"]
+    seasonal = ["past_mean", "last_day", "last_week", "last_year", "last_period", "climatology"]
+    assert list(find_baselines()) == ["persistence", "mean", *seasonal, "offline"]
     assert list(find_measures()) == ["rmse", "variance_explained"]
     assert find_baselines()["offline"].fit is OfflineFit
     assert list(measures(np.ones(2), np.arange(2.0))) == ["rmse", "variance_explained"]

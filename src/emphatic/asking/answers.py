@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.asking.language import CONDITIONS, Question, parse_all
+from emphatic.scores.verdicts import ErrorBlocks, judge_errors
 from emphatic.tables import Block, Clock, Hold
 
 __all__ = ["ENDS", "Asked", "Timing"]
@@ -404,6 +405,9 @@ class _Answerer:
             "sums": np.zeros((4, k.SUMS)),
         }
         self._recent: list[Array] = []
+        #: Squared errors of the second half in blocks, for the verdict; labels besides, for the mean of the first half.
+        self._half = half
+        self._blocks = ErrorBlocks(["answer", "label", "label_square", *self._baseline_names()], 1)
 
     def __call__(self, values: Array, held: Array, gap: NDArray[np.bool_], when: Array) -> Array:
         """Answer, low, high and usual (B, 4) at the next rows."""
@@ -439,9 +443,17 @@ class _Answerer:
         )
         out *= self.scale
         closed = self._arrays["pending"][head : int(self.state[k.FIRST_PENDING])]
+        self._add_errors(closed[(closed[:, k.AT_ROW] >= self._half) & ~np.isnan(closed[:, k.OUTCOME])])
         now = value if self.question.kind in CONDITIONS else feature
         self._remember(when, now, out, closed[:, k.AT_ROW], closed[:, k.OUTCOME] * self.scale)
         return out
+
+    def _add_errors(self, closed: Array) -> None:
+        """Sum the errors of windows that have closed."""
+        k, labels = _kernels(), closed[:, _kernels().OUTCOME]
+        squares = {name: (closed[:, k.BASELINES + b] - labels) ** 2 for name, b in self._baseline_names().items()}
+        squares |= {"answer": (closed[:, k.ANSWER] - labels) ** 2, "label": labels, "label_square": labels**2}
+        self._blocks.add_rows(closed[:, k.AT_ROW].astype(np.int64) - self._half, squares)
 
     def _make_room(self, rows: int) -> None:
         """Room for so many more rows: what waits is moved to the front of its buffers."""
@@ -510,16 +522,24 @@ class _Answerer:
         squares["rate" if question.is_event else "mean"] = float(constant)
         squared = float(second[k.SQUARE])
         skill = {name: _ratio(squared, square) for name, square in squares.items()}
+        score |= self._verdict(mean)
+        spread = second[k.LABEL_SQUARE] - second[k.LABEL] ** 2 / n if n else math.nan
         if question.is_event:
             score |= {
                 "brier": _mean(squared, n),
                 "skill": skill,
-                "baselines": {name: {"brier": _mean(square, n)} for name, square in squares.items()},
+                "baselines": {
+                    name: {
+                        "brier": _mean(square, n),
+                        "rmse": _finite(math.sqrt(max(square, 0.0) / n)) if n else None,
+                        "variance_explained": _ratio(square, spread),
+                    }
+                    for name, square in squares.items()
+                },
                 "rate": _mean(second[k.LABEL], n),
                 "td": {"brier": _mean(second[k.TD_MEMBER], n)},
             }
             return score | self._reliability(second)
-        spread = second[k.LABEL_SQUARE] - second[k.LABEL] ** 2 / n if n else math.nan
         errors = {name: float(second[k.BASELINE_ABS + b]) * scale / max(n, 1.0) for name, b in names.items()}
         unit = naive[1] / naive[0] if naive[0] else math.nan
         mae = _mean(second[k.ABS] * scale, n)
@@ -543,6 +563,16 @@ class _Answerer:
             else None,
         }
         return score | self._coverage(second)
+
+    def _verdict(self, mean: float) -> dict[str, Any]:
+        """Whether the answers are better than the best baseline; ``mean`` is that of the labels of the first half."""
+        sums = {name: self._blocks.sums(name)[:, 0] for name in self._blocks.columns}
+        counts, errors, labels, squares = self._blocks.sums()[:, 0], *(sums.pop(n) for n in self._blocks.columns[:3])
+        if math.isfinite(mean):
+            constant = np.maximum(squares - 2.0 * mean * labels + counts * mean**2, 0.0)
+            sums["rate" if self.question.is_event else "mean"] = constant
+        rows = self._constants[_kernels().ROWS]
+        return judge_errors(counts, errors, sums, rows, self._blocks.length)._asdict()
 
     def _baseline_names(self) -> dict[str, int]:
         k = _kernels()
@@ -585,7 +615,7 @@ class _Answerer:
         first, last = int(self.state[k.FIRST_READING]), int(self.state[k.END_READING])
         arrays["when"], arrays["reading"] = arrays["when"][first:last], arrays["reading"][first:last]
         arrays["pending"] = arrays["pending"][int(self.state[k.FIRST_PENDING]) : int(self.state[k.END_PENDING])]
-        return arrays | {"state": self.state.copy(), "recent_rows": self._recent_rows()}
+        return arrays | {"state": self.state.copy(), "recent_rows": self._recent_rows(), "blocks": self._blocks.state()}
 
     def _recent_rows(self) -> Array:
         return np.concatenate(self._recent)[-RECENT:] if self._recent else np.empty((0, 8))
@@ -605,6 +635,8 @@ class _Answerer:
         self.state[k.END_READING] -= self.state[k.FIRST_READING]
         self.state[k.END_PENDING] -= self.state[k.FIRST_PENDING]
         self.state[k.FIRST_READING] = self.state[k.FIRST_PENDING] = 0.0
+        if "blocks" in saved:  # (earlier versions did not save them: the verdict is then about what follows)
+            self._blocks.restore(np.array(saved["blocks"], np.float64))
         rows = np.array(saved["recent_rows"], np.float64).reshape(-1, 8)
         self._recent = [rows] if len(rows) else []
 

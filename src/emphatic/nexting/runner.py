@@ -46,6 +46,7 @@ from emphatic.nexting.learning import (
     open_log,
 )
 from emphatic.nexting.machines import run_machines, unfinished_file
+from emphatic.nexting.records import Records
 from emphatic.nexting.scoring import Scored, score_log
 from emphatic.nexting.settings import Settings
 from emphatic.nexting.write_back import Written, write_results_to
@@ -65,6 +66,11 @@ _log = logging.getLogger(__name__)
 
 #: Names that a line lists at most.
 _LISTED = 6
+#: The columns of the table of scores.
+_SUMMARY_COLUMNS = (
+    *("machine", "text", "signal", "horizon", "verdict", "best_baseline", "skill_best", "skill_best_low"),
+    *("skill_best_high", "rmse", "variance_explained", "brier", "coverage", "known"),
+)
 #: What a run leaves in its folder.
 FILES = ("predictions.parquet", "summary.json", "report.html", "model.safetensors")
 
@@ -90,7 +96,7 @@ class NextingResult:
         written: The store that results were written to, with its tables, or None.
     """
 
-    summary: list[dict[str, Any]]
+    summary: Records
     curves: list[dict[str, Any]]
     model: Horde
     settings: Settings
@@ -101,6 +107,9 @@ class NextingResult:
     written: Written | None = None
     _predictions: pa.Table | None = field(default=None, repr=False)
     _page: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.summary = Records(self.summary, _SUMMARY_COLUMNS)
 
     @classmethod
     def of(cls, job: Nexting, resume: bool = False) -> NextingResult:
@@ -119,6 +128,39 @@ class NextingResult:
         """How the table was read: its time, step and gaps, rows dropped and columns left out, each with the reason."""
         facts: dict[str, Any] = self.summary[0]["reading"]
         return facts
+
+    @property
+    def verdict(self) -> Records:
+        """The verdict on each signal: whether it is predicted better than by the best baseline.
+
+        Each row has ``signal``, ``verdict`` ("better", "no better" or "too short"), ``sentence``, and of the signal's
+        best horizon ``horizon``, ``best_baseline``, ``skill_best``, ``skill_best_low`` and ``skill_best_high``.
+
+        >>> import emphatic
+        >>> x = np.random.default_rng(1).normal(size=1000)
+        >>> result = emphatic.nexting.run({"noise": x}, horizons=[2, 10])
+        >>> result.verdict[0]["sentence"]
+        'noise is predicted no better than by the mean.'
+        """
+        machines = [(score.get("machine"), row) for score in self.summary for row in score.get("signals", ())]
+        return Records(row if machine is None else {"machine": machine, **row} for machine, row in machines)
+
+    @property
+    def baselines(self) -> Records:
+        """The error of each baseline for each question: ``question``, ``baseline``, ``rmse``, ``variance_explained``.
+
+        >>> import emphatic
+        >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5])
+        >>> [row["baseline"] for row in result.baselines][:2]
+        ['persistence', 'mean']
+        """
+        return Records(
+            ({"machine": score["machine"]} if "machine" in score else {})
+            | {"question": score.get("text") or f"{score['signal']}@{score['horizon']}", "baseline": name}
+            | measures
+            for score in self.summary
+            for name, measures in score.get("baselines", {}).items()
+        )
 
     @property
     def predictions(self) -> Any:
@@ -491,7 +533,7 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
         written = None if destination is None else write_results_to(*destination, job.out)
     summary = [*scored.summary, *learned.asked.summary()]
     return NextingResult(
-        summary, scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written=written
+        Records(summary), scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written=written
     )
 
 

@@ -510,7 +510,8 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
             for rows in passes.forwards(half.half, half.half, hindsight.states):
                 fits.add(rows)
         fits.begin(batches[-1])
-    scores = LogScores(plain.predict, plain.horizons, plain.gammas, rows_total)
+    step = learned.log.step if learned.log.table.dated else None
+    scores = LogScores(plain.predict, plain.horizons, plain.gammas, rows_total, step)
     sketches = _Sketches(plain, rows_total, hindsight)
     history = History(plain.predict[:PLOTTED], learned.asked.timing)
     worst = WorstErrors(len(plain.names), half.half)
@@ -525,7 +526,9 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
         alarms.add(rows.start, rows.anomaly, rows.why, time)
         fitted = {} if fits is None else fits.add(rows)
         readings, missing = rows.held[:, plain.places], rows.missing[:, plain.places]
-        scores.add(rows.start, readings, missing, rows.predictions, fitted, rows.G, rows.known)
+        scores.add(
+            rows.start, readings, missing, rows.predictions, fitted, rows.G, rows.known, time, answers=rows.answers
+        )
         scores.add_answers(rows.start, rows.answers, rows.G, rows.known)
         sketches.add(rows, readings)
         history.add(time if history.timing.step else None, np.where(missing, np.nan, readings)[:, :PLOTTED])
@@ -538,6 +541,7 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
     guarded = learned.guarded_counts()
     for score in summary:
         score |= counts[score["signal"]] | {"guarded": guarded.get(score["signal"], {"pulled_in": 0, "missing": 0})}
+    summary[0]["signals"] = scores.signals(summary)
     return Scored(
         learned,
         summary,

@@ -3,7 +3,15 @@
 A baseline is one ``Baseline`` in ``__all__`` of a module of this package, or an entry point of another package in the
 group ``emphatic.baselines``. Every score of a log has it under its name.
 
-*Persistence* is the present reading, the *running mean* that of all readings so far. Neither learns.
+Those that use the past alone are causal, and predictions are judged by the best of them (``emphatic.scores.verdicts``):
+
+    persistence     the present reading
+    mean            the mean of the readings so far; ``past_mean`` is the same. Of questions that are asked in text,
+                    ``mean`` is that of the first half
+    last_day        what followed one day ago; ``last_week`` and ``last_year`` likewise, as the step of the rows allows
+    last_period     what followed one period ago: the longer of the signal's periods so far (``hordes.seasons``)
+    climatology     the mean so far at the hours that follow (at days of the week, or months, of slower rows)
+    rate, so_now    of events: how often they came in the first half, and whether it is so now
 
 The *offline ridge fit* is made in hindsight: ridge regression of the returns on the inputs of the online predictions,
 
@@ -23,6 +31,7 @@ Returns near the end of the first half reach into the second, and are used too: 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -37,13 +46,16 @@ from emphatic.learning.inputs import Active, refusal
 from emphatic.scores.returns import Bits, count_bits, share_masks, unpack_bits
 
 # The scores have the baselines in this order.
-__all__ = ["PERSISTENCE", "MEAN", "OFFLINE", "STRENGTHS", "Baseline", "FirstHalf", "OfflineFit", "PlainAnswers"]  # noqa: RUF022
-__all__ += ["RunningMean", "blocks", "find_baselines", "offline", "running_mean"]
+__all__ = ["PERSISTENCE", "MEAN", "PAST_MEAN", "LAST_DAY", "LAST_WEEK", "LAST_YEAR", "LAST_PERIOD", "CLIMATOLOGY"]  # noqa: RUF022
+__all__ += ["OFFLINE", "STRENGTHS", "Baseline", "Calendar", "FirstHalf", "OfflineFit", "PlainAnswers"]
+__all__ += ["RunningMean", "blocks", "describe_baseline", "find_baselines", "offline", "running_mean"]
 
 Array = NDArray[np.float64]
 Features = Callable[[], Iterator[Active]]
 #: Predictions (Q, B) of the next rows, from their readings (B, C) and where these are missing.
 Predictor = Callable[[Array, NDArray[np.bool_]], Array]
+#: The same, with the times of the rows (B,) in seconds since 1970 besides.
+TimedPredictor = Callable[[Array, NDArray[np.bool_], Array], Array]
 
 #: Ridge strengths, in rows.
 STRENGTHS = 10.0 ** np.arange(-2, 7)
@@ -56,8 +68,28 @@ _SLIGHT = 1e-6
 #: The keys of a question's scores that are no baseline and no measure.
 RESERVED = {
     *("signal", "horizon", "gamma", "skill", "first_half", "answers", "ratio_to_offline", "known", "reasons"),
+    *("baselines", "verdict", "best_baseline", "skill_best", "skill_best_low", "skill_best_high"),
     *("coverage", "interval_score", "calibrated", "alarms", "alarm_rows", "guarded", "reading"),  # added by nexting
+    *("periods", "signals", "text", "rate", "so_now"),
 }
+#: Baselines in words.
+_WORDS = {
+    "persistence": "the last reading",
+    "mean": "the mean",
+    "past_mean": "the mean so far",
+    "last_day": "the day before",
+    "last_week": "the week before",
+    "last_year": "the year before",
+    "last_period": "the last period",
+    "climatology": "what is usual at that hour",
+    "rate": "the usual rate",
+    "so_now": "what is so now",
+}
+_DAY, _WEEK, _YEAR = 86_400.0, 604_800.0, 365.2425 * 86_400.0
+#: 1970-01-05 was a Monday.
+_MONDAY = 4 * _DAY
+#: Bytes of the readings that are remembered for one baseline: a longer cycle is left out.
+_REMEMBERED = 1 << 28
 
 
 # ------------------------------------------------------------------ declarations
@@ -92,8 +124,9 @@ class HindsightFit(Protocol):
 class Baseline:
     """A prediction that needs no online learning, with which the learned ones are compared.
 
-    It is computed either from readings, by ``start``, or in hindsight from returns and features, by ``fit``. Questions
-    are ordered by signal, then horizon.
+    It is computed from readings, by ``start``; from readings and their times, by ``follow``; from an ``answer`` that
+    was kept while learning; or in hindsight from returns and features, by ``fit``. Questions are ordered by signal,
+    then horizon.
 
     Args:
         name: Its key in the scores.
@@ -103,15 +136,31 @@ class Baseline:
             row t depends on rows up to t.
         fit: ``fit(n, T, H, half, a)``, with the numbers of features, rows, horizons and plain answers and the
             ``FirstHalf``, begins a fit such as ``OfflineFit``.
+        follow: ``follow(gammas, C, calendar)`` begins a log as ``start`` does, or returns None where the ``Calendar``
+            has no such cycle. The function that it returns is called with the times of the rows besides. A prediction
+            of NaN, before the cycle has passed once, is scored as the present reading.
+        answer: The name of a component answer of a horde, which is the prediction.
     """
 
     name: str
     start: Callable[[Array, int], Predictor] | None = None
     fit: Callable[[int, int, int, FirstHalf, int], HindsightFit] | None = None
+    follow: Callable[[Array, int, Calendar], TimedPredictor | None] | None = None
+    answer: str | None = None
 
     def __post_init__(self) -> None:
-        if (self.start is None) == (self.fit is None):
-            raise refusal("start", "Baseline", "be given, or else 'fit'", "both" if self.start else "neither")
+        ways = [way for way in (self.start, self.fit, self.follow, self.answer) if way is not None]
+        if len(ways) != 1:
+            raise refusal("start", "Baseline", "be given, or else 'fit'", "both" if ways else "neither")
+
+
+def describe_baseline(name: str) -> str:
+    """A baseline in words.
+
+    >>> describe_baseline("last_day")
+    'the day before'
+    """
+    return _WORDS.get(name, name)
 
 
 @functools.cache
@@ -151,6 +200,132 @@ def _average(gammas: Array, C: int) -> Predictor:
     """The mean of the readings so far."""
     mean = RunningMean(C)
     return lambda held, missing: np.repeat(mean(held, missing).T, len(gammas), axis=0)
+
+
+class Cycle(NamedTuple):
+    """A cycle of the calendar: its length and when it begins, in seconds since 1970, and its bins of climatology."""
+
+    period: float
+    begin: float = 0.0
+    bins: int = 1
+
+
+class Calendar(NamedTuple):
+    """What is known of the times of a log.
+
+    Args:
+        step: The usual step between two rows, in seconds; None where rows have no dates.
+        rows: The number of rows.
+
+    >>> Calendar(3600.0, 1000).cycles
+    {'last_day': Cycle(period=86400.0, begin=0.0, bins=24), 'last_week': Cycle(period=604800.0, begin=345600.0, bins=7)}
+    """
+
+    step: float | None
+    rows: int
+
+    @property
+    def cycles(self) -> dict[str, Cycle]:
+        """The cycles that rows of this step may follow, the shortest first, by the name of their baseline."""
+        step = self.step
+        if step is None or not 0.0 < step <= 0.5 * _YEAR:
+            return {}
+        week = Cycle(_WEEK, _MONDAY, 7)
+        if step <= 0.5 * _DAY:
+            return {"last_day": Cycle(_DAY, 0.0, min(24, max(2, round(_DAY / step)))), "last_week": week}
+        year = Cycle(_YEAR, 0.0, min(12, max(2, round(_YEAR / step))))
+        return {"last_week": week, "last_year": year} if step <= 0.5 * _WEEK else {"last_year": year}
+
+    def passes(self, cycle: Cycle) -> bool:
+        """Whether the cycle has passed once before the second half of the log, which is scored."""
+        return self.step is not None and 2.0 * cycle.period <= self.step * self.rows
+
+
+def _repeat(name: str) -> Callable[[Array, int, Calendar], TimedPredictor | None]:
+    """What followed one cycle ago."""
+
+    def follow(gammas: Array, C: int, calendar: Calendar) -> TimedPredictor | None:
+        cycle = calendar.cycles.get(name)
+        if cycle is None or calendar.step is None or not calendar.passes(cycle):
+            return None
+        period = round(cycle.period / calendar.step)
+        return LastCycle(gammas, C, calendar.step, period) if 8 * C * period <= _REMEMBERED else None
+
+    return follow
+
+
+class LastCycle:
+    """What followed one cycle ago, of C signals, one block of rows after the other.
+
+    Rows are put in places of a regular grid by their times; a row without one follows the row before.
+
+    Args:
+        gammas: The discount of each horizon.
+        C: The number of signals.
+        step: The usual step in seconds.
+        period: The length of the cycle in rows.
+
+    >>> gammas, x = np.array([0.0]), np.arange(6.0)[:, None] % 3
+    >>> LastCycle(gammas, 1, 1.0, 3)(x, np.zeros((6, 1), bool), np.arange(6.0)).tolist()
+    [[nan, nan, nan, 1.0, 2.0, 0.0]]
+    """
+
+    def __init__(self, gammas: Array, C: int, step: float, period: int) -> None:
+        self._gammas, self._step, self._period = np.ascontiguousarray(gammas, np.float64), step, period
+        lasting = np.full(len(self._gammas), float(period))  # further ahead the weights are below rounding errors
+        np.divide(37.0, 1.0 - self._gammas, out=lasting, where=self._gammas < 1.0)
+        self._paths = np.minimum(period, lasting.astype(np.int64) + 1)
+        self._ring, self._sums = np.zeros((C, period + 1)), np.zeros((C, len(self._gammas)))
+        self._origin, self._place, self._filled = math.nan, -1, 0
+
+    def __call__(self, held: Array, missing: NDArray[np.bool_], time: Array) -> Array:
+        """Predictions (C·H, B) at the next rows."""
+        from emphatic.scores import kernels
+
+        place, C, H = self._places(time), len(self._ring), len(self._gammas)
+        out, filled = np.empty((C * H, len(held))), self._filled
+        for c in range(C):
+            arrays = self._gammas, self._paths, self._filled, self._ring[c], self._sums[c]
+            x = np.nan_to_num(np.ascontiguousarray(held[:, c]), nan=0.0)
+            filled = kernels.repeat_path(x, place, self._place, self._period, *arrays, out[c * H : c * H + H])
+        self._filled, self._place = filled, int(place[-1]) if len(place) else self._place
+        return out
+
+    def _places(self, time: Array) -> NDArray[np.int64]:
+        """The place of each row on the grid, never before that of the row before."""
+        known = np.isfinite(time)
+        if math.isnan(self._origin) and known.any():
+            self._origin = float(time[np.argmax(known)])
+        counted = self._place + 1 + np.arange(len(time))
+        place = np.where(known, np.rint((time - self._origin) / self._step), -1.0).astype(np.int64)
+        place = np.where(known, place, counted if not known.any() else self._place)
+        highest: NDArray[np.int64] = np.maximum.accumulate(np.maximum(place, max(self._place, 0)))
+        return highest
+
+
+def _climatology(gammas: Array, C: int, calendar: Calendar) -> TimedPredictor | None:
+    """The mean so far at the hours that follow, or at the days or months of rows that are too far apart for hours."""
+    cycle = next(iter(calendar.cycles.values()), None)
+    if cycle is None or calendar.step is None or not calendar.passes(cycle):
+        return None
+    width = cycle.period / (cycle.bins * calendar.step)
+    climate, discounts = np.zeros((C, 2, cycle.bins + 1)), np.ascontiguousarray(gammas, np.float64)
+
+    def predict(held: Array, missing: NDArray[np.bool_], time: Array) -> Array:
+        from emphatic.scores import kernels
+
+        with np.errstate(invalid="ignore"):
+            turns = (time - cycle.begin) / cycle.period
+            # (times on the edge of a bin belong to the bin that begins there, whatever rounding does)
+            phase = np.ascontiguousarray(((turns - np.floor(turns)) * cycle.bins + 1e-6) % cycle.bins)
+        phase[~np.isfinite(phase)] = math.nan
+        out, H = np.empty((C * len(discounts), len(held))), len(discounts)
+        for c in range(C):
+            x, gone = np.ascontiguousarray(held[:, c]), np.ascontiguousarray(missing[:, c])
+            kernels.follow_climate(x, gone, phase, discounts, width, climate[c], out[c * H : c * H + H])
+        return out
+
+    return predict
 
 
 class PlainAnswers:
@@ -560,4 +735,8 @@ def blocks(phi: Features, T: int) -> Iterator[tuple[int, int, NDArray[np.int64],
 
 PERSISTENCE = Baseline("persistence", start=_persist)
 MEAN = Baseline("mean", start=_average)
+PAST_MEAN = Baseline("past_mean", start=_average)
+LAST_DAY, LAST_WEEK, LAST_YEAR = (Baseline(n, follow=_repeat(n)) for n in ("last_day", "last_week", "last_year"))
+LAST_PERIOD = Baseline("last_period", answer="long season")
+CLIMATOLOGY = Baseline("climatology", follow=_climatology)
 OFFLINE = Baseline("offline", fit=OfflineFit)

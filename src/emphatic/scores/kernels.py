@@ -1,4 +1,5 @@
-"""The loops over rows: returns backwards in time, traces forwards, and sums over the active features of each row."""
+"""The loops over rows: returns backwards in time; traces, seasons and climatology forwards; and sums over the active
+features of each row."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _f1, _f2 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2))
 _b1, _b2 = (types.Array(types.boolean, ndim, "C", readonly=True) for ndim in (1, 2))
-_i2 = types.Array(types.int64, 2, "C", readonly=True)
+_i1, _i2 = (types.Array(types.int64, ndim, "C", readonly=True) for ndim in (1, 2))
 _out_f1, _out_f2, _out_f3, _out_b1 = (
     types.float64[::1],
     types.float64[:, ::1],
@@ -65,6 +66,111 @@ def forward(x: Floats, gamma: float, state: Floats, trace: Floats) -> None:
         s = x[t] if math.isnan(s) else s + (1.0 - gamma) * (x[t] - s)
         trace[t] = s
     state[0] = s
+
+
+#: A sum over a path is computed anew when rounding errors have grown by e to the power of this.
+RENEWED = 4.0
+
+
+#: The rows for which the mean of all counts beside those of a bin.
+PRIOR_ROWS = 5.0
+
+
+@jit_for((_f1, _i1, types.int64, types.int64, _f1, _i1, types.int64, _out_f1, _out_f1, _out_f2), fastmath=False)
+def repeat_path(
+    x: Floats, place: Integers, before: int, period: int, gammas: Floats, paths: Integers, filled: int, ring: Floats,
+    sums: Floats, out: Floats,
+) -> int:  # fmt: skip
+    """What follows each row if the last period repeats, for H discounts, (H, B); NaN before there was a period.
+
+        Σ_{k<L} γᵏ x_{m+1+k−P} · (1 − γ) / (1 − γᴸ),   m the row's place on a regular grid
+
+    Args:
+        x: The readings, the last one held where one is missing.
+        place: The place of each row, not descending. Places without a row take the reading of one period before.
+        before: The place of the last row before these, −1 if there was none.
+        period: P, in places.
+        gammas: γ of each horizon.
+        paths: L of each horizon, at most P.
+        filled: How many places came before these rows.
+        ring: The readings of the last ``len(ring)`` places, more than P.
+        sums: Σ γᵏ x of each horizon at the row before.
+        out: The answers.
+
+    Returns:
+        How many places have come with these rows.
+    """
+    size, H = len(ring), len(gammas)
+    for t in range(len(x)):
+        moved = place[t] - before
+        for m in range(max(before + 1, place[t] - size), place[t]):
+            ring[m % size] = ring[(m - period) % size] if filled > period else x[t]
+        filled += moved
+        ring[place[t] % size] = x[t]
+        for h in range(H):
+            g, length = gammas[h], paths[h]
+            if filled <= period:
+                out[h, t] = math.nan
+                continue
+            every = max(1, int(RENEWED / -math.log(max(g, 1e-300))))  # errors grow by 1/γ a row
+            if g == 0.0:
+                sums[h] = ring[(place[t] + 1 - period) % size]
+            elif moved != 1 or filled % every == 0 or filled == period + 1:
+                total, weight = 0.0, 1.0
+                for k in range(length):
+                    total += weight * ring[(place[t] + 1 - period + k) % size]
+                    weight *= g
+                sums[h] = total
+            else:
+                leaves, enters = ring[(place[t] - period) % size], ring[(place[t] - period + length) % size]
+                sums[h] = (sums[h] - leaves) / g + g ** (length - 1) * enters
+            out[h, t] = sums[h] * (1.0 - g) / (1.0 - g**length)
+        before = place[t]
+    return filled
+
+
+@jit_for((_f1, _b1, _f1, _f1, types.float64, _out_f2, _out_f2), fastmath=False)
+def follow_climate(
+    x: Floats, missing: Flags, phase: Floats, gammas: Floats, width: float, climate: Floats, out: Floats
+) -> None:
+    """The usual mean of what follows each row, for H discounts, (H, B): of each bin of a cycle its mean so far.
+
+    Args:
+        x: The readings.
+        missing: Where they are missing.
+        phase: Where in the cycle each row lies, in bins from 0 to their number; NaN where it is not known.
+        gammas: γ of each horizon.
+        width: The rows of a bin.
+        climate: Sums and counts of readings of each bin, (2, bins + 1), the last of all bins.
+        out: The answers; NaN before the first reading.
+    """
+    bins = climate.shape[1] - 1
+    means = [0.0] * bins
+    for t in range(len(x)):
+        known = phase[t] == phase[t]
+        at = min(int(phase[t]), bins - 1) if known else 0
+        if not missing[t]:
+            climate[0, bins] += x[t]
+            climate[1, bins] += 1.0
+            if known:
+                climate[0, at] += x[t]
+                climate[1, at] += 1.0
+        level = climate[0, bins] / climate[1, bins] if climate[1, bins] > 0.0 else math.nan
+        for b in range(bins):
+            means[b] = (climate[0, b] + PRIOR_ROWS * level) / (climate[1, b] + PRIOR_ROWS)
+        left = max(0.0, math.ceil((at + 1.0 - phase[t]) * width - 1e-5) - 1.0) if known else 0.0
+        for h in range(len(gammas)):
+            g = gammas[h]
+            if not known:
+                out[h, t] = level
+                continue
+            begin, step = g**left, g**width
+            total = (1.0 - begin) * means[at]
+            for j in range(1, bins + 1):
+                end = begin * step if j < bins else g ** (bins * width)
+                total += (begin - end) * means[(at + j) % bins]
+                begin = end
+            out[h, t] = total / (1.0 - begin)
 
 
 @jit_for((_i2, _f2, _b2, _out_f3))

@@ -20,8 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal
-from emphatic.scores.baselines import Array, Features, FirstHalf, PlainAnswers, blocks, find_baselines, find_members
+from emphatic.scores.baselines import (
+    Array,
+    Calendar,
+    Features,
+    FirstHalf,
+    PlainAnswers,
+    blocks,
+    find_baselines,
+    find_members,
+)
 from emphatic.scores.returns import Returns, rows_to_score
+from emphatic.scores.verdicts import LEVEL, ErrorBlocks, Verdict, judge_errors, judge_signal
 
 # The scores have the measures in this order.
 __all__ = ["RMSE", "VARIANCE_EXPLAINED", "PIECES", "IntervalScores", "LogScores", "Measure", "Moments", "Summary"]  # noqa: RUF022
@@ -244,10 +254,18 @@ class LogScores:
 
         δ = mean_b − mean,   mean += δ N_b / N,   M₂ += M₂_b + δ² N N_b / (N + N_b)
 
-    (Chan, Golub & LeVeque 1979), which keeps the digits of a signal far from 0.
+    (Chan, Golub & LeVeque 1979), which keeps the digits of a signal far from 0. The squared errors of the second half
+    are also summed in blocks, for the verdicts.
     """
 
-    def __init__(self, signals: Sequence[str], horizons: Sequence[object], gammas: Array, T: int) -> None:
+    def __init__(
+        self,
+        signals: Sequence[str],
+        horizons: Sequence[object],
+        gammas: Array,
+        T: int,
+        step: float | None = None,
+    ) -> None:
         self._signals, self._horizons, self._gammas = signals, horizons, gammas
         self._ends = np.arange(1, PIECES + 1) * T // PIECES
         Q = len(signals) * len(horizons)
@@ -257,8 +275,18 @@ class LogScores:
         baselines = find_baselines().values()
         self._causal = {known.name: known.start(gammas, len(signals)) for known in baselines if known.start}
         self._fitted = [known.name for known in baselines if known.fit]
+        calendar = Calendar(step, T)
+        timed = {known.name: known.follow(gammas, len(signals), calendar) for known in baselines if known.follow}
+        self._timed = {name: predict for name, predict in timed.items() if predict is not None}
+        #: The component answers that are baselines, and where they ever answered, (Q,).
+        self._answering = {known.name: known.answer for known in baselines if known.answer}
+        self._answered = {name: np.zeros(Q, np.bool_) for name in self._answering}
+        #: The baselines that use the past alone, in the order of the registry.
+        past = {*self._causal, *self._timed, *self._answering}
+        self._past = [name for name in find_baselines() if name in past]
         #: The sums of each loss, (losses, pieces, Q), of the online predictions ("") and of each baseline.
-        self._errors = {name: np.zeros((len(self._losses), PIECES, Q)) for name in ("", *find_baselines())}
+        self._errors = {name: np.zeros((len(self._losses), PIECES, Q)) for name in ("", *self._past, *self._fitted)}
+        self._blocks = ErrorBlocks(["", *self._past], Q, T - T // 2)
         self._answers: dict[str, Array] = {}
 
     def add(
@@ -270,6 +298,8 @@ class LogScores:
         offline: Array | Mapping[str, Array],
         G: Array,
         known: NDArray[np.bool_],
+        time: Array | None = None,
+        answers: Mapping[str, Array] | None = None,
     ) -> None:
         """The next B rows.
 
@@ -282,12 +312,15 @@ class LogScores:
                 the offline fit alone. Where a fit is not passed, it has no scores.
             G: The returns, (Q, B).
             known: Where they are known, (Q, B).
+            time: The times of the rows, (B,), in seconds since 1970; None without dates.
+            answers: Component answers (Q, B) by name, of which those that are baselines are scored.
         """
         fits = offline if isinstance(offline, Mapping) else {"offline": offline}
         absent = np.full(G.shape, np.nan)
         guesses = {"": np.asarray(predictions, np.float64).T}
         guesses |= {name: _checked(name, predict(held, missing), G) for name, predict in self._causal.items()}
         guesses |= {name: _checked(name, fits.get(name, absent), G) for name in self._fitted}
+        guesses |= self._seasonal(held, missing, time, answers or {})
         stop = start + len(held)
         inner = self._ends[(self._ends > start) & (self._ends < stop)].tolist()
         with np.errstate(over="ignore", invalid="ignore"):
@@ -298,6 +331,22 @@ class LogScores:
                     for sums, loss in zip(self._errors[name], self._losses, strict=True):
                         sums[piece] += np.where(use, loss(guess[:, rows], g), 0.0).sum(axis=1)
                 self._merge(piece, use, g)
+            late = slice(max(0, int(self._ends[PIECES // 2 - 1]) - start), None)
+            g = G[:, late]
+            squares = {name: _squared_error(guesses[name][:, late], g) for name in self._blocks.columns}
+            self._blocks.add(max(0, start - int(self._ends[PIECES // 2 - 1])), squares, known[:, late])
+
+    def _seasonal(
+        self, held: Array, missing: NDArray[np.bool_], time: Array | None, answers: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """The predictions of baselines that follow a cycle, (Q, B); the present reading where there is none yet."""
+        when = np.full(len(held), np.nan) if time is None else time
+        now = np.repeat(held.T, len(self._horizons), axis=0)
+        guesses = {name: predict(held, missing, when) for name, predict in self._timed.items()}
+        for name, answer in self._answering.items():
+            guesses[name] = answers.get(answer, np.full(now.shape, np.nan))
+            self._answered[name] |= np.isfinite(guesses[name]).any(axis=1)
+        return {name: np.where(np.isnan(guess), now, _checked(name, guess, now)) for name, guess in guesses.items()}
 
     def add_answers(self, start: int, answers: Mapping[str, Array], G: Array, known: NDArray[np.bool_]) -> None:
         """Single answers (Q, B) at rows from ``start`` on, of which those in the second half of the log are scored."""
@@ -334,7 +383,9 @@ class LogScores:
         early, late = slice(0, PIECES // 2), slice(PIECES // 2, PIECES)
         for q, (signal, horizon, gamma) in enumerate(self._questions()):
             ours = self._measures("", q, late)
-            baselines = {name: self._measures(name, q, late) for name in find_baselines()}
+            shown = [name for name in find_baselines() if name in self._causal or name in self._fitted]
+            baselines = {name: self._measures(name, q, late) for name in shown if name != "past_mean"}
+            past = {name: self._measures(name, q, late) for name in self._applicable(q)}
             best = baselines["offline"]["variance_explained"]
             objects.append(
                 {
@@ -349,9 +400,40 @@ class LogScores:
                     "ratio_to_offline": _ratio(ours["variance_explained"], best),
                     "known": int(self._N[late, q].sum()),
                     "reasons": self._reasons(q, ours, baselines, faults),
+                    "baselines": past,
+                    **self.verdict(q)._asdict(),
                 }
             )
         return objects
+
+    def signals(self, scores: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The verdict on each signal, a dict a signal, as ``judge_signal`` describes it.
+
+        Args:
+            scores: The scores of all questions.
+        """
+        H = len(self._horizons)
+        return [
+            judge_signal(scores[q : q + H], [self.verdict(q + h, LEVEL / H) for h in range(H)])
+            for q in range(0, len(scores), H)
+        ]
+
+    def verdict(self, q: int, level: float = LEVEL) -> Verdict:
+        """Whether the predictions of question q are better than the best baseline.
+
+        Args:
+            q: The question.
+            level: The share of intervals that may miss the true skill.
+        """
+        gamma = float(self._gammas[q % len(self._horizons)])
+        horizon = 1.0 / (1.0 - gamma) if gamma < 1.0 else math.inf
+        errors = {name: self._blocks.sums(name)[:, q] for name in self._applicable(q)}
+        counts, ours = self._blocks.sums()[:, q], self._blocks.sums(self._blocks.columns[0])[:, q]
+        return judge_errors(counts, ours, errors, horizon, self._blocks.length, level)
+
+    def _applicable(self, q: int) -> list[str]:
+        """The baselines that question q has: a component answer may not exist."""
+        return [name for name in self._past if name not in self._answered or self._answered[name][q]]
 
     def _reasons(
         self, q: int, ours: Measures, baselines: Mapping[str, Measures], faults: Mapping[str, Sequence[str]]
@@ -382,7 +464,8 @@ class LogScores:
         """The errors in each piece of the log, and the row where it ends, for each question."""
         rows = self._ends.tolist()
         with np.errstate(invalid="ignore", divide="ignore"):
-            errors = {name: np.sqrt(self._errors[name][0] / self._N) for name in ("", *self._causal)}
+            shown = [name for name in self._causal if name != "past_mean"]  # (of these questions it is the mean)
+            errors = {name: np.sqrt(self._errors[name][0] / self._N) for name in ("", *shown)}
         return [
             {"signal": signal, "horizon": horizon, "rows": rows}
             | {name or "rmse": [finite(error) for error in array[:, q].tolist()] for name, array in errors.items()}
