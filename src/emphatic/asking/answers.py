@@ -22,16 +22,20 @@ An interval reaches from quantile to quantile of the past errors, each divided b
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.asking import layout
 from emphatic.asking.language import CONDITIONS, Question, parse_all
 from emphatic.scores.verdicts import ErrorBlocks, judge_errors
 from emphatic.tables import Block, Clock, Hold
+
+if TYPE_CHECKING:
+    from emphatic.asking.headline import Headline
 
 __all__ = ["ENDS", "Asked", "Timing"]
 
@@ -87,6 +91,7 @@ class Asked:
         timing: What is known of its times.
         coverage: The share of labels that are to fall inside their intervals.
         rows: The number of rows, where it is known: the second half is scored. Otherwise all rows are.
+        headline: The values and means of all signals at all horizons, which are answered too; None without.
 
     >>> x = np.sin(np.arange(600) / 9)
     >>> asked = Asked(["P(x > 0.5 within 5 rows)", "x at +3"], ["x"], Timing(None), rows=600)
@@ -104,26 +109,49 @@ class Asked:
         timing: Timing,
         coverage: float = 0.8,
         rows: int | None = None,
+        headline: Headline | None = None,
     ) -> None:
-        self.signals, self.timing = tuple(signals), timing
+        self.signals, self.timing, self.headline = tuple(signals), timing, headline
         self._coverage, self._half = coverage, 0 if rows is None else rows // 2
         self._answerers = [
             _Answerer(question, self.signals, timing, coverage, self._half) for question in parse_all(questions)
         ]
         self._hold = Hold(len(self.signals))
         self._time = math.nan
+        self._hide()
 
     @property
     def questions(self) -> list[Question]:
-        """The questions."""
+        """The questions that were asked; those of the headline are its own."""
         return [answerer.question for answerer in self._answerers]
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of all that is answered: the headline, then the questions."""
+        headline = [] if self.headline is None else self.headline.texts
+        return [*headline, *(question.text for question in self.questions)]
 
     @property
     def names(self) -> list[str]:
         """The columns of the predictions."""
-        return [
-            name for question in self.questions for name in (question.text, *(f"{question.text}.{end}" for end in ENDS))
-        ]
+        return [name for text in self.texts for name in (text, *(f"{text}.{end}" for end in ENDS))]
+
+    def _hide(self) -> None:
+        """Leave out of the headline what is asked."""
+        if self.headline is not None:
+            self.headline.hidden |= {question.text for question in self.questions}
+
+    def keep_apart(self, names: Collection[str]) -> None:
+        """ValueError if a column of a question has one of these names; of the headline, it is left out.
+
+        Args:
+            names: The other columns of the predictions.
+        """
+        if self.headline is not None:
+            columns = {text: {text, *(f"{text}.{end}" for end in ENDS)} for text in self.headline.texts}
+            self.headline.hidden |= {text for text, those in columns.items() if those.intersection(names)}
+        if twice := set(self.names).intersection(names):
+            raise ValueError(f"{min(twice)!r} is asked, and a question or column has that name already.")
 
     def __len__(self) -> int:
         return len(self._answerers)
@@ -132,7 +160,12 @@ class Asked:
         return bool(self._answerers)
 
     def __call__(
-        self, values: Array, guarded: Array, gap: NDArray[np.bool_], time: Array | None = None
+        self,
+        values: Array,
+        guarded: Array,
+        gap: NDArray[np.bool_],
+        time: Array | None = None,
+        forecasts: Array | None = None,
     ) -> dict[str, Array]:
         """The answers at the next B rows, after learning from the windows that they close.
 
@@ -141,13 +174,16 @@ class Asked:
             guarded: The readings (B, S) to make features of, by a ``ReadingGuard``.
             gap: The rows (B,) that do not follow the row before.
             time: The times (B,) of the rows, NaN where missing; None without times.
+            forecasts: The exponential means (B, Q'), those of every signal at every horizon first, which are features
+                of the headline.
 
         Returns:
-            ``answer``, ``low``, ``high`` and ``usual``, (B, Q) each.
+            ``answer``, ``low``, ``high`` and ``usual``, (B, Q) each, of ``texts``.
         """
-        B = len(values)
-        out = {kind: np.full((B, len(self)), np.nan) for kind in KINDS}
-        if not self._answerers:
+        B, headline = len(values), self.headline
+        shown = [] if headline is None else headline.shown
+        out = {kind: np.full((B, len(shown) + len(self)), np.nan) for kind in KINDS}
+        if not self._answerers and headline is None:
             return out
         for begin in range(0, B, _CHUNK):
             rows = slice(begin, begin + _CHUNK)
@@ -157,20 +193,25 @@ class Asked:
             read = np.where(np.isfinite(values[rows]), values[rows], np.nan)
             # A value that a guard takes for missing is no reading; of conditions what was read decides.
             sound = np.where(np.isnan(guarded[rows]), np.nan, read)
+            if headline is not None:
+                answers = headline(sound, held, when, None if forecasts is None else forecasts[rows])
+                for i, kind in enumerate(KINDS):
+                    out[kind][rows, : len(shown)] = answers[:, shown, i]
             for q, answerer in enumerate(self._answerers):
                 about = read if answerer.question.kind in CONDITIONS else sound
                 answers = answerer(about, held, gap[rows], when)
                 for i, kind in enumerate(KINDS):
-                    out[kind][rows, q] = answers[:, i]
+                    out[kind][rows, len(shown) + q] = answers[:, i]
         return out
 
-    def stacked(self, block: Block) -> Array:
+    def stacked(self, block: Block, forecasts: Array | None = None) -> Array:
         """The answers at the rows of a block, (B, Q, 4) by ``KINDS``.
 
         Args:
             block: The next rows, with their guarded readings.
+            forecasts: The exponential means at these rows.
         """
-        answers = self(block.values, block.to_learn, block.gap, block.time)
+        answers = self(block.values, block.to_learn, block.gap, block.time, forecasts)
         return np.stack([answers[kind] for kind in KINDS], axis=-1)
 
     def _times(self, gap: NDArray[np.bool_], time: Array | None) -> Array:
@@ -191,14 +232,18 @@ class Asked:
     def columns(self, answers: Mapping[str, Array]) -> dict[str, Array]:
         """The columns of ``predictions.parquet``, by name."""
         columns = {}
-        for q, question in enumerate(self.questions):
-            columns[question.text] = np.ascontiguousarray(answers["answer"][:, q])
-            columns |= {f"{question.text}.{end}": np.ascontiguousarray(answers[end][:, q]) for end in ENDS}
+        for q, text in enumerate(self.texts):
+            columns[text] = np.ascontiguousarray(answers["answer"][:, q])
+            columns |= {f"{text}.{end}": np.ascontiguousarray(answers[end][:, q]) for end in ENDS}
         return columns
 
     def summary(self) -> list[dict[str, Any]]:
-        """The scores, a dict a question."""
+        """The scores of the questions that were asked, a dict each."""
         return [answerer.summary() for answerer in self._answerers]
+
+    def scores(self) -> list[dict[str, Any]]:
+        """The scores of the headline and of the questions, as they follow in ``summary.json``."""
+        return [*([] if self.headline is None else self.headline.summary()), *self.summary()]
 
     def recent(self, q: int) -> dict[str, Array]:
         """The last rows of a question, by name: row, time, now, answer, low, high, usual and label."""
@@ -211,6 +256,7 @@ class Asked:
         question = parse_all([*(known.text for known in self.questions), text])[-1]
         answerer = _Answerer(question, self.signals, self.timing, self._coverage, self._half)
         self._answerers.append(answerer)
+        self._hide()
 
     def remove(self, text: str) -> None:
         """No longer ask a question. ValueError if it was not asked."""
@@ -218,14 +264,16 @@ class Asked:
         if len(left) == len(self._answerers):
             raise ValueError(f"{text!r} is not asked. Questions: {'; '.join(q.text for q in self.questions)}.")
         self._answerers = left
+        if self.headline is not None:
+            self.headline.hidden -= {text.strip()}
 
     # ------------------------------------------------------------------ saving
 
     def state(self) -> dict[str, Any]:
         """What is saved with a model: arrays by name, and what JSON can hold under ``asked``."""
-        if not self._answerers:
+        if not self._answerers and self.headline is None:
             return {}
-        more = {
+        more: dict[str, Any] = {
             "texts": [question.text for question in self.questions],
             "timing": [self.timing.step, self.timing.regular, _or_none(self.timing.limit), self.timing.dated],
             "hold": self._hold.state(),
@@ -236,6 +284,9 @@ class Asked:
             for q, answerer in enumerate(self._answerers)
             for name, array in answerer.arrays().items()
         }
+        if self.headline is not None:
+            more["headline"] = {"predicted": self.headline.predicted, "horizons": self.headline.horizons}
+            arrays |= {f"headline.{name}": array for name, array in self.headline.arrays().items()}
         return {"asked": more, **arrays}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -254,6 +305,9 @@ class Asked:
     def _restore(self, saved: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         self._hold = Hold.restore(saved["hold"])
         self._time = math.nan if saved["time"] is None else float(saved["time"])
+        if self.headline is not None and saved.get("headline") is not None:
+            arrays = {name.removeprefix("headline."): a for name, a in state.items() if name.startswith("headline.")}
+            self.headline.restore(arrays)
         places = {text: q for q, text in enumerate(saved["texts"])}
         for answerer in self._answerers:
             q = places.get(answerer.question.text)
@@ -262,6 +316,12 @@ class Asked:
                 answerer.restore(
                     {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
                 )
+
+    @staticmethod
+    def has_headline(state: Mapping[str, Any]) -> bool:
+        """Whether a model was saved with a headline: one that was not goes on without."""
+        saved = state.get("asked")
+        return isinstance(saved, Mapping) and saved.get("headline") is not None
 
     @staticmethod
     def saved_timing(state: Mapping[str, Any]) -> Timing | None:
@@ -495,7 +555,7 @@ class _Answerer:
 
     def summary(self) -> dict[str, Any]:
         """The scores of the second half, as ``summary.json`` has them."""
-        k, question, state = _kernels(), self.question, self.state
+        k, question, state = layout, self.question, self.state
         first, second, naive = self._arrays["sums"][0], self._arrays["sums"][1], self._arrays["sums"][2]
         n, scale = second[k.COUNT], self.scale
         last = self.recent()
@@ -575,7 +635,7 @@ class _Answerer:
         return judge_errors(counts, errors, sums, rows, self._blocks.length)._asdict()
 
     def _baseline_names(self) -> dict[str, int]:
-        k = _kernels()
+        k = layout
         if self.question.is_event:
             return {"climatology": k.CLIMATOLOGY, "so_now": k.PERSISTENCE}
         names = {"persistence": k.PERSISTENCE, "past_mean": k.PAST_MEAN, "climatology": k.CLIMATOLOGY}
@@ -586,7 +646,7 @@ class _Answerer:
 
     def _reliability(self, sums: Array) -> dict[str, Any]:
         """The expected calibration error, and the bins it is computed from."""
-        k = _kernels()
+        k = layout
         bins = sums[k.BINS : k.BINS + 21].reshape(7, 3)
         n = sums[k.COUNT]
         curve = [
@@ -596,7 +656,7 @@ class _Answerer:
 
     def _coverage(self, sums: Array) -> dict[str, Any]:
         """How many labels fell inside their intervals, in all and by hour (or bin of the shorter cycle)."""
-        k = _kernels()
+        k = layout
         n = sums[k.INTERVALS]
         hours = sums[k.HOURS : k.HOURS + 48].reshape(24, 2)
         count = self._cycles.short.bins if self._cycles else 0

@@ -13,6 +13,19 @@ import numpy as np
 from numba import types
 from numba.extending import register_jitable
 
+from emphatic.asking.layout import (  # noqa: F401
+    ABS, ABSOLUTE, ANSWER, ANY, AT, AT_ROW, AT_TIME, BASELINES, BASELINE_ABS, BASELINE_COUNT, BASELINE_SQUARE,
+    BASE_NOW, BASE_SEASON, BINS, BINS_A, BINS_B, CENTRE, CLIMATOLOGY, CLIP, COMPONENTS, CONDITION, CONSTANTS,
+    COUNT, COVERAGE, CUTS, CYCLES, DECAY, DROPPED, END_PENDING, END_READING, ERROR, ERROR_ROWS, EVENT,
+    EVENT_RIDGES, FEATURES, FIRST, FIRST_PENDING, FIRST_READING, FORGET, FULL, HALF, HIGH, HIGHEST, HINGES, HOURS,
+    INSIDE, INTERVALS, INTERVAL_SCORE, KEY_HOUR, KEY_NOW, KEY_WEEK, KIND, LABEL, LABELS, LABEL_SQUARE, LAGS,
+    LAST_A, LAST_B, LAST_TIME, LEAST, LEVEL_HIGH, LEVEL_LOW, LIMIT, LOOKED_UP, LOW, LOWEST, MAX, MEAN, MIN, MOST,
+    NUMBER_HINGES, NUMBER_RIDGES, OFFSET_A, OFFSET_B, OTHERS, OUTCOME, PAST_MEAN, PERIOD_A, PERIOD_B, PERSISTENCE,
+    PLAIN, Q_HIGH, Q_LOW, Q_MIDDLE, RATES, RATIOS, RATIO_TICKS, REGULAR, REMEMBERED, REMEMBERED_RATIOS, ROW, ROWS,
+    SCALE_ROWS, SCALE_SUM, SEASONAL, SEASON_HINGES, SEASON_RATE, SEEN, SHIFT, SIGMA, SINCE, SIZE, SIZE_RIDGE,
+    SLACK, SLOTS_A, SLOTS_B, SMALL, SPAN, SQUARE, STATE, STEP, STRIDE, SUMS, TD_MEMBER, TD_OPEN, TD_SQUARE,
+    TOP_FORGET, TOP_RIDGE, TRACES, TRACE_DECAY, UNIT, UNLEARNED, UNLEARNED_NUMBER, UNSCALED, USUAL, WEEKLY,
+)  # fmt: skip
 from emphatic.engines.compiled import jit_for
 
 if TYPE_CHECKING:
@@ -24,80 +37,6 @@ if TYPE_CHECKING:
 _f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
 _r1, _r2 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2))
 _b1 = types.Array(types.boolean, 1, "C", readonly=True)
-
-# Kinds of questions, by how a window becomes a label.
-ANY, AT, FIRST, MEAN, MAX, MIN = range(6)
-
-# What is fixed for a question.
-(
-    KIND, EVENT, CONDITION, SPAN, STEP, ROWS, REGULAR, LOWEST, HIGHEST, STRIDE, HALF, COVERAGE, PERIOD_A, SLOTS_A,
-    BINS_A, OFFSET_A, PERIOD_B, SLOTS_B, BINS_B, OFFSET_B, SHIFT, WEEKLY, CYCLES, OTHERS, DECAY, SMALL, FULL, LIMIT,
-    SLACK,
-) = range(29)  # fmt: skip
-CONSTANTS = 29
-
-# What a question carries from row to row.
-(
-    ROW, LAST_TIME, FIRST_READING, END_READING, FIRST_PENDING, END_PENDING, HELD, SEEN, SINCE, LABELS, DROPPED, ERROR,
-    SIZE, LEVEL_LOW, LEVEL_HIGH, RATIOS, Q_LOW, Q_MIDDLE, Q_HIGH, LEAST, MOST, TD_OPEN, TD_SQUARE, SCALE_ROWS,
-    SCALE_SUM, ABSOLUTE,
-) = range(26)  # fmt: skip
-STATE = 26
-
-# What waits for the label of a row: when it was, its keys, its answer, and then features and component answers.
-(
-    AT_TIME, AT_ROW, KEY_HOUR, KEY_WEEK, KEY_NOW, ANSWER, LOW, HIGH, USUAL, SIGMA, UNIT, BASE_NOW, BASE_SEASON, CENTRE,
-    OUTCOME, BASELINES,
-) = range(16)  # fmt: skip
-#: Baselines that are known at a row: persistence (or so now), past mean, climatology, and the last of either cycle.
-PERSISTENCE, PAST_MEAN, CLIMATOLOGY, LAST_A, LAST_B = range(5)
-BASELINE_COUNT = 5
-COMPONENTS = BASELINES + BASELINE_COUNT
-COMPONENT_COUNT = 12
-FEATURES = COMPONENTS + COMPONENT_COUNT
-
-#: Lags whose differences are features, memories of traces in rows, and steps of the hinges of a margin, in standard
-#: deviations, and of a margin by the season.
-LAGS = (1, 2, 3, 6, 12)
-TRACES = (4.0, 16.0, 64.0, 256.0)
-HINGES = (-2.0, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
-SEASON_HINGES = (-1.0, -0.5, -0.25, 0.0, 0.25, 0.5)
-NUMBER_HINGES = (-1.0, 0.0, 1.0)
-#: Readings that are remembered for lags, deviation and extremes.
-REMEMBERED = 24
-#: Raw features that are standardised: the reading, lags, traces, deviation, highest and lowest; then of the season.
-PLAIN = 1 + 5 + 4 + 3
-SEASONAL = 10
-#: Points of a window at which the season is looked up, at most.
-LOOKED_UP = 48
-#: Rows before which scales are not known, and labels before which the usual answer is given.
-UNSCALED, UNLEARNED, UNLEARNED_NUMBER = 20, 20, 50
-#: The rate of the seasonal means, the most that a standardised feature may be.
-SEASON_RATE, CLIP = 0.2, 5.0
-#: Forgetting, and the rows that errors are averaged over.
-FORGET, ERROR_ROWS = 1.0 - 1.0 / 4000.0, 4000.0
-#: Ridges of the components of a probability and of a number (times the rows of the window where marked), of the
-#: combination and of the size of errors.
-EVENT_RIDGES = (10.0, 100.0, 10.0, 30.0)
-NUMBER_RIDGES = (30.0, 100.0, 10.0)
-TOP_RIDGE, SIZE_RIDGE, TOP_FORGET = 30.0, 30.0, 1.0 - 1.0 / 1000.0
-#: Step sizes of the TD learners, as factors of 1 / mean φ·φ, and their λ.
-RATES = (0.1, 0.03, 0.01)
-TRACE_DECAY = 0.9
-#: Ratios of errors to their expected size that are remembered, rows between two looks at their quantiles.
-REMEMBERED_RATIOS, RATIO_TICKS = 1000, 20
-#: The bins of a reliability curve are cut at these probabilities.
-CUTS = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)
-# Sums for the scores of either half: counts, labels, errors, those of the baselines, and of intervals.
-COUNT, LABEL, LABEL_SQUARE, SQUARE, ABS = range(5)
-BASELINE_SQUARE = 5
-BASELINE_ABS = BASELINE_SQUARE + BASELINE_COUNT
-MEMBER_SQUARE = BASELINE_ABS + BASELINE_COUNT
-TD_MEMBER = MEMBER_SQUARE
-INTERVALS, INSIDE, INTERVAL_SCORE = range(MEMBER_SQUARE + 1, MEMBER_SQUARE + 4)
-BINS = MEMBER_SQUARE + 4
-HOURS = BINS + 3 * 7
-SUMS = HOURS + 2 * 24
 
 
 @register_jitable

@@ -31,7 +31,8 @@ _NAMES = {
 
 def asked_lines(summary: Sequence[Mapping[str, Any]]) -> list[str]:
     """Two sentences for each question of a summary: its answer from the last row, and how good its answers were."""
-    return [f"{describe_answer(score)} {describe_score(score)}" for score in summary if "text" in score]
+    asked = [score for score in summary if "text" in score and not score.get("headline")]
+    return [f"{describe_answer(score)} {describe_score(score)}" for score in asked]
 
 
 def describe_answer(score: Mapping[str, Any], last: float | None = None) -> str:

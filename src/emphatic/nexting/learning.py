@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from emphatic import rules
 from emphatic.asking.answers import Asked, Timing
+from emphatic.asking.headline import MOST_SIGNALS, Headline
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore, ResumePoint
 from emphatic.features import Features
@@ -79,6 +80,8 @@ _PAIR_NS, _SOLVE_NS = 1.0, 0.05
 _TOGETHER, _FEWEST_ROWS = 1 << 18, 64
 #: Nanoseconds that a question of one line takes for a row.
 _ASKED_NS = 25_000.0
+#: A log of more rows is told beforehand what the values at each horizon cost.
+_LONG = 2_000_000
 #: Seconds that features of their own cost the questions that share them.
 _MAKER = 0.03
 
@@ -968,9 +971,12 @@ def learn_log(
         learners = executor.resume(log, point)
     derived, asked = _derive(log, horde, store)
     size = expected_size(horde, log.rows)
-    size = size._replace(seconds=size.seconds + _ASKED_NS * 1e-9 * log.rows * len(asked))
+    seconds = 0.0 if asked.headline is None else asked.headline.seconds(log.rows)
+    size = size._replace(seconds=size.seconds + seconds + _ASKED_NS * 1e-9 * log.rows * len(asked))
     check_memory(size, len(log.settings.predict or ()), free_memory())
     announce(size.text(log.settings))
+    if (note := describe_headline(log.settings, asked.headline, log.rows)) is not None:
+        announce(note)
     states = _States(log, resumption, clock, guard, counts, began)
     writer = _PartWriter(log, store, horde.names, derived, asked)
 
@@ -1004,16 +1010,51 @@ def _derive(log: OpenedLog, horde: Horde, store: PartStore) -> tuple[Derived, As
     """Intervals, alarms and answers as they are after the rows that parts have been written of."""
     derived = Derived(horde, log.settings.coverage, log.settings.false_alarm_rate, log.table.dated)
     timing = Timing.of(log.table.clock(), log.table.dated)
-    asked = Asked(log.settings.ask, log.table.names, timing, log.settings.coverage, log.rows)
-    if twice := set(asked.names).intersection([*horde.names, *(name for name, _, _ in derived.names), "row", "time"]):
-        raise ValueError(f"{min(twice)!r} is asked, and a question or column has that name already.")
+    headline = make_headline(log.settings, log.table.names, timing, log.rows)
+    asked = Asked(log.settings.ask, log.table.names, timing, log.settings.coverage, log.rows, headline)
+    asked.keep_apart([*horde.names, *(name for name, _, _ in derived.names), "row", "time"])
     for begin in store.starts("readings"):
         rows = LogRows.from_table(store.read("readings", begin), log.table.categories)
         table = store.read("predictions", begin)
         predictions = np.stack([table.column(name).to_numpy() for name in horde.names], axis=1)
         derived(predictions, rows.values, rows.gap, rows.time, rows.guarded)
-        asked(rows.values, rows.guarded, rows.gap, rows.time)
+        asked(rows.values, rows.guarded, rows.gap, rows.time, predictions)
     return derived, asked
+
+
+def make_headline(
+    settings: Settings, signals: Sequence[str], timing: Timing, rows: int | None = None
+) -> Headline | None:
+    """The values and means of every signal at every horizon; None where they are not wanted, or are too many.
+
+    Args:
+        settings: The settings, with their defaults.
+        signals: All signals of the stream.
+        timing: What is known of its times.
+        rows: The number of rows, where it is known.
+    """
+    predict, horizons = settings.predict or (), settings.horizons or ()
+    if settings.exponential_only or (settings.exponential_only is None and len(predict) > MOST_SIGNALS):
+        return None
+    headline = Headline(predict, horizons, signals, timing, settings.coverage, rows)
+    return headline if len(headline) else None
+
+
+def describe_headline(settings: Settings, headline: Headline | None, rows: int) -> str | None:
+    """What there is to say before a run about the values at each horizon: what they cost, or that there are none."""
+    count = len(settings.predict or ())
+    if headline is None and settings.exponential_only is None and count > MOST_SIGNALS:
+        return (
+            f"values at each horizon are left out, with {count:,} signals: choose at most {MOST_SIGNALS} with --predict, "
+            "ask for one with --ask, or set exponential_only = false."
+        )
+    if headline is None or rows <= _LONG:
+        return None
+    minutes = max(1.0, headline.seconds(rows) / 60.0)
+    return (
+        f"values at each horizon and means up to it take about {minutes:,.0f} min of it; --exponential-only leaves them "
+        "out."
+    )
 
 
 class _States:
@@ -1142,7 +1183,7 @@ class _PartWriter:
         columns |= dict(zip(self._names, predictions.T, strict=True))
         derived = self._derived(predictions, rows.values, rows.gap, rows.time, rows.guarded)
         columns |= self._derived.columns(derived)
-        columns |= self._asked.columns(self._asked(rows.values, rows.guarded, rows.gap, rows.time))
+        columns |= self._asked.columns(self._asked(rows.values, rows.guarded, rows.gap, rows.time, predictions))
         self._store.write("readings", begin, rows.columns())
         self._store.write("predictions", begin, columns)
 

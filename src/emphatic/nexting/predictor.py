@@ -33,7 +33,7 @@ from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.intervals import ENDS, OF_A_SIGNAL, WHY, Derived
-from emphatic.nexting.learning import choose_columns, make_guard, make_horde
+from emphatic.nexting.learning import choose_columns, make_guard, make_headline, make_horde
 from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
@@ -396,13 +396,20 @@ class _Model(NamedTuple):
 
     @classmethod
     def of(
-        cls, horde: Horde, settings: Settings, notation: Notation, timing: Timing, grid: Grid | None = None
+        cls,
+        horde: Horde,
+        settings: Settings,
+        notation: Notation,
+        timing: Timing,
+        grid: Grid | None = None,
+        headline: bool = True,
     ) -> _Model:
         dated = notation.time is not None and notation.time.dated
         derived = Derived(horde, settings.coverage, settings.false_alarm_rate, dated)
         parser = RowParser(horde.makers[0].signals, horde.categories, notation)
-        asked = Asked(settings.ask, parser.names, timing, settings.coverage)
-        return cls(horde, parser, derived, LineFormat(horde.questions, derived.signals, settings.ask), asked, grid)
+        values = make_headline(settings, parser.names, timing) if headline else None
+        asked = Asked(settings.ask, parser.names, timing, settings.coverage, headline=values)
+        return cls(horde, parser, derived, LineFormat(horde.questions, derived.signals, asked.texts), asked, grid)
 
     def rows(self, reading: Reading, row: ParsedRow) -> list[ParsedRow]:
         """The rows to learn from that a reading completes: itself, or those of the grid of time."""
@@ -513,7 +520,7 @@ class Predictor:
     def _set_asked(self, model: _Model) -> None:
         texts = tuple(question.text for question in model.asked.questions)
         self.settings = replace(self.settings, ask=texts)
-        form = LineFormat(model.horde.questions, model.derived.signals, texts)
+        form = LineFormat(model.horde.questions, model.derived.signals, model.asked.texts)
         self._model = model._replace(format=form)
 
     @property
@@ -656,7 +663,7 @@ class Predictor:
         self.guard, self.increments = guard, increments
         self.readings += len(waiting) if grid is None else 0
         kinds = derived(predictions, block.values, block.gap, block.time, block.guarded)
-        answers = asked.stacked(block)
+        answers = asked.stacked(block, predictions)
         for i, reading in enumerate(waiting):
             row = reading.row
             if self.every(self.step, row.time):
@@ -778,7 +785,7 @@ class Predictor:
             predictions = horde.advance(guard.mark(block))
             self.step += len(predictions)
             derived = model.derived(predictions, block.values, block.gap, block.time, block.guarded)
-            answers = model.asked.stacked(block)
+            answers = model.asked.stacked(block, predictions)
         model = self._model = model._replace(grid=table.grid)
         self.increments = table.increments
         if clock is not None and clock.backwards:
@@ -911,7 +918,7 @@ class Predictor:
         predictor.increments = None if increments is None else Increments.restore(increments)
         dated = notation.time is not None and notation.time.dated
         timing = Asked.saved_timing(state) or Timing.of(predictor.clock, dated)
-        predictor._model = _Model.of(horde, predictor.settings, notation, timing, grid)
+        predictor._model = _Model.of(horde, predictor.settings, notation, timing, grid, Asked.has_headline(state))
         predictor.derived.restore(state)
         predictor.asked.restore(state)
         return predictor

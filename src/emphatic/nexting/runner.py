@@ -226,6 +226,7 @@ def run(
     step: str | None = None,
     stepsize: str | Mapping[str, Any] | StepSize | None = None,
     ask: str | Sequence[str] | None = None,
+    exponential_only: bool | None = None,
     coverage: float | None = None,
     false_alarm_rate: float | None = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
@@ -278,6 +279,8 @@ def run(
             predictions are combined.
         ask: Questions in one line of text, such as "P(power > 5 within 1h)" or "power at +6h" (see docs/ask.md). Each
             adds a column with its answers, and an object, marked by ``text``, at the end of the summary.
+        exponential_only: Whether the value at each horizon and the mean up to it, which are predicted besides the
+            exponential means, are left out; by default they are where there are more than 64 signals.
         coverage: The target coverage of the intervals; default: 0.8.
         false_alarm_rate: The target number of false alarms per row and signal; default: 0.0005.
         config: These and more settings (``rates``, ``rule``, ``features``, ``questions``; see docs/settings.md) as a
@@ -330,6 +333,7 @@ def run(
         step=step,
         stepsize=_config(stepsize),
         ask=ask,
+        exponential_only=exponential_only,
         coverage=coverage,
         false_alarm_rate=false_alarm_rate,
     )
@@ -531,7 +535,7 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
                 error.filename = str(job.out)  # a full disk does not say which
             raise
         written = None if destination is None else write_results_to(*destination, job.out)
-    summary = [*scored.summary, *learned.asked.summary()]
+    summary = [*scored.summary, *learned.asked.scores()]
     return NextingResult(
         Records(summary), scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written=written
     )
@@ -563,7 +567,7 @@ def write_results(scored: Scored, out: Path) -> dict[str, float]:
     began, learned = clock_time.perf_counter(), scored.learned
     store = learned.store
     scored.summary[0]["reading"] = ingest_summary(scored)
-    summary = [*scored.summary, *learned.asked.summary()]
+    summary = [*scored.summary, *learned.asked.scores()]
     text = json.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)
     (store.folder / "summary").write_text(text, "utf-8")
     seconds = {"reading": learned.log.seconds, "learning": learned.seconds, "scoring": scored.seconds}

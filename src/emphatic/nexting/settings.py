@@ -159,6 +159,8 @@ class Settings:
         related: For each signal, the signals that its questions see.
         questions: Questions besides every signal at every horizon.
         ask: Questions in one line of text, such as "P(power > 5 within 1h)".
+        exponential_only: Whether the value at each horizon and the mean up to it are left out; by default they are
+            where there are more than 64 signals.
         coverage: The target coverage of the intervals.
         false_alarm_rate: The target number of false alarms per row and signal.
     """
@@ -352,6 +354,14 @@ class Settings:
         flag_type=list[str],
         from_text=lambda texts: tuple(texts) or None,
         from_keyword=_one_or_several,
+        commands=_EVERYWHERE,
+    )
+    exponential_only: bool | None = setting(
+        help="Predict exponential means only, without the value at each horizon and the mean up to it.",
+        must="true or false",
+        is_valid=lambda value: isinstance(value, bool),
+        flag_type=bool,
+        from_text=lambda is_given: is_given or None,
         commands=_EVERYWHERE,
     )
     coverage: float = setting(

@@ -1,0 +1,375 @@
+"""The headline: of each signal the value at each horizon and the mean up to it, answered together.
+
+The labels ``SIGNAL at +h`` and ``mean of SIGNAL over h`` of all signals close at the same row. So there is one matrix of
+recursive least squares a horizon, with all of them as right-hand sides: the gain is computed once. Its features are of
+all signals: readings, differences, traces, the exponential mean of that horizon, what came at this time of day and week,
+and the calendar; few of each signal where there are many. Beside it stands a small matrix of each signal, with its own
+features alone, from which the expected size of errors is learned too. An answer is the mean of what these say, as a
+difference from now and from the last cycle, and of the simple answers, each weighted by (its mean squared error)⁻⁴.
+
+A missing reading is held for features, and is no label. A row that has a label of one signal and none of another counts
+in the shared matrix, and leaves the weights of the other as they are; in the small matrix of the other it does not
+count. Of a long window only some rows are learned from, 64 in its length: labels of neighbouring rows are nearly the
+same. All rows are answered and scored, of windows of more than 4,096 rows one in several.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.asking import layout
+from emphatic.asking.answers import _DAY, _SLACK, _WEEK, Timing, _Answerer, _Cycles
+from emphatic.asking.language import Question, parse, quoted
+
+__all__ = ["MOST_SIGNALS", "Headline", "headline_questions"]
+
+Array = NDArray[np.float64]
+#: More signals than this have no headline, unless it is asked for.
+MOST_SIGNALS = 64
+#: Rows that are answered at a time, and signals that are not predicted that are features.
+_CHUNK, _OTHERS = 64, 7
+#: The most features of the shared matrix.
+_SHARED = 150
+#: The features of a signal that the shared matrix takes, most useful first: as many as fit.
+_PICKS = (1, 19, 2, 8, 7, 23, 4, 9, 20, 26, 6, 10, 29, 30, 3, 5, 11, 21, 22, 24, 25, 27, 28, 12, 13, 14)
+#: Rows of a window that are learned from, and that are scored, at most; points at which its season is looked up.
+_LEARNED, _SCORED, _LOOKED_UP = 64, 4096, 12
+#: Nanoseconds for a pair of features of a row that is learned from, and for a signal at a horizon.
+_PAIR_NS, _SIGNAL_NS = 1.0, 1000.0
+#: The most slots of a day, for the scale of errors.
+_DAY_SLOTS = 1440
+
+
+@cache
+def _kernels() -> Any:
+    """The compiled loop, when it is first needed."""
+    from emphatic.asking import headline_kernels
+
+    return headline_kernels
+
+
+def headline_questions(
+    signals: Sequence[str], horizons: Sequence[float | str], step: float | None
+) -> dict[tuple[str, float | str], tuple[Question, Question]]:
+    """The value and the mean of each signal at each horizon, by these, as far as a question can name them.
+
+    A number of rows that is not whole, and a name with a backtick, cannot be written in a question.
+
+    Args:
+        signals: The signals that are predicted.
+        horizons: Numbers of rows, or durations.
+        step: The usual step of the times; None without times.
+
+    >>> [question.text for pair in headline_questions(["side 1"], [8, 2.5], None).values() for question in pair]
+    ['`side 1` at +8', 'mean of `side 1` over 8']
+    """
+    lengths = {horizon: horizon if isinstance(horizon, str) else f"{horizon:.15g}" for horizon in horizons}
+    names = {signal: quoted(signal) for signal in signals}
+    lengths = {horizon: text for horizon, text in lengths.items() if _asks(f"x at +{text}", "x", step)}
+    names = {signal: name for signal, name in names.items() if _asks(f"{name} at +1", signal, step)}
+    return {
+        (signal, horizon): (parse(f"{name} at +{text}"), parse(f"mean of {name} over {text}"))
+        for signal, name in names.items()
+        for horizon, text in lengths.items()
+    }
+
+
+def _asks(text: str, signal: str, step: float | None) -> bool:
+    """Whether a text asks for the value of a signal at a horizon that the stream has."""
+    try:
+        question = parse(text)
+        question.span(step)
+    except ValueError:
+        return False
+    return question.kind == "at" and question.expression.names == {signal}
+
+
+class Headline:
+    """The values and means of all signals at all horizons, and their state from row to row.
+
+    Args:
+        predicted: The signals to predict.
+        horizons: Numbers of rows, or durations.
+        signals: All signals of the stream.
+        timing: What is known of its times.
+        coverage: The share of labels that are to fall inside their intervals.
+        rows: The number of rows, where it is known: the second half is scored. Otherwise all rows are.
+    """
+
+    def __init__(
+        self,
+        predicted: Sequence[str],
+        horizons: Sequence[float | str],
+        signals: Sequence[str],
+        timing: Timing,
+        coverage: float = 0.8,
+        rows: int | None = None,
+    ) -> None:
+        k, self.timing = _kernels(), timing
+        pairs = headline_questions(predicted, horizons, timing.step)
+        #: The questions, those of a signal together.
+        self.questions = [question for pair in pairs.values() for question in pair]
+        self.predicted = tuple(dict.fromkeys(signal for signal, _ in pairs))
+        self.horizons = tuple(dict.fromkeys(horizon for _, horizon in pairs))
+        every = [(signal, horizon) for signal in predicted for horizon in horizons]
+        self._forecasts = [every.index(key) for key in pairs]
+        #: Texts that are columns of others already, and are not shown.
+        self.hidden: frozenset[str] = frozenset()
+        self._half = 0 if rows is None else rows // 2
+        S, H = len(self.predicted), len(self.horizons)
+        self._inputs = [list(signals).index(name) for name in self.predicted]
+        others = [c for c in range(len(signals)) if c not in self._inputs][:_OTHERS]
+        self._cycles = cycles = _Cycles.of(timing)
+        step = timing.step or 1.0
+        slack = _SLACK if timing.step is not None and timing.regular else 1e-6
+        own = k.PAST + (k.SEASONAL if cycles else 0)
+        extra = 1 + 3 * len(others) + (cycles.short.bins + cycles.long.bins + 13 if cycles else 0)
+        possible = [i for i in _PICKS if i < own]
+        picks = possible[: max(0, (_SHARED - extra) // S)] if S else []
+        if len(picks) < 2:  # so many signals that each sees only itself
+            others, extra, picks = [], 0, []
+        self._others = others
+        shared = extra + S * len(picks)
+        self._picks = np.array(picks, np.float64)
+        c = np.zeros(k.ALL_CONSTANTS)
+        c[k.STEP], c[k.REGULAR], c[k.LIMIT], c[k.SLACK] = step, timing.regular, timing.limit, slack * step
+        c[k.HALF], c[k.COVERAGE], c[k.OWN], c[k.EXTRA] = self._half, coverage, own, extra
+        if cycles is not None:
+            c[k.PERIOD_A], c[k.SLOTS_A], c[k.BINS_A], c[k.OFFSET_A] = cycles.short
+            c[k.PERIOD_B], c[k.SLOTS_B], c[k.BINS_B], c[k.OFFSET_B] = cycles.long
+            c[k.SHIFT], c[k.CYCLES], c[k.WEEKLY] = cycles.shift, 1.0, cycles.long.period == _WEEK
+        day = max(1, round(_DAY / step)) if timing.dated else 1
+        c[k.DAY_STRIDE] = max(1, -(-day // _DAY_SLOTS))
+        self._constants = c
+        self._horizons = np.zeros((H, k.HORIZON))
+        for h in range(H):
+            self._set_horizon(self._horizons[h], self.questions[2 * h], slack)
+        self._horizons[:, k.RECORD_AT] = np.cumsum(self._horizons[:, k.RECORD_ROOM]) - self._horizons[:, k.RECORD_ROOM]
+        self._horizons[:, k.STORED_AT] = np.cumsum(self._horizons[:, k.STORED_ROOM]) - self._horizons[:, k.STORED_ROOM]
+        ridges = k.OWN_RIDGE * self._horizons[:, k.ROWS] / self._horizons[:, k.STRIDE]
+        slots, days = max(cycles.short.slots, cycles.long.slots) if cycles else 1, max(1, day // int(c[k.DAY_STRIDE]))
+        shifted = np.stack([np.zeros(days), np.full(days, -np.inf)])
+        bins = cycles.short.bins if cycles else 1
+        self.state = np.array([0.0, -np.inf, 0.0])
+        rooms = self._horizons[:, k.RECORD_ROOM].sum(), self._horizons[:, k.STORED_ROOM].sum()
+        # (in the order of the kernel's parameters)
+        self._arrays = {
+            "places": np.zeros((H, 6)),
+            "readings": np.zeros((k.BLOCK * 4, 2 + S)),
+            "sums": np.zeros((4, 1 + 2 * S)),
+            "records": np.zeros((int(rooms[0]), k.RECORD + 2 * S * k.RECORD_FIELDS)),
+            "stored": np.zeros((int(rooms[1]), S * own + extra + S + 2 * S * k.MEMBERS)),
+            "recent": np.zeros((S, k.REMEMBERED)),
+            "traces": np.zeros((S, 4)),
+            "bounds": np.tile([np.inf, -np.inf], (S, 1)),
+            "moments": np.zeros((S, k.PLAIN, 2)),
+            "other_memory": np.zeros((5, len(others))),
+            "other_moments": np.zeros((3 * len(others), 2)),
+            "ahead_moments": np.zeros((H, S, 12, 2)),
+            "memory": np.full((S, slots, 4), np.nan),
+            "climate": np.zeros((H, 2 * S, bins, 2)),
+            "own_P": np.array(np.eye(own) / ridges[:, None, None, None] * np.ones((1, S, 1, 1))),
+            "P": np.tile(np.eye(shared) / k.SHARED_RIDGE, (H, 1, 1)),
+            "own_W": np.zeros((H, S, own, 6)),
+            "W": np.zeros((H, shared, 4 * S)),
+            "targets": np.zeros((H, 2 * S, k.TARGET)),
+            "ratios": np.zeros((H, 2 * S, k.REMEMBERED_RATIOS)),
+            "scores": np.zeros((H, 2 * S, 4, layout.SUMS)),
+            "value_shifted": np.tile(shifted, (S, 1, 1)),
+            "mean_shifted": np.tile(shifted, (H * S, 1, 1)),
+            "plotted": np.full((H, k.PLOTTED, 2 + S + 10 * S), np.nan),
+        }
+        self._last = np.full((len(self.questions), 4), np.nan)
+        self._last_row = np.full(2 + S, np.nan)
+
+    def _set_horizon(self, c: Array, question: Question, slack: float) -> None:
+        """What is fixed for a horizon."""
+        k = _kernels()
+        step, span = self.timing.step or 1.0, question.span(self.timing.step)
+        rows = max(1, math.floor(span / step + slack))
+        keep = max(1, rows // _SCORED)
+        stride = keep * max(1, rows // (_LEARNED * keep))
+        c[k.SPAN], c[k.ROWS], c[k.KEEP], c[k.STRIDE] = span, rows, keep, stride
+        if self._cycles is not None:
+            length = min(rows, max(1.0, self._cycles.long.period / step))
+            between = max(1.0, math.ceil(length / _LOOKED_UP))
+            c[k.LOOK_BEGIN], c[k.LOOK_STRIDE] = between if between < length else length, between
+            c[k.LOOK_COUNT] = max(1, int(length / between))
+            c[k.FADING] = math.exp(-rows / max(9.5, 0.4 * self._cycles.short.slots))
+        c[k.RECORD_ROOM], c[k.STORED_ROOM] = rows // keep + _CHUNK + 8, rows // stride + _CHUNK + 8
+        c[k.PLOT_STRIDE] = keep * max(1, rows // (100 * keep))
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the questions that are shown."""
+        return [question.text for question in self.questions if question.text not in self.hidden]
+
+    @property
+    def shown(self) -> list[int]:
+        """The places of the questions that are shown."""
+        return [q for q, question in enumerate(self.questions) if question.text not in self.hidden]
+
+    @property
+    def features(self) -> int:
+        """The number of features that the signals of a horizon share; 0 where each sees only itself."""
+        return int(self._arrays["P"].shape[1])
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    def seconds(self, rows: int) -> float:
+        """How long so many rows take, roughly.
+
+        Args:
+            rows: The number of rows.
+        """
+        k = _kernels()
+        learned = float((1.0 / self._horizons[:, k.STRIDE]).sum())
+        own, horizons, count = self._constants[k.OWN], len(self.horizons), len(self.predicted)
+        row = learned * (_PAIR_NS * (self.features**2 + count * own**2)) + horizons * count * _SIGNAL_NS
+        return float(rows * row * 1e-9)
+
+    def __call__(self, values: Array, held: Array, when: Array, forecasts: Array | None) -> Array:
+        """Answer, low, high and usual (B, Q, 4) at the next rows, after learning from the windows that they close.
+
+        Args:
+            values: The readings (B, signals of the stream), NaN where missing: labels are about these.
+            held: The readings to make features of.
+            when: The times (B,) of the rows.
+            forecasts: The exponential means (B, Q'), the first of them of every signal at every horizon.
+        """
+        k, B = _kernels(), len(values)
+        out = np.empty((B, len(self.questions), 4))
+        S, H = len(self.predicted), len(self.horizons)
+        for begin in range(0, B, _CHUNK):
+            rows = slice(begin, begin + _CHUNK)
+            own = values[rows][:, self._inputs]
+            features = np.ascontiguousarray(np.clip(held[rows][:, self._inputs], -1e100, 1e100))
+            means = np.full((len(own), S * H), np.nan) if forecasts is None else forecasts[rows][:, self._forecasts]
+            self._make_room(len(own))
+            k.advance(
+                self._constants,
+                self._horizons,
+                self._picks,
+                np.ascontiguousarray(np.where(np.abs(own) < 1e100, own, np.nan)),
+                features,
+                np.ascontiguousarray(np.clip(held[rows][:, self._others], -1e100, 1e100)),
+                when[rows],
+                np.ascontiguousarray(means.reshape(len(own), S, H)),
+                self.state,
+                *self._arrays.values(),
+                out[rows],
+            )
+        self._last, self._last_row = out[-1].copy(), np.array([self.state[0] - 1.0, when[-1], *features[-1]])
+        return out
+
+    def _make_room(self, rows: int) -> None:
+        """Room for so many more rows than wait, where rows come closer together than is usual."""
+        k, places, row = _kernels(), self._arrays["places"], int(self.state[0])
+        oldest = int(places[:, k.BEGIN_MEAN].min()) // k.BLOCK * k.BLOCK if len(places) else row
+        old = self._arrays["readings"]
+        if row + rows - oldest + k.BLOCK > len(old):
+            size = 2 * -(-(row + rows - oldest + k.BLOCK) // k.BLOCK) * k.BLOCK
+            at, blocks = np.arange(oldest, row), np.arange(oldest // k.BLOCK, -(-row // k.BLOCK))
+            for name, ring, places_of in (("readings", size, at), ("sums", size // k.BLOCK, blocks)):
+                old = self._arrays[name]
+                self._arrays[name] = new = np.zeros((ring, old.shape[1]))
+                new[places_of % ring] = old[places_of % len(old)]
+        for name, first, end, begin, room in (
+            ("records", k.FIRST_RECORD, k.END_RECORD, k.RECORD_AT, k.RECORD_ROOM),
+            ("stored", k.FIRST_STORED, k.END_STORED, k.STORED_AT, k.STORED_ROOM),
+        ):
+            waiting = places[:, end] - places[:, first]
+            if np.any(waiting + rows + 1 > self._horizons[:, room]):
+                old, before = self._arrays[name], self._horizons.copy()
+                self._horizons[:, room] = np.maximum(before[:, room], 2 * waiting + rows + 1)
+                self._horizons[:, begin] = np.cumsum(self._horizons[:, room]) - self._horizons[:, room]
+                self._arrays[name] = new = np.zeros((int(self._horizons[:, room].sum()), old.shape[1]))
+                for h in range(len(places)):
+                    at = np.arange(int(places[h, first]), int(places[h, end]))
+                    from_rows = int(before[h, begin]) + at % int(before[h, room])
+                    new[int(self._horizons[h, begin]) + at % int(self._horizons[h, room])] = old[from_rows]
+
+    # ------------------------------------------------------------------ scores
+
+    def summary(self) -> list[dict[str, Any]]:
+        """The scores of the questions that are shown, a dict each."""
+        return [
+            self._scored(q).summary() | {"signal": self.predicted[q // 2 // len(self.horizons)], "headline": True}
+            for q in self.shown
+        ]
+
+    def recent(self, q: int) -> dict[str, Array]:
+        """Some of the last rows of a question, and the last: row, time, now, answer, low, high, usual and label."""
+        k, S, H = _kernels(), len(self.predicted), len(self.horizons)
+        s, h, kind = q // 2 // H, q // 2 % H, q % 2
+        rows = self._arrays["plotted"][h]
+        rows = rows[np.argsort(rows[:, 0])][: int(np.isfinite(rows[:, 0]).sum())]
+        begin = 2 + S + 5 * (kind * S + s)
+        shown = np.column_stack([rows[:, :2], rows[:, 2 + s], rows[:, begin : begin + 5]])
+        if self.state[0] > 0.0 and (not len(shown) or shown[-1, 0] != self._last_row[0]):
+            last = self._last_row
+            shown = np.vstack([shown, [last[0], last[1], last[2 + s], *self._last[q], np.nan]])
+        names = ("row", "time", "now", "answer", "low", "high", "usual", "label")
+        return dict(zip(names, shown.T, strict=True))
+
+    def _scored(self, q: int) -> _Answered:
+        k, S, H = _kernels(), len(self.predicted), len(self.horizons)
+        s, h, kind = q // 2 // H, q // 2 % H, q % 2
+        sums = self._arrays["scores"][h, kind * S + s].copy()
+        if kind == 0:
+            sums[2:] = self._arrays["scores"][0, s, 2:]
+        target = self._arrays["targets"][h, kind * S + s]
+        counts = target[k.LABELS], target[k.DROPPED]
+        return _Answered(self.questions[q], self._cycles, sums, counts, self.recent(q))
+
+    # ------------------------------------------------------------------ saving
+
+    def arrays(self) -> dict[str, Array]:
+        """The whole state."""
+        arrays = {name: array.copy() for name, array in self._arrays.items()}
+        arrays |= {"horizons": self._horizons.copy(), "state": self.state.copy()}
+        return arrays | {"last": self._last.copy(), "last_row": self._last_row.copy()}
+
+    def restore(self, saved: Mapping[str, Array]) -> None:
+        """Go on from ``arrays``; ValueError if they do not fit."""
+        k = _kernels()
+        new = {name: np.array(array, np.float64) for name, array in saved.items()}
+        for name, array in self.arrays().items():
+            grows = name in ("readings", "sums", "records", "stored")
+            if name not in new or new[name].shape[grows:] != array.shape[grows:]:
+                raise ValueError(f"what was learned for the values at each horizon does not fit: {name}")
+        rooms = new["horizons"][:, [k.RECORD_ROOM, k.STORED_ROOM]].sum(0)
+        if (len(new["records"]), len(new["stored"])) != tuple(rooms) or len(new["readings"]) != k.BLOCK * len(
+            new["sums"]
+        ):
+            raise ValueError("what was learned for the values at each horizon does not fit: rooms")
+        self._arrays = {name: new[name] for name in self._arrays}
+        self._horizons, self.state, self._last = new["horizons"], new["state"], new["last"]
+        self._last_row = new["last_row"]
+
+
+class _Answered(_Answerer):
+    """One question of the headline, as far as its scores are computed from it."""
+
+    def __init__(
+        self,
+        question: Question,
+        cycles: _Cycles | None,
+        sums: Array,
+        counts: tuple[float, float],
+        recent: Mapping[str, Array],
+    ) -> None:
+        k = layout
+        self.question, self._cycles, self.scale, self._rows = question, cycles, 1.0, dict(recent)
+        self._arrays, self._constants, self.state = {"sums": sums}, np.full(k.CONSTANTS, float(k.AT)), np.zeros(k.STATE)
+        self.state[k.LABELS], self.state[k.DROPPED] = counts
+
+    def recent(self) -> dict[str, Array]:
+        return self._rows

@@ -1,0 +1,697 @@
+"""The loop over the rows for the values and means of all signals at all horizons: one matrix a horizon for all signals.
+
+At a row, ``OWN`` features are made of each signal. A selection of those of all signals, with the calendar and readings
+of others, are the features of the shared matrix, of which there is one a horizon. Its right-hand sides are all labels
+of that horizon: they close at the same row, so that one gain serves all. Beside it stands a small matrix of each
+signal. Rows are gone through one by one, so that bits do not depend on how a stream is cut into blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import types
+from numba.extending import register_jitable
+
+from emphatic.asking.layout import (
+    ABS, BASELINE_ABS, BASELINE_SQUARE, BINS_A, BINS_B, CONSTANTS, COUNT, COVERAGE, CYCLES, HALF, HOURS,
+    INSIDE, INTERVAL_SCORE, INTERVALS, LABEL, LABEL_SQUARE, LAGS, LIMIT, NUMBER_HINGES, OFFSET_A,
+    OFFSET_B, PERIOD_A, PERIOD_B, REGULAR, SEASON_RATE, SHIFT, SLACK, SLOTS_A, SLOTS_B, SQUARE,
+    STEP, TRACES, UNSCALED, WEEKLY,
+)  # fmt: skip
+from emphatic.engines.compiled import jit_for
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_f1, _f2, _f3, _f4 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3, 4))
+_r1, _r2, _r3 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2, 3))
+
+# What is fixed, after the constants of a question: features of a signal and of the shared matrix, those of it that are
+# not of a signal that is predicted, and the rows between two readings that the scale of errors is made of.
+OWN, SHARED, EXTRA, DAY_STRIDE = range(CONSTANTS, CONSTANTS + 4)
+ALL_CONSTANTS = CONSTANTS + 4
+# What is fixed for a horizon: its length in time and rows, how often a row is scored and learned from, where its
+# answers and features wait and how many there is room for, the points of a window at which the season is looked up,
+# and the rows between two that are remembered for plots.
+(
+    SPAN, ROWS, KEEP, STRIDE, RECORD_AT, RECORD_ROOM, STORED_AT, STORED_ROOM, LOOK_BEGIN, LOOK_COUNT, LOOK_STRIDE,
+    FADING, PLOT_STRIDE,
+) = range(13)  # fmt: skip
+HORIZON = 13
+# What is carried from row to row: by the stream, by a horizon.
+ROW, LAST_TIME, FIRST_ROW = range(3)
+FIRST_RECORD, END_RECORD, FIRST_STORED, END_STORED, BEGIN_AT, BEGIN_MEAN = range(6)
+# What waits for a label: the row, then for each target what was answered and the simple answers.
+R_TIME, R_ROW, R_HOUR, R_STORED = range(4)
+RECORD = 4
+R_ANSWER, R_LOW, R_HIGH, R_NOW, R_MEAN, R_USUAL, R_LAST_A, R_LAST_B, R_CENTRE, R_SIGMA = range(10)
+RECORD_FIELDS = 10
+#: The component answers of a target: two of the shared matrix, two of the signal's own, now, the last of the long and
+#: of the short cycle, the usual answer, the mean so far, the exponential mean of the same horizon.
+MEMBERS = 10
+# The state of a target.
+(
+    LABELS, DROPPED, LABEL_SUM, ERROR, SIZE, RATIOS, LEVEL_LOW, LEVEL_HIGH, Q_LOW, Q_MIDDLE, Q_HIGH, SQUARES,
+) = range(12)  # fmt: skip
+TARGET = SQUARES + MEMBERS
+#: Features of a signal: itself, its past, hinges, sizes, the exponential mean; those of the season.
+PLAIN, PAST, SEASONAL = 11, 20, 18
+FORECAST = 19
+#: Rows whose sums are remembered, so that a long window is summed quickly and a far reading leaves no trace.
+BLOCK = 64
+#: Readings that are remembered for lags and the deviation.
+REMEMBERED = 13
+#: The ridge of the shared matrix, that of a signal for each row of its window, forgetting, labels before which the
+#: present value is answered, and rows that errors are averaged over.
+SHARED_RIDGE, OWN_RIDGE, FORGET, UNLEARNED, ERROR_ROWS = 30.0, 10.0, 1.0 - 1.0 / 4000.0, 20.0, 4000.0
+#: Ratios of errors to their expected size that are remembered, labels between two looks at their quantiles.
+REMEMBERED_RATIOS, RATIO_TICKS = 500, 50
+#: Rows that are remembered for plots.
+PLOTTED = 256
+#: The most that a target may be, in standard deviations of its signal, and that a standardised feature may be.
+FARTHEST, CLIP = 50.0, 5.0
+
+
+@register_jitable
+def _within(value: float, most: float) -> float:
+    return min(most, max(-most, value))
+
+
+@register_jitable
+def _slot(time: float, period: float, offset: float, shift: float, slots: float) -> int:
+    phase = (time + offset) / period
+    return int((phase - math.floor(phase)) * slots + shift) % int(slots)
+
+
+@register_jitable
+def _learn_all(P: Floats, W: Floats, x: Floats, errors: Floats, ridge: float, forget: float, g: Floats) -> None:
+    """One step of recursive least squares of all targets: ``W`` (n, targets), their ``errors`` before it, 0 to skip."""
+    n, targets = W.shape
+    for i in range(n):
+        g[i] = 0.0
+    trace = 0.0
+    for i in range(n):
+        if x[i] != 0.0:
+            row, xi = P[i], x[i]
+            for j in range(n):
+                g[j] += row[j] * xi
+        trace += P[i, i]
+    along = 0.0
+    for i in range(n):
+        along += g[i] * x[i]
+    if not (along >= 0.0 and trace < 1e12):
+        # Rounding errors have made the matrix useless: begin it again, and keep the weights.
+        for i in range(n):
+            for j in range(n):
+                P[i, j] = 0.0
+            P[i, i] = 1.0 / ridge
+        return
+    f = forget if trace < n / ridge else 1.0
+    c = 1.0 / (f + along)
+    inverse = 1.0 / f
+    for i in range(n):
+        row, gc, weights = P[i], g[i] * c, W[i]
+        for m in range(targets):
+            weights[m] += gc * errors[m]
+        if f == 1.0:
+            for j in range(n):
+                row[j] -= gc * g[j]
+        else:
+            for j in range(n):
+                row[j] = (row[j] - gc * g[j]) * inverse
+
+
+@register_jitable
+def _predict_all(W: Floats, x: Floats, out: Floats) -> None:
+    n, targets = W.shape
+    for m in range(targets):
+        out[m] = 0.0
+    for i in range(n):
+        weights, xi = W[i], x[i]
+        for m in range(targets):
+            out[m] += weights[m] * xi
+
+
+@register_jitable
+def _standardise(value: float, moments: Floats, seen: float) -> float:
+    """The value by the mean and deviation so far, to which it is added."""
+    change = value - moments[0]
+    moments[0] += change / seen
+    moments[1] += change * (value - moments[0])
+    spread = math.sqrt(moments[1] / seen)
+    if not spread > 1e-12 * (1.0 + abs(moments[0])):
+        return 0.0
+    return _within((value - moments[0]) / spread, CLIP)
+
+
+@register_jitable
+def _sum_window(readings: Floats, sums: Floats, begin: int, end: int, S: int, total: Floats) -> None:
+    """Sums over the rows from ``begin`` to ``end``: rows left out, readings and how many there are, of each signal."""
+    room, width = len(readings), 1 + 2 * S
+    for i in range(width):
+        total[i] = 0.0
+    row = begin
+    while row < end:
+        if row % BLOCK == 0 and row + BLOCK <= end:
+            block = sums[(row // BLOCK) % len(sums)]
+            for i in range(width):
+                total[i] += block[i]
+            row += BLOCK
+            continue
+        reading = readings[row % room]
+        total[0] += reading[1]
+        for s in range(S):
+            value = reading[2 + s]
+            if value == value:
+                total[1 + s] += value
+                total[1 + S + s] += 1.0
+        row += 1
+
+
+@register_jitable
+def _find_labels(
+    constants: Floats, horizon: Floats, place: Floats, readings: Floats, sums: Floats, end: int, record: Floats, S: int,
+    total: Floats, y: Floats,
+) -> None:  # fmt: skip
+    """The labels of a row, of all signals: the values at the horizon, then the means up to it; NaN where not known."""
+    step, span, near, start = constants[STEP], horizon[SPAN], 1e-6 * constants[STEP], record[R_TIME]
+    room = len(readings)
+    begin = int(place[BEGIN_AT])
+    while begin < end and readings[begin % room, 0] <= start + span - 0.5 * step - near:
+        begin += 1
+    place[BEGIN_AT] = begin
+    for s in range(S):
+        nearest, distance = np.nan, 0.5 * step + near
+        for i in range(begin, end):
+            reading = readings[i % room]
+            off = abs(reading[0] - start - span)
+            if reading[2 + s] == reading[2 + s] and reading[0] > start + near and off < distance:
+                nearest, distance = reading[2 + s], off
+        y[s] = nearest
+    begin = int(place[BEGIN_MEAN])
+    while begin < end and readings[begin % room, 0] <= start + near:
+        begin += 1
+    place[BEGIN_MEAN] = begin
+    stop = end
+    while stop > begin and readings[(stop - 1) % room, 0] > start + span + constants[SLACK]:
+        stop -= 1
+    _sum_window(readings, sums, begin, stop, S, total)
+    expected = horizon[ROWS]
+    if constants[REGULAR] == 0.0:
+        previous = readings[(stop - 1) % room, 0] if stop > begin else start
+        missing = total[0]
+        if start + span - previous > constants[LIMIT]:
+            missing += (start + span - previous) / step - 1.0
+        expected = stop - begin + missing
+    for s in range(S):
+        known = total[1 + S + s]
+        y[S + s] = total[1 + s] / known if known > 0.0 and known >= 0.9 * expected - 1e-9 else np.nan
+
+
+@register_jitable
+def _make_past(
+    u: Floats, seen: float, recent: Floats, traces: Floats, moments: Floats, raw: Floats, own: Floats, units: Floats
+) -> None:
+    """The features of each signal that do not depend on a horizon: ``own`` (S, OWN) up to the exponential mean."""
+    filled = int(min(seen, REMEMBERED))
+    few = min(filled, 8)
+    for s in range(len(u)):
+        past, value = recent[s], u[s]
+        for i in range(filled - 1, 0, -1):
+            past[i] = past[i - 1]
+        past[0] = value
+        raw[0] = value
+        n = 1
+        for lag in LAGS:
+            raw[n] = value - past[lag] if lag < filled else 0.0
+            n += 1
+        for m in range(4):
+            traces[s, m] += max(1.0 / TRACES[m], 1.0 / seen) * (value - traces[s, m])
+            raw[n] = traces[s, m]
+            n += 1
+        mean, square = 0.0, 0.0
+        for i in range(few):
+            mean += past[i] / few
+        for i in range(few):
+            square += (past[i] - mean) ** 2 / few
+        raw[n] = math.sqrt(square)
+        phi = own[s]
+        phi[0] = 1.0
+        for i in range(PLAIN):
+            phi[1 + i] = _standardise(raw[i], moments[s, i], seen)
+        units[s] = max(math.sqrt(moments[s, 0, 1] / seen), 1e-12) if seen > UNSCALED else np.nan
+        n = 1 + PLAIN
+        for edge in NUMBER_HINGES:
+            phi[n] = max(phi[1] - edge, 0.0)
+            n += 1
+        for i in range(4):
+            phi[n + i] = abs(phi[1 + i])
+
+
+@register_jitable
+def _remember_season(constants: Floats, u: Floats, time: float, memory: Floats, offs: Floats, waves: Floats) -> int:
+    """Take in the season of the present row; ``offs`` are the deviations from what was usual. Returns the hour."""
+    slots_a, slots_b = int(constants[SLOTS_A]), int(constants[SLOTS_B])
+    a = _slot(time, constants[PERIOD_A], constants[OFFSET_A], constants[SHIFT], slots_a)
+    b = _slot(time, constants[PERIOD_B], constants[OFFSET_B], constants[SHIFT], slots_b)
+    for s in range(len(u)):
+        slots, value = memory[s], u[s]
+        off = value - slots[a, 1] if slots[a, 1] == slots[a, 1] else 0.0
+        offs[s] = value - slots[b, 3] if slots[b, 3] == slots[b, 3] else off
+        slots[a, 0], slots[b, 2] = value, value
+        slots[a, 1] = value if slots[a, 1] != slots[a, 1] else slots[a, 1] + SEASON_RATE * (value - slots[a, 1])
+        slots[b, 3] = value if slots[b, 3] != slots[b, 3] else slots[b, 3] + SEASON_RATE * (value - slots[b, 3])
+    bin_a = _slot(time, constants[PERIOD_A], constants[OFFSET_A], 0.0, constants[BINS_A])
+    bin_b = _slot(time, constants[PERIOD_B], constants[OFFSET_B], 0.0, constants[BINS_B])
+    phase = 2.0 * math.pi * a / slots_a
+    for k in range(3):
+        waves[2 * k], waves[2 * k + 1] = math.sin((k + 1) * phase), math.cos((k + 1) * phase)
+    waves[6] = 1.0 if constants[WEEKLY] > 0.0 and bin_b >= 5 else 0.0
+    waves[7] = float(bin_b)
+    return bin_a
+
+
+@register_jitable
+def _look_ahead(
+    constants: Floats, horizon: Floats, time: float, u: Floats, memory: Floats, offs: Floats, seasons: Floats
+) -> None:
+    """What the seasons say of the row at the horizon, and of the rows up to it: ``seasons`` (S, 9)."""
+    step, fading = constants[STEP], horizon[FADING]
+    slots_a, slots_b = int(constants[SLOTS_A]), int(constants[SLOTS_B])
+    count = int(horizon[LOOK_COUNT])
+    for s in range(len(u)):
+        seasons[s, 6] = seasons[s, 7] = seasons[s, 8] = 0.0
+    for j in range(count + 1):
+        ahead = horizon[LOOK_BEGIN] + j * horizon[LOOK_STRIDE] if j < count else horizon[ROWS]
+        future = time + ahead * step
+        a = _slot(future, constants[PERIOD_A], constants[OFFSET_A], constants[SHIFT], slots_a)
+        b = _slot(future, constants[PERIOD_B], constants[OFFSET_B], constants[SHIFT], slots_b)
+        for s in range(len(u)):
+            slots, value, out = memory[s], u[s], seasons[s]
+            last_a = slots[a, 0] if slots[a, 0] == slots[a, 0] else value
+            mean_a = slots[a, 1] if slots[a, 1] == slots[a, 1] else value
+            mean_b = slots[b, 3] if slots[b, 3] == slots[b, 3] else mean_a
+            last_b = slots[b, 2] if slots[b, 2] == slots[b, 2] else last_a
+            if j < count:
+                out[6] += mean_b / count
+                out[7] += last_a / count
+                out[8] += last_b / count
+            else:
+                out[0], out[1], out[2], out[3] = last_a, mean_a, mean_b, mean_b + fading * offs[s]
+                out[4], out[5] = last_b, offs[s]
+
+
+@register_jitable
+def _answer(
+    constants: Floats, target: Floats, members: Floats, record: Floats, sigma: float, least: float, most: float,
+    is_mean: bool,
+) -> None:  # fmt: skip
+    """The combined answer of a target and its interval, into ``record``."""
+    room = 0.1 * (most - least)
+    lowest = least - room if least < 0.0 else max(0.0, least - room)
+    highest = most + room if most > 0.0 else min(0.0, most + room)
+    smallest = np.inf
+    cycles = constants[CYCLES] > 0.0
+    for m in range(MEMBERS):
+        members[m] = min(highest, max(lowest, members[m]))
+        smallest = min(smallest, target[SQUARES + m])
+    smallest = max(smallest, 1e-30)
+    answer, weights = 0.0, 0.0
+    for m in range(MEMBERS):
+        if m in (5, 6) and not cycles:
+            continue
+        ratio = smallest / max(target[SQUARES + m], 1e-30)
+        weight = ratio * ratio * ratio * ratio
+        answer += weight * members[m]
+        weights += weight
+    answer = answer / weights if target[RATIOS] > UNLEARNED else members[4]
+    record[R_CENTRE] = answer
+    if target[ERROR] > 0.0:
+        sigma = max(sigma * target[SIZE], 0.2 * target[ERROR], 1e-12)
+    else:
+        sigma = 1.0
+    record[R_SIGMA] = sigma
+    low = high = np.nan
+    if target[RATIOS] > 20.0:
+        low = max(lowest, answer + sigma * (target[Q_LOW] - target[LEVEL_LOW]))
+        high = min(highest, answer + sigma * (target[Q_HIGH] + target[LEVEL_HIGH]))
+        if not is_mean:
+            # A value is answered by the median, which has the least mean absolute error.
+            answer = min(highest, max(lowest, answer + sigma * target[Q_MIDDLE]))
+        low, high = min(low, answer), max(high, answer)
+    record[R_ANSWER], record[R_LOW], record[R_HIGH] = answer, low, high
+
+
+@register_jitable
+def _follow_errors(constants: Floats, target: Floats, record: Floats, y: float, rows: float, ratios: Floats) -> None:
+    """Learn the size of errors and their quantiles from a label that is known now."""
+    size = abs(y - record[R_CENTRE])
+    counted = target[RATIOS]
+    if target[ERROR] <= 0.0:
+        target[ERROR] = size
+    else:
+        target[ERROR] += max(1.0 / 500.0, 1.0 / (counted + 1.0)) * (size - target[ERROR])
+    if target[SIZE] <= 0.0 and counted >= UNLEARNED:
+        target[SIZE] = max(target[ERROR], 1e-12)
+    ratios[int(counted) % REMEMBERED_RATIOS] = (y - record[R_CENTRE]) / max(record[R_SIGMA], 1e-12)
+    counted += 1.0
+    target[RATIOS] = counted
+    if counted >= 20.0 and (int(counted) % RATIO_TICKS == 0 or (counted < 200.0 and int(counted) % 10 == 0)):
+        sorted_ratios = np.sort(ratios[: int(min(counted, REMEMBERED_RATIOS))])
+        tail, last = 0.5 * (1.0 - constants[COVERAGE]), len(sorted_ratios) - 1
+        target[Q_LOW], target[Q_HIGH] = sorted_ratios[int(tail * last)], sorted_ratios[math.ceil((1.0 - tail) * last)]
+        target[Q_MIDDLE] = sorted_ratios[len(sorted_ratios) // 2]
+    if record[R_LOW] == record[R_LOW]:
+        pace, tail = min(0.02, 0.5 / rows), 0.5 * (1.0 - constants[COVERAGE])
+        target[LEVEL_LOW] += pace * ((1.0 if y < record[R_LOW] else 0.0) - tail)
+        target[LEVEL_HIGH] += pace * ((1.0 if y > record[R_HIGH] else 0.0) - tail)
+
+
+@register_jitable
+def _assemble(waiting: Floats, S: int, own: int, extra: int, picks: Floats, phi: Floats) -> None:
+    """The features of the shared matrix, from what waits for a label."""
+    if len(phi) == 0:
+        return
+    begin = S * own
+    for i in range(extra):
+        phi[i] = waiting[begin + i]
+    n = extra
+    for s in range(S):
+        for p in range(len(picks)):
+            phi[n] = waiting[s * own + int(picks[p])]
+            n += 1
+
+
+@register_jitable
+def _learn_row(
+    constants: Floats, horizon: Floats, waiting: Floats, record: Floats, y: Floats, S: int, picks: Floats, P: Floats,
+    W: Floats, own_P: Floats, own_W: Floats, targets: Floats, ratios: Floats, phi: Floats, errors: Floats, g: Floats,
+    predicted: Floats,
+) -> None:  # fmt: skip
+    """Learn from the labels of a row at one horizon: all signals at once, then the small matrix of each."""
+    own, extra, shared, rows = int(constants[OWN]), int(constants[EXTRA]), len(phi), horizon[ROWS]
+    units = waiting[S * own + extra :]
+    members = waiting[S * own + extra + S :]
+    _assemble(waiting, S, own, extra, picks, phi)
+    if shared > 0:
+        _predict_all(W, phi, predicted)
+    for s in range(S):
+        for kind in range(2):
+            label, base = y[kind * S + s], MEMBERS * (kind * S + s)
+            for b in range(2):
+                place = 4 * s + 2 * kind + b
+                errors[place] = 0.0
+                if label == label and units[s] == units[s]:
+                    wanted = _within((label - members[base + 4 + b]) / units[s], FARTHEST)
+                    errors[place] = wanted - predicted[place]
+    if shared > 0:
+        _learn_all(P, W, phi, errors, SHARED_RIDGE, FORGET, g)
+    for s in range(S):
+        if units[s] != units[s] or (y[s] != y[s] and y[S + s] != y[S + s]):
+            continue
+        x, weights = waiting[s * own : (s + 1) * own], own_W[s]
+        _predict_all(weights, x, predicted)
+        for kind in range(2):
+            j = kind * S + s
+            label, base, target = y[j], MEMBERS * j, targets[j]
+            for b in range(2):
+                errors[2 * kind + b] = 0.0
+            errors[4 + kind] = 0.0
+            if label != label:
+                continue
+            for b in range(2):
+                wanted = _within((label - members[base + 4 + b]) / units[s], FARTHEST)
+                errors[2 * kind + b] = wanted - predicted[2 * kind + b]
+            fields = record[RECORD + RECORD_FIELDS * j :]
+            rate = max(1.0 / ERROR_ROWS, 1.0 / (target[RATIOS] + 1.0))
+            for m in range(MEMBERS):
+                off = members[base + m] - label
+                target[SQUARES + m] += rate * (off * off - target[SQUARES + m])
+            _follow_errors(constants, target, fields, label, rows, ratios[j])
+            if target[SIZE] > 0.0:
+                size = min(FARTHEST, abs(label - fields[R_CENTRE]) / target[SIZE])
+                errors[4 + kind] = size - predicted[4 + kind]
+        _learn_all(own_P[s], weights, x, errors[:6], OWN_RIDGE * rows / horizon[STRIDE], 1.0, g)
+
+
+@register_jitable
+def _score(fields: Floats, y: float, hour: int, coverage: float, sums: Floats) -> None:
+    """Score what was answered at a row whose label is known now, as questions that are asked are scored."""
+    sums[COUNT] += 1.0
+    sums[LABEL] += y
+    sums[LABEL_SQUARE] += y * y
+    error = fields[R_ANSWER] - y
+    sums[SQUARE] += error * error
+    sums[ABS] += abs(error)
+    # (in the order of the baselines)
+    for b in range(5):
+        error = fields[R_NOW + b] - y
+        sums[BASELINE_SQUARE + b] += error * error
+        sums[BASELINE_ABS + b] += abs(error)
+    low, high = fields[R_LOW], fields[R_HIGH]
+    if low == low:
+        inside = 1.0 if low <= y <= high else 0.0
+        sums[INTERVALS] += 1.0
+        sums[INSIDE] += inside
+        outside = max(0.0, low - y) + max(0.0, y - high)
+        sums[INTERVAL_SCORE] += high - low + 2.0 / (1.0 - coverage) * outside
+        sums[HOURS + 2 * hour] += 1.0
+        sums[HOURS + 2 * hour + 1] += inside
+
+
+@register_jitable
+def _follow_naive(shifted: Floats, row: float, y: float, sums: Floats, part: int) -> None:
+    """Sum |y − the y of one day before| (of the row before, where rows are no parts of a day), the scale of MASE."""
+    day = len(shifted[0])
+    place = int(row) % day
+    if shifted[1, place] == row - day:
+        sums[2 + part, 0] += 1.0
+        sums[2 + part, 1] += abs(y - shifted[0, place])
+    shifted[0, place], shifted[1, place] = y, row
+
+
+@register_jitable
+def _close(
+    constants: Floats, horizon: Floats, place: Floats, now: float, is_read: bool, end: int, S: int, readings: Floats,
+    sums: Floats, records: Floats, stored: Floats, picks: Floats, P: Floats, W: Floats, own_P: Floats, own_W: Floats,
+    targets: Floats, ratios: Floats, climate: Floats, scores: Floats, mean_shifted: Floats, plotted: Floats, h: int,
+    phi: Floats, errors: Floats, g: Floats, predicted: Floats, total: Floats, y: Floats,
+) -> None:  # fmt: skip
+    """Score and learn from the rows whose windows have closed at one horizon."""
+    head, tail, step = int(place[FIRST_RECORD]), int(place[END_RECORD]), constants[STEP]
+    while head < tail:
+        record = records[int(horizon[RECORD_AT]) + head % int(horizon[RECORD_ROOM])]
+        due = record[R_TIME] + horizon[SPAN]
+        if now < due - constants[SLACK]:
+            break
+        if not is_read and now <= due + (0.5 + 1e-6) * step:
+            # A reading nearer than half a step may still come.
+            break
+        _find_labels(constants, horizon, place, readings, sums, end, record, S, total, y)
+        row = record[R_ROW]
+        part = 0 if row < constants[HALF] else 1
+        plot = plotted[h, int(row / horizon[PLOT_STRIDE]) % PLOTTED]
+        is_plotted = plot[0] == row
+        for j in range(2 * S):
+            label, target = y[j], targets[j]
+            if label != label:
+                target[DROPPED] += 1.0
+                continue
+            fields = record[RECORD + RECORD_FIELDS * j :]
+            _score(fields, label, int(record[R_HOUR]), constants[COVERAGE], scores[j, part])
+            if j >= S and row % constants[DAY_STRIDE] == 0.0:
+                _follow_naive(mean_shifted[h * S + j - S], row // constants[DAY_STRIDE], label, scores[j], part)
+            if is_plotted:
+                plot[2 + S + 5 * j + 4] = label
+        if record[R_STORED] > 0.0:
+            waiting = stored[int(horizon[STORED_AT]) + int(place[FIRST_STORED]) % int(horizon[STORED_ROOM])]
+            place[FIRST_STORED] += 1.0
+            _learn_row(
+                constants, horizon, waiting, record, y, S, picks, P, W, own_P, own_W, targets, ratios, phi, errors, g,
+                predicted,
+            )  # fmt: skip
+        hour = int(record[R_HOUR])
+        for j in range(2 * S):
+            if y[j] == y[j]:
+                targets[j, LABELS] += 1.0
+                targets[j, LABEL_SUM] += y[j]
+                climate[j, hour, 0] += y[j]
+                climate[j, hour, 1] += 1.0
+        head += 1
+    place[FIRST_RECORD] = head
+
+
+@jit_for((
+    _r1, _r2, _r1, _r2, _r2, _r2, _r1, _r3, _f1, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f3, _f2, _f2, _f4, _f3, _f4,
+    _f4, _f3, _f4, _f3, _f3, _f3, _f4, _f3, _f3, _f3, _f3,
+))  # fmt: skip
+def advance(
+    constants: Floats, horizons: Floats, picks: Floats, values: Floats, held: Floats, others: Floats, time: Floats,
+    forecasts: Floats, state: Floats, places: Floats, readings: Floats, sums: Floats, records: Floats, stored: Floats,
+    recent: Floats, traces: Floats, bounds: Floats, moments: Floats, other_memory: Floats, other_moments: Floats,
+    ahead_moments: Floats, memory: Floats, climate: Floats, own_P: Floats, P: Floats, own_W: Floats, W: Floats,
+    targets: Floats, ratios: Floats, scores: Floats, value_shifted: Floats, mean_shifted: Floats, plotted: Floats,
+    out: Floats,
+) -> int:  # fmt: skip
+    """Answer at B rows and learn from the windows that they close.
+
+    ``values`` (B, S) are readings for labels, NaN where missing; ``held`` those for features; ``others`` (B, O) of
+    signals that are not predicted; ``forecasts`` (B, S, H) exponential means. ``out`` (B, S·H·2, 4) takes answer, low,
+    high and usual of the value and the mean of each signal at each horizon.
+    """
+    S, H, O = values.shape[1], len(horizons), others.shape[1]
+    own, extra, shared = int(constants[OWN]), int(constants[EXTRA]), P.shape[1]
+    cycles, bins_a, bins_b = constants[CYCLES] > 0.0, int(constants[BINS_A]), int(constants[BINS_B])
+    phi, g = np.zeros(shared), np.zeros(max(shared, own))
+    predicted, errors = np.zeros(max(4 * S, 6)), np.zeros(max(4 * S, 6))
+    raw, features, units, offs = np.zeros(PLAIN), np.zeros((S, own)), np.zeros(S), np.zeros(S)
+    waves, seasons, common = np.zeros(8), np.zeros((S, 9)), np.zeros(extra)
+    total, y = np.zeros(1 + 2 * S), np.zeros(2 * S)
+    room, near = len(readings), 1e-6 * constants[STEP]
+    for t in range(len(values)):
+        now, row = time[t], int(state[ROW])
+        if now < state[LAST_TIME] - near:
+            # Time went back: what follows does not belong to the windows before.
+            for h in range(H):
+                for j in range(2 * S):
+                    targets[h, j, DROPPED] += places[h, END_RECORD] - places[h, FIRST_RECORD]
+                places[h, FIRST_RECORD], places[h, FIRST_STORED] = places[h, END_RECORD], places[h, END_STORED]
+                places[h, BEGIN_AT] = places[h, BEGIN_MEAN] = row
+            value_shifted[:, 1] = -np.inf
+            mean_shifted[:, 1] = -np.inf
+        reading, block = readings[row % room], sums[(row // BLOCK) % len(sums)]
+        if row % BLOCK == 0:
+            block[:] = 0.0
+        left_out = now - state[LAST_TIME]
+        reading[0], reading[1] = now, left_out / constants[STEP] - 1.0 if constants[LIMIT] < left_out < np.inf else 0.0
+        block[0] += reading[1]
+        state[LAST_TIME] = now
+        is_read = True
+        for s in range(S):
+            value = values[t, s]
+            reading[2 + s] = value
+            if value != value:
+                is_read = False
+                continue
+            block[1 + s] += value
+            block[1 + S + s] += 1.0
+            bounds[s, 0], bounds[s, 1] = min(bounds[s, 0], value), max(bounds[s, 1], value)
+            if row % constants[DAY_STRIDE] == 0.0:
+                part = 0 if row < constants[HALF] else 1
+                _follow_naive(value_shifted[s], row // constants[DAY_STRIDE], value, scores[0, s], part)
+        for h in range(H):
+            _close(
+                constants, horizons[h], places[h], now, is_read, row + 1, S, readings, sums, records, stored, picks,
+                P[h], W[h], own_P[h], own_W[h], targets[h], ratios[h], climate[h], scores[h], mean_shifted, plotted, h,
+                phi, errors, g, predicted, total, y,
+            )  # fmt: skip
+        seen = row + 1.0
+        u = held[t]
+        _make_past(u, seen, recent, traces, moments, raw, features, units)
+        n = 1
+        if extra > 0:
+            common[0] = 1.0
+        for m in range(O):
+            other = others[t, m]
+            other_memory[4, m] += max(1.0 / 16.0, 1.0 / seen) * (other - other_memory[4, m])
+            change = other - other_memory[int(min(seen - 1.0, 3.0)) - 1, m] if seen > 1.0 else 0.0
+            for lag in range(3, 0, -1):
+                other_memory[lag, m] = other_memory[lag - 1, m]
+            other_memory[0, m] = other
+            common[n] = _standardise(other, other_moments[3 * m], seen)
+            common[n + 1] = _standardise(other_memory[4, m], other_moments[3 * m + 1], seen)
+            common[n + 2] = _standardise(change, other_moments[3 * m + 2], seen)
+            n += 3
+        hour = 0
+        if cycles:
+            hour = _remember_season(constants, u, now, memory, offs, waves)
+            if extra > 0:
+                common[n : n + bins_a + bins_b] = 0.0
+                common[n + hour] = 1.0
+                common[n + bins_a + int(waves[7])] = 1.0
+                n += bins_a + bins_b
+                for i in range(7):
+                    common[n + i] = waves[i]
+                for i in range(6):
+                    common[n + 7 + i] = waves[6] * waves[i]
+        for h in range(H):
+            horizon, place = horizons[h], places[h]
+            keep, store = row % int(horizon[KEEP]) == 0, row % int(horizon[STRIDE]) == 0
+            record = records[int(horizon[RECORD_AT]) + int(place[END_RECORD]) % int(horizon[RECORD_ROOM])]
+            waiting = stored[int(horizon[STORED_AT]) + int(place[END_STORED]) % int(horizon[STORED_ROOM])]
+            record[R_TIME], record[R_ROW], record[R_HOUR], record[R_STORED] = now, row, hour, 1.0 if store else 0.0
+            if cycles:
+                _look_ahead(constants, horizon, now, u, memory, offs, seasons)
+            for s in range(S):
+                x, value = features[s], u[s]
+                forecast = forecasts[t, s, h]
+                if not abs(forecast) < 1e100:
+                    forecast = value
+                x[FORECAST] = _standardise(forecast, ahead_moments[h, s, 0], seen)
+                for kind in range(2):
+                    target, j = targets[h, kind * S + s], kind * S + s
+                    mean = target[LABEL_SUM] / target[LABELS] if target[LABELS] > 0.0 else value
+                    usual = (climate[h, j, hour, 0] + 5.0 * mean) / (climate[h, j, hour, 1] + 5.0)
+                    fields = record[RECORD + RECORD_FIELDS * j :]
+                    fields[R_USUAL], fields[R_MEAN], fields[R_NOW] = usual, mean, value
+                    fields[R_LAST_A], fields[R_LAST_B] = value, value
+                    if cycles:
+                        fields[R_LAST_A] = seasons[s, 7] if kind else seasons[s, 0]
+                        fields[R_LAST_B] = seasons[s, 8] if kind else seasons[s, 4]
+                        x[PAST + 9 + kind] = _standardise(usual, ahead_moments[h, s, 10 + kind], seen)
+                if cycles:
+                    for i in range(9):
+                        x[PAST + i] = _standardise(seasons[s, i], ahead_moments[h, s, 1 + i], seen)
+                    for i in range(7):
+                        x[PAST + 11 + i] = waves[i]
+                for i in range(own):
+                    waiting[s * own + i] = x[i]
+                waiting[S * own + extra + s] = units[s]
+            for i in range(extra):
+                waiting[S * own + i] = common[i]
+            if shared > 0:
+                _assemble(waiting, S, own, extra, picks, phi)
+                _predict_all(W[h], phi, errors)
+            for s in range(S):
+                _predict_all(own_W[h, s], features[s], predicted)
+                unit = units[s] if units[s] == units[s] else 0.0
+                for kind in range(2):
+                    j = kind * S + s
+                    fields = record[RECORD + RECORD_FIELDS * j :]
+                    members = waiting[S * own + extra + S + MEMBERS * j :]
+                    members[4], members[7], members[8] = fields[R_NOW], fields[R_USUAL], fields[R_MEAN]
+                    members[5], members[6] = fields[R_LAST_B] if cycles else fields[R_MEAN], fields[R_LAST_A]
+                    members[9] = forecasts[t, s, h] if abs(forecasts[t, s, h]) < 1e100 else u[s]
+                    for b in range(2):
+                        members[2 + b] = members[4 + b] + unit * predicted[2 * kind + b]
+                        members[b] = (
+                            members[4 + b] + unit * errors[4 * s + 2 * kind + b] if shared > 0 else members[2 + b]
+                        )
+                    _answer(
+                        constants, targets[h, j], members, fields, predicted[4 + kind], bounds[s, 0], bounds[s, 1],
+                        kind == 1,
+                    )  # fmt: skip
+                    answers = out[t, (s * H + h) * 2 + kind]
+                    answers[0], answers[1] = fields[R_ANSWER], fields[R_LOW]
+                    answers[2], answers[3] = fields[R_HIGH], fields[R_USUAL]
+            if row % int(horizon[PLOT_STRIDE]) == 0:
+                plot = plotted[h, int(row / horizon[PLOT_STRIDE]) % PLOTTED]
+                plot[0], plot[1] = row, now
+                for s in range(S):
+                    plot[2 + s] = u[s]
+                for j in range(2 * S):
+                    answers = out[t, ((j % S) * H + h) * 2 + j // S]
+                    for i in range(4):
+                        plot[2 + S + 5 * j + i] = answers[i]
+                    plot[2 + S + 5 * j + 4] = np.nan
+            if keep:
+                place[END_RECORD] += 1.0
+                if store:
+                    place[END_STORED] += 1.0
+        state[ROW] = row + 1.0
+    return 0
