@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -158,22 +159,41 @@ def test_a_verdict_is_that_of_the_best_horizon_with_the_baseline_by_name() -> No
     better = answer("x at +1d", 1.0, verdict="better", skill_best=0.36, skill_best_low=0.2, skill_best_high=0.5, **keys)
     none = answer("x at +1h", 1.0, verdict="no better", skill_best=0.4, best_baseline="persistence")
     verdict = read_verdict([none, better], "x")
-    assert verdict.sentence == "x is predicted better than the week before: 1d ahead, the error is 20% lower."
-    assert (verdict.kind, verdict.horizon, verdict.low, verdict.high) == ("better", "1d", 0.2, 0.5)
+    assert verdict.sentence == "x is predicted better than by the week before, by 36% at 1d."
+    assert (verdict.kind, verdict.horizon, verdict.of_mean) == ("better", "1d", False)
+    factor = NormalDist().inv_cdf(1 - 0.0125) / NormalDist().inv_cdf(1 - 0.025)  # half the level for each of two
+    assert [verdict.low, verdict.high] == pytest.approx([0.36 - factor * 0.16, 0.36 + factor * 0.14])
     assert (verdict.rmse, verdict.baseline_rmse) == (3.0, 4.0)
-    assert read_verdict([none], "x").sentence == "x is predicted no better than the last value."
+    assert read_verdict([none], "x").sentence == "x is predicted no better than by the last reading."
     short = none | {"verdict": "too short"}
-    assert read_verdict([short], "x").sentence.startswith("The log is too short to tell")
+    assert "too short to tell" in read_verdict([short], "x").sentence
     assert read_verdict([better], "y").sentence == ""
     learning = answer("x at +1h", 1.0, known=37)
     assert "37 of 100" in read_verdict([learning], "x").sentence
+
+
+def test_with_more_horizons_a_verdict_needs_more() -> None:
+    """Barely better at one of four horizons is not better."""
+    keys = {"verdict": "better", "best_baseline": "mean", "skill_best": 0.1, "skill_best_low": 0.005}
+    barely = [answer(f"x at +{h}h", 1.0, skill_best_high=0.2, **keys) for h in (1, 2, 3, 4)]
+    assert read_verdict(barely[:1], "x").kind == "better"
+    assert read_verdict(barely, "x").kind == "no better"
+
+
+def test_without_a_verdict_on_values_that_on_means_stands() -> None:
+    row = {"signal": "x", "horizon": 6, "verdict": "better", "sentence": "So it is.", "best_baseline": "mean"}
+    mean = {"signal": "x", "horizon": 6, "rmse": 1.0, "baselines": {"mean": {"rmse": 2.0}}, "skill": 0.9}
+    summary = [mean | {"signals": [row | {"skill_best": 0.75}]}, answer("x at +6", 1.0, skill={"mean": 0.1})]
+    verdict = read_verdict(summary, "x")
+    assert (verdict.sentence, verdict.kind, verdict.skill, verdict.of_mean) == ("So it is.", "better", 0.75, True)
+    assert (verdict.rmse, verdict.baseline_rmse) == (1.0, 2.0)
 
 
 def test_without_verdicts_the_least_skill_decides() -> None:
     score = answer("x at +3", 1.0, skill={"persistence": 0.3, "climatology": -0.2, "mean": None})
     verdict = read_verdict([score], "x")
     assert (verdict.kind, verdict.baseline, verdict.skill) == ("no better", "climatology", -0.2)
-    assert verdict.sentence == "x is predicted no better than the usual value at that hour."
+    assert verdict.sentence == "x is predicted no better than by what is usual at that hour."
 
 
 def test_a_signal_that_leads_helps_and_noise_does_not() -> None:

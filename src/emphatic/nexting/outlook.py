@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +20,11 @@ from numpy.typing import NDArray
 from emphatic.asking.answers import Timing
 from emphatic.asking.language import parse
 from emphatic.asking.sentences import describe_learning
+from emphatic.scores.baselines import describe_baseline
+from emphatic.scores.verdicts import LEVEL, describe_verdict
+from emphatic.scores.verdicts import Verdict as Judged
 
-__all__ = ["BASELINES", "DAY", "WEEK", "Forecast", "Helper", "History", "Outlook", "Season", "Verdict", "make_outlook"]
+__all__ = ["DAY", "WEEK", "Forecast", "Helper", "History", "Outlook", "Season", "Verdict", "make_outlook"]
 __all__ += ["find_helpers", "read_forecasts", "read_verdict", "unit_of", "values_at"]
 
 Array = NDArray[np.float64]
@@ -39,19 +43,6 @@ _DAY_SLOTS, _WEEK_SLOTS = 96, 168
 _LARGEST = 1e100
 #: By how much another signal must lower the error of a linear forecast to be called a help.
 _HELP = 0.01
-
-#: Baselines by key, in words that follow "better than".
-BASELINES = {
-    "persistence": "the last value",
-    "mean": "the mean",
-    "past_mean": "the mean so far",
-    "climatology": "the usual value at that hour",
-    "last_day": "the day before",
-    "last_week": "the week before",
-    "last_year": "the year before",
-    "last_period": "the period before",
-    "offline": "the offline fit",
-}
 
 
 # ---------------------------------------------------------------------- seasonal shape
@@ -215,6 +206,7 @@ class Verdict(NamedTuple):
         horizon: The horizon that this is about.
         rmse: The error of the forecasts there.
         baseline_rmse: That of the best baseline.
+        of_mean: Whether this is about the weighted mean of what follows, not about values at +h.
     """
 
     sentence: str = ""
@@ -226,11 +218,12 @@ class Verdict(NamedTuple):
     horizon: str | float = ""
     rmse: float | None = None
     baseline_rmse: float | None = None
+    of_mean: bool = False
 
     @property
     def baseline_words(self) -> str:
         """The best baseline in words."""
-        return BASELINES.get(self.baseline, self.baseline.replace("_", " "))
+        return describe_baseline(self.baseline)
 
 
 class Helper(NamedTuple):
@@ -347,41 +340,52 @@ def values_at(summary: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, A
 def read_verdict(summary: Sequence[Mapping[str, Any]], signal: str) -> Verdict:
     """The verdict on a signal: that of its best horizon among the values at +h.
 
-    Objects without a verdict are judged by their least skill; without values at +h there is no verdict.
+    The level is divided by the number of horizons, as everywhere. Where the values have no verdict, that on the
+    exponential means of the signal stands for it; where there is none either, the least skill decides.
 
     Args:
         summary: The objects of ``summary.json``.
         signal: The signal.
     """
-    scores = [score for score, about in values_at(summary) if about == signal]
-    verdicts = [_judge(score, signal) for score in scores]
-    known = [verdict for verdict in verdicts if verdict.skill is not None]
+    scores = [score for score, about in values_at(summary) if about == signal and not describe_learning(score)]
+    judged = [score for score in scores if score.get("verdict")]
+    of_means = [row for score in summary for row in score.get("signals") or () if row["signal"] == signal]
+    if judged:
+        verdicts = [_judge(score, signal, len(judged)) for score in judged]
+    elif of_means:
+        verdicts = [_judge(_score_of_mean(summary, row) | row, signal, 1) for row in of_means]
+    else:
+        verdicts = [_judge(score, signal, 1) for score in scores if score.get("skill")]
     order = {"better": 2, "no better": 1}
-    if known:
-        return max(known, key=lambda verdict: (order.get(verdict.kind, 0), verdict.skill))
-    learning = next((describe_learning(score) for score in scores if describe_learning(score)), "")
-    return Verdict(f"{signal} cannot be judged yet{f' ({learning})' if learning else ''}.") if scores else Verdict()
+    if verdicts:
+        return max(verdicts, key=lambda verdict: (order.get(verdict.kind, 0), verdict.skill or 0.0))
+    learning = [describe_learning(score) for score, about in values_at(summary) if about == signal]
+    return Verdict(f"{signal} cannot be judged yet ({learning[0]}).") if learning else Verdict()
 
 
-def _judge(score: Mapping[str, Any], signal: str) -> Verdict:
-    """The verdict on one horizon."""
-    skills = {name: skill for name, skill in (score.get("skill") or {}).items() if skill is not None}
+def _score_of_mean(summary: Sequence[Mapping[str, Any]], judged: Mapping[str, Any]) -> dict[str, Any]:
+    """The object of the exponential mean that a signal is judged by."""
+    key = judged["signal"], judged["horizon"]
+    same = (score for score in summary if "text" not in score and (score.get("signal"), score.get("horizon")) == key)
+    return dict(next(same, {}))
+
+
+def _judge(score: Mapping[str, Any], signal: str, horizons: int) -> Verdict:
+    """The verdict on one horizon of several."""
+    skill = score.get("skill")
+    skills = {name: value for name, value in skill.items() if value is not None} if isinstance(skill, Mapping) else {}
     best = score.get("best_baseline") or (min(skills, key=lambda name: skills[name]) if skills else "")
-    skill = score.get("skill_best", skills.get(best))
-    if skill is None or describe_learning(score):
-        return Verdict()
+    value = score.get("skill_best", skills.get(best))
     low, high = score.get("skill_best_low"), score.get("skill_best_high")
-    kind = score.get("verdict") or ("better" if skill > 0 else "no better")
-    words, horizon = BASELINES.get(best, best.replace("_", " ")), score["text"].rpartition("+")[2].strip()
-    ahead = f"{horizon} ahead" if re.search(r"[a-z]", horizon) else f"{horizon} rows ahead"
-    lower = 1.0 - math.sqrt(max(1.0 - skill, 0.0))
-    sentence = {
-        "better": f"{signal} is predicted better than {words}: {ahead}, the error is {lower:.0%} lower.",
-        "no better": f"{signal} is predicted no better than {words}.",
-        "too short": f"The log is too short to tell whether {signal} is predicted better than {words}.",
-    }.get(kind, "")
-    rmse = (score.get("baselines") or {}).get(best, {}).get("rmse")
-    return Verdict(sentence, kind, best, skill, low, high, horizon, score.get("rmse"), rmse)
+    kind = score.get("verdict") or ("better" if (value or 0.0) > 0.0 else "no better")
+    if None not in (value, low, high) and horizons > 1:
+        factor = NormalDist().inv_cdf(1.0 - 0.5 * LEVEL / horizons) / NormalDist().inv_cdf(1.0 - 0.5 * LEVEL)
+        low, high = value - factor * (value - low), min(1.0, value + factor * (high - value))
+        kind = "no better" if kind == "better" and low <= 0.0 else kind
+    horizon = score["text"].rpartition("+")[2].strip() if "text" in score else score["horizon"]
+    sentence = score.get("sentence") or describe_verdict(signal, Judged(kind, best or None, value, low, high), horizon)
+    rmse = ((score.get("baselines") or {}).get(best) or {}).get("rmse")
+    return Verdict(sentence, kind, best, value, low, high, horizon, score.get("rmse"), rmse, "text" not in score)
 
 
 # ---------------------------------------------------------------------- paths

@@ -134,7 +134,7 @@ def _outlooks(scored: Scored) -> list[Outlook]:
     if history is None or not len(history.rows[0]):
         return []
     origin, step = float(history.rows[0][-1]), history.timing.step
-    summary = [*scored.summary, *learned.asked.summary()]
+    summary = [*scored.summary, *learned.asked.scores()]
     forecasts = read_forecasts(summary, origin, step)
     units = (scored.summary[0].get("reading") or {}).get("units") or {}
     outlooks: list[Outlook] = []
@@ -419,7 +419,10 @@ def _verdict_words(page: NextingPage, outlook: Outlook) -> Row:
         bounds = (
             f" ({share(verdict.low)} to {share(verdict.high)})" if known(verdict.low) and known(verdict.high) else ""
         )
-        facts.append(f"Skill {share(verdict.skill)}{bounds} over {verdict.baseline_words}, at +{verdict.horizon}")
+        about = f"mean over {verdict.horizon}" if verdict.of_mean else f"at +{verdict.horizon}"
+        facts.append(
+            f"Skill {share(verdict.skill)}{bounds} over {verdict.baseline_words} ({verdict.baseline}), {about}"
+        )
     if known(verdict.rmse) and known(verdict.baseline_rmse):
         facts.append(f"error (RMSE) {amount(verdict.rmse)}{unit}, baseline {amount(verdict.baseline_rmse)}{unit}")
     if outlook.forecasts:

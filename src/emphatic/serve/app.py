@@ -528,7 +528,7 @@ def describe_forecast(service: Service, signal: str) -> dict[str, Any]:
             learning = f"preparing: {service.waiting:,} readings wait until the model is built"
         return {"signal": signal, "learning": learning, "forecasts": []}
     asked = service.predictor.asked
-    summary = asked.summary()
+    summary = asked.scores()
     scores = [score for score, about in values_at(summary) if about == signal]
     time, reading = _recent_readings(service, signal)
     if not scores or not len(time):
@@ -567,39 +567,51 @@ def describe_history(service: Service, signal: str) -> dict[str, Any] | None:
     """
     if service.warming_up or service.predictor.horde is None:
         return None
-    recent, (time, reading) = service.recent, _saved_readings(service, signal)
-    begin = service.step - len(time)
-    end = recent.first if recent is not None and recent.end else service.step
-    count = min(end - begin, len(time))
-    if count <= 0:
+    recent, (step, time, reading) = service.recent, _saved_readings(service, signal)
+    begin = recent.first if recent is not None and recent.end else service.step
+    older = step < begin
+    if not older.any():
         return None
 
     def column(values: NDArray[np.float64]) -> list[float | None]:
-        return [value if math.isfinite(value) else None for value in values[:count].tolist()]
+        return [value if math.isfinite(value) else None for value in values[older].tolist()]
 
-    steps = list(range(begin, begin + count))
-    times = column(time) if service.predictor.asked.timing.step is not None else [None] * count
-    return {"step": steps, "time": [None] * count, "t": times, "reading": column(reading), "gap": [False] * count}
+    rows: dict[str, Any] = {"step": step[older].tolist(), "reading": column(reading), "thin": True}
+    if service.predictor.asked.timing.step is not None:
+        rows["t"] = column(time)
+    return rows
 
 
-def _saved_readings(service: Service, signal: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Times and readings of the last rows, as they are saved with a question about the signal."""
+def _saved_readings(
+    service: Service, signal: str
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Steps, times and readings of the last rows, as questions about the signal keep them: older ones thinly."""
     asked = service.predictor.asked
-    for q, question in enumerate(asked.questions):
-        if any(about == signal for _, about in values_at([{"text": question.text}])):
-            rows = asked.recent(q)
-            return rows["time"], rows["now"]
-    return np.empty(0), np.empty(0)
+    columns = []
+    for answering in (asked,) if asked.headline is None else (asked.headline, asked):
+        for q, question in enumerate(answering.questions):
+            if all(about != signal for _, about in values_at([{"text": question.text}])):
+                continue
+            rows = answering.recent(q)
+            # (the rows of a question that was asked later are counted from then on)
+            columns.append(np.stack([rows["row"] - rows["row"][-1:].sum(), rows["time"], rows["now"]]))
+    if not columns:
+        return np.empty(0, np.int64), np.empty(0), np.empty(0)
+    age, time, reading = np.concatenate(columns, axis=1)
+    ages, places = np.unique(age, return_index=True)
+    return service.step - 1 + ages.astype(np.int64), time[places], reading[places]
 
 
 def _recent_readings(service: Service, signal: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Times and readings of the last rows: those since the start, or those that were saved, whichever are more."""
+    """Times and readings of the last rows: those since the start, and older ones that were saved."""
     asked, recent = service.predictor.asked, service.recent
-    time, reading = _saved_readings(service, signal)
+    step, time, reading = _saved_readings(service, signal)
     rows = None if recent is None or asked.timing.step is None else recent.columns(signal, 0, recent.size)
-    if rows is None or len(rows["step"]) <= len(time):
+    if rows is None or not len(step) or rows["step"][-1] < step[-1] - 1:
         return time, reading
-    return np.array(rows["t"], np.float64), np.array(rows["reading"], np.float64)
+    older = step < rows["step"][0]
+    times = np.concatenate([time[older], np.array(rows["t"], np.float64)])
+    return times, np.concatenate([reading[older], np.array(rows["reading"], np.float64)])
 
 
 def describe_interface(version: str) -> dict[str, Any]:

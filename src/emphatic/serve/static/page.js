@@ -217,7 +217,7 @@
       c.step[at] = step;
       c.t[at] = number(many.t && many.t[i]);
       c.x[at] = number(many.reading && many.reading[i]);
-      c.gap[at] = (many.gap && many.gap[i]) || step !== before + 1 ? 1 : 0;
+      c.gap[at] = (many.gap && many.gap[i]) || (step !== before + 1 && !many.thin) ? 1 : 0; // old rows are saved thinly
       c.alarm[at] = many.alarm && many.alarm[i] ? 1 : 0;
       c.anomaly[at] = number(many.anomaly && many.anomaly[i]);
       sets.forEach(([p, low, high], k) => {
