@@ -55,6 +55,22 @@ def test_seasons_are_those_of_the_readings(step: float, block: int) -> None:
     )
 
 
+def test_a_line_follows_only_a_profile_that_explains_something() -> None:
+    rng = np.random.default_rng(0)
+    time = MONDAY + 3600.0 * np.arange(24 * 28)
+    history = History(["noise", "wave"], HOURLY)
+    wave = 1e6 + np.sin(time / DAY * 2 * math.pi) + rng.normal(size=len(time)) * math.sqrt(0.5)
+    wave += 30.0 * np.sin(time / (40 * DAY))  # a slow drift does not hide the day
+    history.add(time, np.column_stack([rng.normal(size=len(time)), wave]))
+    assert max(season.strength for season in history.seasons(0).values()) < 0.1
+    assert history.seasons(1)[DAY].strength == pytest.approx(0.5, abs=0.1)
+    summary = [answer("noise at +1d", 0.0), answer("wave at +1d", 1e6)]
+    forecasts = read_forecasts(summary, float(time[-1]), 3600.0)
+    straight, curved = (make_outlook(history, n, forecasts[n], read_verdict([], n)).path[1] for n in ("noise", "wave"))
+    np.testing.assert_allclose(np.diff(straight, 2), 0.0, atol=1e-9)
+    assert np.ptp(curved) > 1.5
+
+
 def test_no_season_from_too_few_days_or_without_dates() -> None:
     assert log_of(1).seasons(0) == {}
     assert list(log_of(5).seasons(0)) == [DAY]

@@ -41,6 +41,8 @@ _KEPT, _POINTS, _COMPARED = 12_000, 240, 4000
 _DAY_SLOTS, _WEEK_SLOTS = 96, 168
 #: The largest reading that is drawn.
 _LARGEST = 1e100
+#: The share of the variance that a profile must explain for a line to follow it.
+_CLEAR = 0.1
 #: By how much another signal must lower the error of a linear forecast to be called a help.
 _HELP = 0.01
 
@@ -56,12 +58,15 @@ class Season(NamedTuple):
         values: The means; the k-th is that of readings around k / len(values) of the cycle.
         offset: When a cycle begins, in seconds.
         cycles: How many cycles the readings span.
+        strength: The share that the profile explains of how recent readings vary around their mean over a cycle, as
+            far as that is more than chance.
     """
 
     period: float
     values: Array
     offset: float = 0.0
     cycles: float = 0.0
+    strength: float = 1.0
 
     def __call__(self, time: NDArray[np.floating[Any]]) -> Array:
         """The profile at times in seconds since 1970.
@@ -81,12 +86,16 @@ class _SlotMeans:
     def __init__(self, period: float, slots: int, offset: float, signals: int) -> None:
         self._period, self._slots, self._offset = period, slots, offset
         self._sums, self._counts = np.zeros((slots, signals)), np.zeros((slots, signals))
+        self._centre = np.full(signals, np.nan)  # sums of deviations from it round less
 
     def add(self, time: Array, readings: Array) -> None:
         phase = np.mod((time - self._offset) / self._period, 1.0) * self._slots
         slot = np.rint(phase).astype(np.int64) % self._slots
         known = np.isfinite(readings)
-        np.add.at(self._sums, slot, np.where(known, readings, 0.0))
+        some = known.any(axis=0)
+        begin = np.where(some, readings[known.argmax(axis=0), np.arange(readings.shape[1])], np.nan)
+        self._centre = np.where(np.isnan(self._centre), begin, self._centre)
+        np.add.at(self._sums, slot, np.where(known, readings - self._centre, 0.0))
         np.add.at(self._counts, slot, known)
 
     def season(self, signal: int, cycles: float) -> Season | None:
@@ -96,9 +105,8 @@ class _SlotMeans:
         if cycles < 2.0 or 2 * seen.sum() < self._slots or self._slots < 2:
             return None
         means = self._sums[seen, signal] / counts[seen]
-        places = np.flatnonzero(seen)
-        values = np.interp(np.arange(self._slots), places, means, period=self._slots)
-        return Season(self._period, values, self._offset, cycles)
+        values = np.interp(np.arange(self._slots), np.flatnonzero(seen), means, period=self._slots)
+        return Season(self._period, values + self._centre[signal], self._offset, cycles)
 
 
 class History:
@@ -165,7 +173,28 @@ class History:
         when, _ = self.rows
         span = float(when[-1]) - self._begin if len(when) else 0.0
         profiles = {period: means.season(signal, span / period) for period, means in self._cycles.items()}
-        return {period: season for period, season in profiles.items() if season is not None}
+        return {
+            period: season._replace(strength=self._strength(signal, season))
+            for period, season in profiles.items()
+            if season is not None
+        }
+
+    def _strength(self, signal: int, season: Season) -> float:
+        """The share that a profile explains of how recent readings vary around their mean over a cycle."""
+        when, values = self.rows
+        reading, window = values[:, signal], round(season.period / (self.timing.step or 1.0))
+        known = np.isfinite(reading)
+        if known.sum() < 1.5 * window or window < 2:
+            return 0.0
+        filled = np.interp(when, when[known], reading[known])
+        level = np.convolve(filled, np.full(window, 1.0 / window), "valid")
+        begin = window // 2
+        inside = slice(begin, begin + len(level))
+        deviations, profile = filled[inside] - level, season(when[inside])
+        spread = float(np.var(deviations))
+        explained = 1.0 - float(np.var(deviations - profile)) / spread if spread > 0.0 else 0.0
+        chance = 1.0 / max(season.cycles, 1.5)  # what a profile of noise explains of the readings that made it
+        return max(0.0, (explained - chance) / (1.0 - chance))
 
 
 # ---------------------------------------------------------------------- forecasts
@@ -442,9 +471,10 @@ def make_outlook(
 
 
 def _best_season(seasons: Mapping[float, Season]) -> Season | None:
-    """The profile of the week once three weeks are known, otherwise that of the day."""
-    week, day = seasons.get(WEEK), seasons.get(DAY)
-    return week if week is not None and (week.cycles >= 3.0 or day is None) else day
+    """The profile that explains more: of the week, once three are known, or of the day; None if neither says much."""
+    clear = [season for season in seasons.values() if season.strength >= _CLEAR]
+    clear = [season for season in clear if season.period == DAY or season.cycles >= 3.0]
+    return max(clear, key=lambda season: season.strength, default=None)
 
 
 def _path(origin: float, reading: Array, forecasts: Sequence[Forecast], season: Season | None) -> Path:

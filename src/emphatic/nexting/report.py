@@ -463,8 +463,7 @@ def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
             "latest value": outlook.latest,
             "verdict": _badge(outlook.verdict),
             "skill": outlook.verdict.skill,
-            "day": _small_season(outlook, DAY),
-            "week": _small_season(outlook, WEEK),
+            "usual": piece("several", [_small_season(outlook, period) for period in (DAY, WEEK)]) or None,
             "helped": ", ".join(f"{h.signal} ({percent(h.gain)})" for h in outlook.helpers) or None,
         }
         for forecast in outlook.forecasts:
@@ -480,8 +479,7 @@ def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
         Column("last reading", "latest", str, order="latest value"),
         *(Column(f"at +{h}", f"at {h}", Html, "forecast", order=f"value {h}") for h in ordered),
         Column("verdict", "verdict", Html, order="skill"),
-        Column("day", "day", Html, hint="the mean reading by time of day"),
-        Column("week", "week", Html, hint="the mean reading from Monday to Sunday"),
+        Column("day and week", "usual", Html, hint="the mean reading by time of day, and from Monday to Sunday"),
         Column("helped by", "helped", str, hint="by how much the signal lowers the error of a linear forecast"),
     ]
     shown = [column for column in columns if any(row.get(column.key) for row in rows)]
@@ -491,7 +489,7 @@ def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
 def _badge(verdict: Verdict) -> Html | None:
     if not verdict.kind:
         return None
-    detail = f"skill {share(verdict.skill)} over {verdict.baseline_words}"
+    detail = f"skill {share(verdict.skill)} over {verdict.baseline_words}" if known(verdict.skill) else ""
     return piece("badge", verdict.kind.replace(" ", "-"), verdict.kind, detail)
 
 
@@ -502,21 +500,21 @@ def _small_outlook(outlook: Outlook) -> Html:
     trails = [Trail("reading", outlook.time[::each], outlook.reading[::each])]
     if len(time):
         trails = [Trail("band", time, low, high), *trails, Trail("forecast", time, value)]
-    return sketch(trails, f"{outlook.signal}: recent readings and forecast", 130)
+    return sketch(trails, f"{outlook.signal}: recent readings and forecast", 120)
 
 
-def _small_season(outlook: Outlook, period: float) -> Html | None:
-    """The mean reading along a day or a week."""
+def _small_season(outlook: Outlook, period: float) -> Html:
+    """The mean reading along a day or a week; nothing if it is not known."""
     season = outlook.seasons.get(period)
     if season is None:
-        return None
+        return Html()
     values = np.append(season.values, season.values[0])
     each = max(1, len(values) // 84)
     clock = np.arange(len(values)) * period / len(season.values)
     peaks = [float(clock[place]) for place in (int(np.argmin(values)), int(np.argmax(values)))]
     lowest, highest = (_time_of(peak, period) for peak in peaks)
     words = f"{outlook.signal} by time of {'day' if period == DAY else 'week'}: lowest {lowest}, highest {highest}"
-    return sketch([Trail("season", clock[::each], values[::each])], words, 72)
+    return sketch([Trail("season", clock[::each], values[::each])], words, 84, 24)
 
 
 def _time_of(clock: float, period: float) -> str:

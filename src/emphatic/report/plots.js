@@ -278,6 +278,7 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
       const [xs, ys, errors] = [numbers(mark.x), numbers(mark.y), mark.error && numbers(mark.error)];
       const ends = (i) => (errors ? [ys[i] - errors[i], ys[i] + errors[i]] : mark.low ? [numbers(mark.low)[i], numbers(mark.high)[i]] : []);
       ctx.save();
+      ctx.setLineDash([]);
       ctx.strokeStyle = of(mark);
       xs.forEach((x, i) => {
         const value = fit(ys[i]);
