@@ -16,10 +16,40 @@ from numba import types
 from numba.extending import register_jitable
 
 from emphatic.asking.layout import (
-    ABS, BASELINE_ABS, BASELINE_SQUARE, BINS_A, BINS_B, CONSTANTS, COUNT, COVERAGE, CYCLES, HALF, HOURS,
-    INSIDE, INTERVAL_SCORE, INTERVALS, LABEL, LABEL_SQUARE, LAGS, LIMIT, NUMBER_HINGES, OFFSET_A,
-    OFFSET_B, PERIOD_A, PERIOD_B, REGULAR, SEASON_RATE, SHIFT, SLACK, SLOTS_A, SLOTS_B, SQUARE,
-    STEP, TRACES, UNSCALED, WEEKLY,
+    ABS,
+    BASELINE_ABS,
+    BASELINE_SQUARE,
+    BINS_A,
+    BINS_B,
+    CONSTANTS,
+    COUNT,
+    COVERAGE,
+    CYCLES,
+    HALF,
+    HOURS,
+    INSIDE,
+    INTERVAL_SCORE,
+    INTERVALS,
+    LABEL,
+    LABEL_SQUARE,
+    LAGS,
+    LIMIT,
+    NUMBER_HINGES,
+    OFFSET_A,
+    OFFSET_B,
+    PERIOD_A,
+    PERIOD_B,
+    REGULAR,
+    SEASON_RATE,
+    SHIFT,
+    SLACK,
+    SLOTS_A,
+    SLOTS_B,
+    SQUARE,
+    STEP,
+    TRACES,
+    UNSCALED,
+    WEEKLY,
 )  # fmt: skip
 from emphatic.engines.compiled import jit_for
 
@@ -54,8 +84,8 @@ RECORD_FIELDS = 10
 #: The component answers of a target: two of the shared matrix, two of the signal's own, now, the last of the long and
 #: of the short cycle, the usual answer, the mean so far, the exponential mean of the same horizon.
 MEMBERS = 10
-#: What may be answered in the end: the combination, the median by a quarter, a half, three quarters and in full, halfway
-#: to now, now, the usual answer. They are remembered after the component answers.
+#: What may be answered in the end: the combination, the median by a quarter, a half, three quarters and in full,
+#: halfway to now, now, the usual answer. They are remembered after the component answers.
 CHOICES = 8
 ENTRIES = MEMBERS + CHOICES
 # The state of a target.
@@ -340,10 +370,7 @@ def _answer(
         weights += weight
     answer = answer / weights if target[RATIOS] > UNLEARNED else members[4]
     record[R_CENTRE] = answer
-    if target[ERROR] > 0.0:
-        sigma = max(sigma * target[SIZE], 0.2 * target[ERROR], 1e-12)
-    else:
-        sigma = 1.0
+    sigma = max(sigma * target[SIZE], max(0.2 * target[ERROR], 1e-12)) if target[ERROR] > 0.0 else 1.0
     record[R_SIGMA] = sigma
     low = high = np.nan
     if target[RATIOS] > 20.0:
@@ -627,11 +654,15 @@ def advance(
                     targets[h, j, DROPPED] += places[h, END_RECORD] - places[h, FIRST_RECORD]
                 places[h, FIRST_RECORD], places[h, FIRST_STORED] = places[h, END_RECORD], places[h, END_STORED]
                 places[h, BEGIN_AT] = places[h, BEGIN_MEAN] = row
-            value_shifted[:, 1] = -np.inf
-            mean_shifted[:, 1] = -np.inf
+            for i in range(value_shifted.shape[2]):
+                for s in range(S):
+                    value_shifted[s, 1, i] = -np.inf
+                for s in range(H * S):
+                    mean_shifted[s, 1, i] = -np.inf
         reading, block = readings[row % room], sums[(row // BLOCK) % len(sums)]
         if row % BLOCK == 0:
-            block[:] = 0.0
+            for i in range(1 + 2 * S):
+                block[i] = 0.0
         left_out = now - state[LAST_TIME]
         reading[0], reading[1] = now, left_out / constants[STEP] - 1.0 if constants[LIMIT] < left_out < np.inf else 0.0
         block[0] += reading[1]
@@ -676,7 +707,8 @@ def advance(
         if cycles:
             hour = _remember_season(constants, u, now, memory, offs, waves)
             if extra > 0:
-                common[n : n + bins_a + bins_b] = 0.0
+                for i in range(bins_a + bins_b):
+                    common[n + i] = 0.0
                 common[n + hour] = 1.0
                 common[n + bins_a + int(waves[7])] = 1.0
                 n += bins_a + bins_b
