@@ -71,6 +71,8 @@ _SUMMARY_COLUMNS = (
     *("machine", "text", "signal", "horizon", "verdict", "best_baseline", "skill_best", "skill_best_low"),
     *("skill_best_high", "rmse", "variance_explained", "brier", "coverage", "known"),
 )
+#: Verdicts that are counted where signals are many, in words.
+_OTHER_VERDICTS = {"no better": "no better", "too short": "cannot be judged on so short a log"}
 #: What a run leaves in its folder.
 FILES = ("predictions.parquet", "summary.json", "report.html", "model.safetensors")
 
@@ -688,6 +690,28 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         reasons = [f"{item.get('signal', item.get('horizon'))!s} ({item['why']})" for item in facts["unscored"]]
         lines.append(f"Not scored: {_list(reasons)}.")
     return lines
+
+
+def verdict_lines(signals: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The verdicts, as the first lines of a run: a sentence for each of a few signals, counts for many.
+
+    Args:
+        signals: The verdict on each signal, as ``NextingResult.verdict`` has it.
+
+    >>> row = {"signal": "x", "verdict": "no better", "sentence": "x is predicted no better than by the mean."}
+    >>> verdict_lines([row])
+    ['x is predicted no better than by the mean.']
+    >>> verdict_lines([row] * 9)[0]
+    '0 of 9 signals are predicted better than by their best baseline, 9 no better.'
+    """
+    rows = sorted(signals, key=lambda row: (row["verdict"] != "better", -(row.get("skill_best") or -np.inf)))
+    sentences = [f"{row['machine']}: {row['sentence']}" if "machine" in row else row["sentence"] for row in rows]
+    if len(rows) <= _LISTED:
+        return sentences
+    count = {kind: sum(row["verdict"] == kind for row in rows) for kind in ("better", "no better", "too short")}
+    line = f"{count['better']} of {len(rows):,} signals are predicted better than by their best baseline"
+    line += "".join(f", {count[kind]:,} {words}" for kind, words in _OTHER_VERDICTS.items() if count[kind])
+    return [f"{line}.", *sentences[: min(3, count["better"])]]
 
 
 def _query_line(query: Mapping[str, Any]) -> str:
