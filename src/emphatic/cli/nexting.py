@@ -342,7 +342,7 @@ def _count_verdicts(rows: list[dict[str, Any]]) -> str:
     """The verdict of a horizon: its words for a single signal, with the baseline, and counts for several."""
     from emphatic.scores.baselines import describe_baseline
 
-    verdicts = [row["verdict"] for row in rows]
+    verdicts = [str(row["verdict"]) for row in rows]
     if len(rows) == 1:
         best = "" if rows[0]["best_baseline"] is None else f" than {describe_baseline(rows[0]['best_baseline'])}"
         return verdicts[0] + ("" if verdicts[0] == "too short" else best)

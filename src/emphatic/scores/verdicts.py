@@ -186,7 +186,7 @@ def judge_signal(scores: Sequence[Mapping[str, Any]], narrow: Sequence[Verdict])
 
     >>> better = Verdict("better", "persistence", 0.25, 0.1, 0.4)
     >>> judge_signal([{"signal": "power", "horizon": "1h"}], [better])["sentence"]
-    'power is predicted better than by persistence, by 25% at 1h.'
+    'power is predicted better than by the last reading, by 25% at 1h.'
     """
     order = (BETTER, NO_BETTER, TOO_SHORT)
     best = min(range(len(narrow)), key=lambda h: (order.index(narrow[h].verdict), -_or_least(narrow[h].skill_best)))
