@@ -373,12 +373,16 @@ def rows_between_weights(learned: float, h: float) -> float:
     return max(16.0, math.floor(h / 8.0), 2.0 ** math.floor(math.log2(learned / 512.0)))
 
 
-@jit_for((_f3, _b3, _f2, _b1, _f1, _f2, _f3, _f3, _f3, _f3, _f2, _f3), fastmath=False)
+@jit_for((_f3, _b3, types.int64, _f2, _b1, _f1, _f2, _f3, _f3, _f3, _f3, _f2, _f3), fastmath=False)
 def combine(
-    V: Floats, fresh: NDArray[np.bool_], X: Floats, follows: NDArray[np.bool_], gamma: Floats, scalars: Floats,
-    vectors: Floats, weights: Floats, mixtures: Floats, errors: Floats, out: Floats, single: Floats,
+    V: Floats, fresh: NDArray[np.bool_], optional: int, X: Floats, follows: NDArray[np.bool_], gamma: Floats,
+    scalars: Floats, vectors: Floats, weights: Floats, mixtures: Floats, errors: Floats, out: Floats, single: Floats,
 ) -> None:  # fmt: skip
-    """p of each row and question, and the E + 2 single answers; see ``Combination``."""
+    """p of each row and question, and the E + 2 single answers; see ``Combination``.
+
+    Answers from ``optional`` on may be NaN: the first such is replaced by the last answer before these, the next by the
+    one before that.
+    """
     E, N, K = V.shape[2], errors.shape[1], weights.shape[1]
     v, used, mixed = np.empty(N), np.empty(N), np.empty(K)
     for t in range(V.shape[0]):
@@ -388,6 +392,9 @@ def combine(
             h = 1.0 / (1.0 - g)
             known = abs(x) <= LARGEST
             first = s[SEEN] == 0.0
+            for i in range(optional, E):
+                if math.isnan(V[t, q, i]):
+                    V[t, q, i] = V[t, q, max(0, 2 * optional - 1 - i)]
             if first and not known:  # nothing was ever read
                 p = V[t, q, E // 2]
                 out[t, q] = p if abs(p) <= LARGEST else 0.0
