@@ -133,8 +133,8 @@ def rows(
 ) -> int:  # fmt: skip
     """Predict at rows from ``begin`` on, and learn from them; returns the next row.
 
-    The predictions of S strengths go into ``answers`` (B, Q, …) from ``place`` on. All is learned less ``base``. Rows are
-    active features (B, m) and readings (B, Q), NaN where missing. They wait until there are enough of them to
+    The predictions of S strengths go into ``answers`` (B, Q, …) from ``place`` on. All is learned less ``base``.
+    Rows are active features (B, m) and readings (B, Q), NaN where missing. They wait until there are enough of them to
     be added to the sums; when these then hold ``due`` rows or more the loop ends, so that they can be solved. What a
     row adds to the returns of those before it is in ``steps`` (·, Q + 1), and last whether it follows them.
     """

@@ -73,7 +73,8 @@ class Ridges:
         self.steps = np.zeros((_TOGETHER, Q + 1))
         # In the order of the kernel's arguments; all of them are changed in place.
         self._state: tuple[NDArray[Any], ...] = (self.base, self.gamma, self._horizon, self.theta, self.intercept)
-        self._state += (self.counts, self.each, self.sums, self.A, self.z, self.weights, self.b, self.index, self.value, self.steps)
+        self._state += (self.counts, self.each, self.sums, self.A, self.z, self.weights, self.b)
+        self._state += (self.index, self.value, self.steps)
         self._due = _FIRST  # rows of the next solution
 
     def __call__(
