@@ -1113,5 +1113,4 @@ class RecordedLearner:
 
 def _largest(phi: Rows) -> float:
     """The largest |component|."""
-    value = phi.value if len(phi.start) == 2 and phi.start.item(1) == len(phi.value) else phi.values
-    return float(np.maximum.reduce(np.abs(value), initial=0.0))  # (quicker than the method max)
+    return float(np.maximum.reduce(np.abs(phi.values), initial=0.0))  # (quicker than the method max)
