@@ -230,6 +230,9 @@ def rows(
     """
     C, mask, M, S = len(leaders), ring.shape[1] - 1, weights.shape[1], len(strengths)
     v, prior, answers, n = np.zeros(FEATURES), np.zeros(FEATURES), np.zeros(SEASONS), count
+    every = np.empty(len(gamma), np.int64)  # rows after which a sum over a path is found anew: errors grow by 1/γ a row
+    for q in range(len(gamma)):
+        every[q] = max(1, int(RENEWED / -math.log(max(gamma[q], 1e-300))))
     for c in range(C):
         s, P, n = signals[c], period[c], count
         for t in range(begin, end):
@@ -263,8 +266,7 @@ def rows(
                 solves = s[LEARNED] >= max(FEWEST, solved + max(LEAST, min(MOST, GROWTH * solved)))
             for q in members[starts[c] : starts[c + 1]]:
                 g, state = gamma[q], questions[q]
-                every = max(1, int(RENEWED / -math.log(max(g, 1e-300))))  # errors grow by 1/γ a row
-                renew = state[STALE] > 0.0 or skipped[t] > 0 or n % every == 0
+                renew = state[STALE] > 0.0 or skipped[t] > 0 or n % every[q] == 0
                 state[STALE] = 0.0
                 for i in range(SEASONS):
                     answers[i] = math.nan
