@@ -16,7 +16,7 @@ from emphatic import GVF
 from emphatic import features as f
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.predictor import ENGINE, Every, LineFormat, Outcome, Prediction, Predictor, _texts, format_lines
+from emphatic.nexting.predictor import ENGINE, Every, LineFormat, Outcome, Prediction, Predictor, format_lines
 from emphatic.nexting.settings import Settings
 from emphatic.tables.pipe import BLOCK, Malformed, Reading, Readings
 
@@ -311,8 +311,18 @@ def test_numbers_are_written_as_repr_writes_them() -> None:
         rng.normal(size=20_000) * 10.0 ** rng.integers(-20, 25, 20_000), rng.normal(size=20_000),
         rng.integers(-5, 5, 100) * 1.0, [-0.0, 1e-4, 9.999e-5, 1e15, 1e16, 123456789012345.6, 5e-324, 1.7e308, 0.1],
     ])  # fmt: skip
-    assert _texts(values) == [repr(value) for value in values.tolist()]
-    assert _texts(np.array([np.nan, np.inf, -np.inf, 0.5])) == ["null", "null", "null", "0.5"]
+    form = LineFormat([GVF("x", horizon=2), GVF("%s \0 ü", horizon=2)], ["x"], ["x at +3"])
+    rows = np.concatenate([values, [np.nan, np.inf, -np.inf, 0.5, 0.25]]).reshape(-1, 2)
+    asked = np.stack([np.append(row, row)[None] for row in rows])
+    together = [Prediction(i, f"{i}%s", row, form, asked=asked[i]) for i, row in enumerate(rows)]
+    texts = [[repr(v) if np.isfinite(v) else "null" for v in row] for row in rows.tolist()]
+    written = format_lines(together)
+    for i, (x, y) in enumerate(texts):
+        assert f'{{"step": {i}, "time": "{i}%s", "predictions": {{"x": {{"2": {x}}}, ' in written[i].decode()
+        assert f'"%s \\u0000 ü": {{"2": {y}}}}}, "low": {{"x": {{"2": null}}' in written[i].decode()
+        assert f'"answer": {x}, "low": {y}, "high": {x}, "usual": {y}}}' in written[i].decode()
+        assert json.loads(written[i])["alarm"] == {"x": None}
+    assert written[-300:] == [prediction.line for prediction in together[-300:]]
 
 
 @pytest.mark.parametrize("horizons", [(2, 9), (2, "10min")])

@@ -130,6 +130,8 @@ class Features:
         self._no_columns = None
         if not (plan.timed or plan.codes or plan.numbers):
             self._no_columns = _NO_TIME, np.empty((0, 0), np.int64), np.empty((0, 0))
+        #: Codes and numbers of one row in which no reading is missing; None where they depend on what is read.
+        self._complete = plan.complete_columns()
 
     # ------------------------------------------------------------------ properties
 
@@ -243,14 +245,25 @@ class Features:
         """
         plan = self._plan or self._require()
         if (
-            self._no_columns is not None
-            and values.__class__ is np.ndarray
+            values.__class__ is np.ndarray
             and values.dtype is _FLOAT64
             and values.ndim == 2
             and values.shape[1] == len(plan.names)
             and values.flags.carray
         ):
-            return FeatureColumns(values, *self._no_columns)  # there is nothing else to check
+            if self._no_columns is not None:
+                return FeatureColumns(values, *self._no_columns)  # there is nothing else to check
+            if (
+                self._complete is not None
+                and missing.__class__ is np.ndarray
+                and missing.shape == values.shape
+                and len(values) == 1
+                and not np.count_nonzero(missing)
+            ):
+                if not self._timed:
+                    return FeatureColumns(values, _NO_TIME, *self._complete)
+                if time.__class__ is np.ndarray and time.dtype is _FLOAT64 and time.shape == (1,):
+                    return FeatureColumns(values, time, *self._complete)
         rows = CheckedReadings(plan.names, values, time, labels, missing, "Features")
         return FeatureColumns(rows.values, rows.seconds if self._timed else _NO_TIME, *plan.make_columns(rows))
 

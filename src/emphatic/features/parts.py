@@ -402,7 +402,7 @@ class Missing(Part):
 
     def units(self, plan: FeaturePlan) -> list[Unit]:
         columns = np.array(plan.columns(self.of))
-        start = plan.code(len(columns), lambda rows: np.where(rows.missing[:, columns], 0, -1))
+        start = plan.code(len(columns), lambda rows: np.where(rows.missing[:, columns], 0, -1), -1)
         # φ·φ counts what is active where nothing is missing: none of these.
         return [
             Unit(ops.CODE, partial(_missing_name, plan.names[c]), (start + i,), norm=0.0) for i, c in enumerate(columns)

@@ -247,6 +247,7 @@ class Columns:
     start: int
     count: int
     function: Callable[[CheckedReadings], NDArray[Any]]
+    complete: int | None = None  # what it makes of every row in which no reading is missing
 
 
 @dataclass
@@ -283,9 +284,14 @@ class FeaturePlan:
         at = self.sources.setdefault(source, len(self.sources))
         return self.scales.setdefault(Scale(at, knots, span, spacing), len(self.scales))
 
-    def code(self, count: int, function: Callable[[CheckedReadings], NDArray[np.int64]]) -> int:
-        """The number of the first of ``count`` new columns of codes, which ``function`` makes of the rows of a call."""
-        self.codes.append(Columns(_width(self.codes), count, function))
+    def code(
+        self, count: int, function: Callable[[CheckedReadings], NDArray[np.int64]], complete: int | None = None
+    ) -> int:
+        """The number of the first of ``count`` new columns of codes, which ``function`` makes of the rows of a call.
+
+        ``complete`` is their code in every row in which no reading is missing, if that is always the same.
+        """
+        self.codes.append(Columns(_width(self.codes), count, function, complete))
         return self.codes[-1].start
 
     def given(self, count: int, function: Callable[[CheckedReadings], Array]) -> int:
@@ -360,6 +366,13 @@ class FeaturePlan:
             np.array([u.real for u in self.units], np.float64).reshape(-1, 2),
             np.array([m for u in self.units for m in u.members], np.int64),
         )
+
+    def complete_columns(self) -> tuple[NDArray[np.int64], Array] | None:
+        """``make_columns`` of one row in which no reading is missing; None where these depend on what is read."""
+        if self.numbers or any(block.complete is None for block in self.codes):
+            return None
+        codes = np.array([[block.complete for block in self.codes for _ in range(block.count)]], np.int64)
+        return codes.reshape(1, -1), np.empty((1, 0))
 
     def make_columns(self, rows: CheckedReadings) -> tuple[NDArray[np.int64], Array]:
         """The codes and the given numbers of each row, (B, columns)."""

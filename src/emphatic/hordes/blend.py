@@ -140,7 +140,7 @@ class Combination:
 
     def __init__(self, gamma: Array, E: int) -> None:
         Q, N = len(gamma), E + _SAFE
-        self.gamma = np.ascontiguousarray(gamma, np.float64)
+        self.E, self.gamma = E, np.ascontiguousarray(gamma, np.float64)
         self.scalars = np.zeros((Q, _COMBINED))
         self.vectors = np.zeros((Q, _OF_ANSWERS, N))
         self.weights = np.zeros((Q, _MIXTURES, N))
@@ -148,7 +148,9 @@ class Combination:
         #: R of each question, its lower half
         self.errors = np.zeros((Q, N, N))
 
-    def __call__(self, V: Array, x: Array, follows: Flags, fresh: Flags | None = None) -> tuple[Array, Array]:
+    def __call__(
+        self, V: Array, x: Array, follows: Flags, fresh: Flags | None = None, optional: int | None = None
+    ) -> tuple[Array, Array]:
         """The predictions (B, Q) at B rows, and the single answers (B, Q, E + 2), within bounds.
 
         Args:
@@ -157,12 +159,15 @@ class Combination:
             follows: The rows (B,) that follow the row before.
             fresh: Where an answer is another one from this row on, (B, Q, E): what was known of it no longer holds, and
                 it is taken for as good as the best of the others. None: nowhere.
+            optional: Answers from this one on are NaN where there is none, and in V the last ones before them stand in:
+                a copy of the reading, or no answer at all, would harm a combination more. None: there are all.
         """
-        E = self.errors.shape[1] - _SAFE
+        E = self.E
         out, single = np.empty(x.shape), np.empty((*x.shape, E + 2))
         _kernel("combine")(
             np.ascontiguousarray(V, np.float64),
             np.zeros((*x.shape, 0), bool) if fresh is None else np.ascontiguousarray(fresh, np.bool_),
+            E if optional is None else optional,
             np.ascontiguousarray(x, np.float64),
             np.ascontiguousarray(follows),
             self.gamma,

@@ -51,33 +51,50 @@ SAFE = 3
 
 
 @register_jitable
-def solve(A: Floats, b: Floats) -> Floats:
-    """A w = b for a small symmetric positive definite A, by Cholesky, in place; 0 where that fails."""
-    E = len(b)
-    w = b.copy()
-    for i in range(E):
+def solve(A: Floats, size: int, sides: Floats) -> None:
+    """A w = b for each row b of ``sides``, in place: the first ``size`` numbers, 0 where that fails.
+
+    A is small, symmetric and positive definite. Cholesky's factor of it takes its place.
+    """
+    sound = True
+    for i in range(size):
         for j in range(i + 1):
             s = A[i, j]
             for k in range(j):
                 s -= A[i, k] * A[j, k]
-            if i == j:
-                if not s > 0.0:
-                    return np.zeros(E)
+            if i != j:
+                A[i, j] = s / A[j, j]
+            elif s > 0.0:
                 A[i, i] = math.sqrt(s)
             else:
-                A[i, j] = s / A[j, j]
-    for i in range(E):
-        for k in range(i):
-            w[i] -= A[i, k] * w[k]
-        w[i] /= A[i, i]
-    for i in range(E - 1, -1, -1):
-        for k in range(i + 1, E):
-            w[i] -= A[k, i] * w[k]
-        w[i] /= A[i, i]
-    for i in range(E):
-        if not math.isfinite(w[i]):
-            return np.zeros(E)
-    return w
+                sound = False
+                break
+        if not sound:
+            break
+    for w in sides:
+        finite = sound
+        if sound:
+            for i in range(size):
+                for k in range(i):
+                    w[i] -= A[i, k] * w[k]
+                w[i] /= A[i, i]
+            for i in range(size - 1, -1, -1):
+                for k in range(i + 1, size):
+                    w[i] -= A[k, i] * w[k]
+                w[i] /= A[i, i]
+                finite = finite and math.isfinite(w[i])
+        if not finite:
+            for i in range(size):
+                w[i] = 0.0
+
+
+@register_jitable
+def total_of(w: Floats, size: int) -> float:
+    """The sum of the first ``size`` numbers, in their order."""
+    total = 0.0
+    for i in range(size):
+        total += w[i]
+    return total
 
 
 @register_jitable
@@ -263,26 +280,25 @@ def least_convex(A: Floats, b: Floats, w: Floats) -> None:
     It is solved to rounding: what is left of a search that ends early would depend on the last bits of A.
     """
     N = len(w)
-    member = np.zeros(N, np.bool_)
+    member, at, B, sides = np.empty(N, np.bool_), np.empty(N, np.int64), np.empty((N, N)), np.empty((2, N))
+    towards_one, towards_b = sides[0], sides[1]
     for i in range(N):
         member[i] = w[i] > 0.0
     for _ in range(4 * N):
         size = 0
-        at = np.empty(N, np.int64)
         for i in range(N):
             if member[i]:
                 at[size] = i
                 size += 1
-        B, right, ones = np.empty((size, size)), np.empty(size), np.ones(size)
         for i in range(size):
-            right[i] = b[at[i]]
-            for j in range(size):
+            towards_one[i], towards_b[i] = 1.0, b[at[i]]
+            for j in range(i + 1):
                 B[i, j] = A[at[i], at[j]]
-        towards_one, towards_b = solve(B.copy(), ones), solve(B, right)
-        total = towards_one.sum()
+        solve(B, size, sides)
+        total = total_of(towards_one, size)
         if not total > 0.0:
             return
-        force = (1.0 - towards_b.sum()) / total
+        force = (1.0 - total_of(towards_b, size)) / total
         # As far towards the solution on these answers as all weights stay positive.
         part, blocked = 1.0, -1
         for i in range(size):
@@ -330,7 +346,7 @@ def weigh(learned: float, R: Floats, W: Floats, mixture: Floats, h: float) -> No
     N = len(R)
     evidence = learned / h
     power = min(STEEPEST, STEEPER * evidence)
-    A, b, ones = np.empty((N, N)), np.empty(N), np.ones(N)
+    A, b, sides = np.empty((N, N)), np.empty(N), np.empty((2, N))
     for i in range(N):
         b[i] = R[i, i]
         for j in range(i + 1):
@@ -343,18 +359,20 @@ def weigh(learned: float, R: Floats, W: Floats, mixture: Floats, h: float) -> No
     least_convex(A, b, W[1])
     ridge = least * (FREE_PRIOR / evidence + 1e-10)
     for i in range(N):
-        b[i] = 0.0
+        sides[0, i], sides[1, i] = 1.0, 0.0
         A[i, i] = R[i, i]
         for j in range(N):
-            b[i] += A[i, j] * W[1, j]
+            sides[1, i] += A[i, j] * W[1, j]
     for i in range(N):
         A[i, i] += ridge
-    towards_one = solve(A.copy(), ones)
-    total = towards_one.sum()
+    solve(A, N, sides)
+    towards_one, fall = sides[0], sides[1]
+    total = total_of(towards_one, N)
     W[2] = W[1]
     if total > 0.0:
-        fall = solve(A, b)
-        W[2] += fall.sum() / total * towards_one - fall
+        force = total_of(fall, N) / total
+        for i in range(N):
+            W[2, i] += force * towards_one[i] - fall[i]
     powers(mixture[SQUARE], power, mixture[SHARE])
     total = mixture[SHARE, 0]
     for k in range(1, len(W)):  # the first needs least evidence
@@ -365,29 +383,39 @@ def weigh(learned: float, R: Floats, W: Floats, mixture: Floats, h: float) -> No
 
 
 @register_jitable
-def rows_between_weights(learned: float, h: float) -> float:
+def rows_between_weights(learned: float, h: float) -> int:
     """After how many rows the weights are found again: at least 16, h/8, and 1/512 to 1/1,024 of the rows so far.
 
     Means over all rows so far change little in so few, and finding weights costs more than a row does.
     """
-    return max(16.0, math.floor(h / 8.0), 2.0 ** math.floor(math.log2(learned / 512.0)))
+    share = 1
+    while 1024.0 * share <= learned:
+        share *= 2
+    return max(16, int(h / 8.0), share)
 
 
-@jit_for((_f3, _b3, _f2, _b1, _f1, _f2, _f3, _f3, _f3, _f3, _f2, _f3), fastmath=False)
+@jit_for((_f3, _b3, types.int64, _f2, _b1, _f1, _f2, _f3, _f3, _f3, _f3, _f2, _f3), fastmath=False)
 def combine(
-    V: Floats, fresh: NDArray[np.bool_], X: Floats, follows: NDArray[np.bool_], gamma: Floats, scalars: Floats,
-    vectors: Floats, weights: Floats, mixtures: Floats, errors: Floats, out: Floats, single: Floats,
+    V: Floats, fresh: NDArray[np.bool_], optional: int, X: Floats, follows: NDArray[np.bool_], gamma: Floats,
+    scalars: Floats, vectors: Floats, weights: Floats, mixtures: Floats, errors: Floats, out: Floats, single: Floats,
 ) -> None:  # fmt: skip
-    """p of each row and question, and the E + 2 single answers; see ``Combination``."""
+    """p of each row and question, and the E + 2 single answers; see ``Combination``.
+
+    Answers from ``optional`` on may be NaN: the first such is replaced by the last answer before these, the next by the
+    one before that.
+    """
     E, N, K = V.shape[2], errors.shape[1], weights.shape[1]
     v, used, mixed = np.empty(N), np.empty(N), np.empty(K)
-    for t in range(V.shape[0]):
-        for q in range(V.shape[1]):
-            g, x, s, R, W = gamma[q], X[t, q], scalars[q], errors[q], weights[q]
-            a, mixture = vectors[q], mixtures[q]
-            h = 1.0 / (1.0 - g)
+    for q in range(V.shape[1]):  # all rows of a question before the next: what it carries stays at hand
+        g, s, R, W, a, mixture = gamma[q], scalars[q], errors[q], weights[q], vectors[q], mixtures[q]
+        h = 1.0 / (1.0 - g)
+        for t in range(V.shape[0]):
+            x = X[t, q]
             known = abs(x) <= LARGEST
             first = s[SEEN] == 0.0
+            for i in range(optional, E):
+                if math.isnan(V[t, q, i]):
+                    V[t, q, i] = V[t, q, max(0, 2 * optional - 1 - i)]
             if first and not known:  # nothing was ever read
                 p = V[t, q, E // 2]
                 out[t, q] = p if abs(p) <= LARGEST else 0.0
@@ -425,7 +453,7 @@ def combine(
                 s[OPEN_WEIGHT] = 0.0
             elif not first:  # ERROR, OWN and BEFORE are still those of the row before
                 add_errors(s, a, R, mixture, (1.0 - g) * x + g * p - s[BEFORE], g)
-                if s[LEARNED] % rows_between_weights(s[LEARNED], h) == 0.0:
+                if int(s[LEARNED]) % rows_between_weights(s[LEARNED], h) == 0:  # (of floats it takes longer)
                     weigh(s[LEARNED], R, W, mixture, h)
             for i in range(N):
                 a[ERROR, i] = p - v[i]
@@ -468,14 +496,15 @@ def blend(
                     b[i] += a * (d * z[i] + s[ABOVE] * u[i] - b[i])
                     for j in range(i + 1):
                         C[i, j] += a * (u[i] * u[j] - C[i, j])
-                if s[LEARNED] % max(16.0, math.floor(h / 8.0)) == 0.0:
+                if int(s[LEARNED]) % max(16, int(h / 8.0)) == 0:
                     A = C.copy()
                     trace = 0.0
                     for i in range(E + 2):
                         trace += C[i, i]
                     for i in range(E + 2):
                         A[i, i] += kappa * s[NOISE] / (1.0 - g * g) * h / s[LEARNED] + 1e-9 * trace + 1e-200
-                    w[:] = solve(A, b)
+                    w[:] = b
+                    solve(A, E + 2, vectors[q, :1])
             for i in range(E):
                 u[i] = within(V[t, q, i], low, high, mean) - mean
             u[E], u[E + 1], s[BEFORE], s[ABOVE] = x - mean, s[TRACE] - mean, p, p - mean

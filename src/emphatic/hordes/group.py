@@ -35,8 +35,8 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Times = NDArray[Any] | None
 Labels = Mapping[str, Any]
-#: The answers of ridges and of seasons, the latter with which of them are new ones.
-Beside = tuple[Array | None, tuple[Array, Flags] | None]
+#: Room for all single answers, with those of ridges and seasons in it, and which seasons are new ones.
+Beside = tuple[Array | None, Flags | None]
 #: In a file: arrays of more bytes than this are stored without their zeros, unless more than this share are others; and
 #: what the names of their places and shapes end in.
 _SMALL, _DENSE = 512, 0.8
@@ -150,6 +150,8 @@ class Group:
         if setup.least_squares and self._any_blended:
             _, subjects = np.unique(evaluator.subject[questions][self._blended], return_inverse=True)
             self.seasons = Seasons(gamma, subjects.reshape(-1).astype(np.int64), evaluator.step)
+        #: The place of the answers of seasons among the single answers.
+        self._optional = E + (0 if self.ridges is None else len(STRENGTHS))
         self.blend: Blend | Combination = self._combination() if setup.least_squares else Blend(gamma, E)
         self._single: Array | None = None  # the single answers of the blended questions at the last rows
         #: φ of the last row; None after a cut.
@@ -193,7 +195,7 @@ class Group:
 
     def _combination(self) -> Combination:
         """Before the first row: the combination of all answers that there are."""
-        count = self._E + (0 if self.ridges is None else len(STRENGTHS)) + (0 if self.seasons is None else len(ANSWERS))
+        count = self._optional + (0 if self.seasons is None else len(ANSWERS))
         return Combination(self.gamma[self._blended], count)
 
     def columns(self, held: Array, missing: Flags, time: Times, labels: Labels) -> FeatureColumns:
@@ -204,15 +206,18 @@ class Group:
 
     def rows(self, columns: FeatureColumns, targets: Targets, gap: Flags, follows: Flags, learn: bool) -> Array:
         """Learn from rows and answer at each, (B, Q)."""
-        B, blended = len(gap), self._blended
+        B = len(gap)
         if B == 1 and learn and follows[0] and self._bounded:
             # One row that follows: the way of a transition, without the checks of a whole run.
-            phi = self.features.activate(columns)
-            ridges = None if self.ridges is None else self.ridges(phi, targets.x[:, blended], follows)
-            seasons = None if self.seasons is None else self.seasons(targets.x[:, blended], follows, columns.seconds)
-            return self._learn_steps(phi, targets, False, (ridges, seasons), is_row=True)
-        V = np.empty((B, self.learner.K or 1))
-        ridges = np.empty((B, len(self.blend.gamma), 0 if self.ridges is None else len(STRENGTHS)))
+            phi, x, fresh = self.features.activate(columns), self._select(targets.x), None
+            single = self._make_room(1)
+            if self.ridges is not None:
+                self.ridges(phi, x, follows, True, single, self._E)
+            if self.seasons is not None:
+                _, fresh = self.seasons(x, follows, columns.seconds, True, single, self._optional)
+            return self._learn_steps(phi, targets, False, (single, fresh), is_row=True)
+        V, x, fresh = np.empty((B, self.learner.K or 1)), self._select(targets.x), None
+        single = self._make_room(B)
         edges = [0, *(np.flatnonzero(gap[1:]) + 1).tolist(), B]
         for begin, end in pairwise(edges):
             if gap[begin]:
@@ -220,17 +225,17 @@ class Group:
             sequence = slice(begin, end)
             phi = self.features.activate(columns if end - begin == B else columns.part(sequence))
             if self.ridges is not None:
-                ridges[sequence] = self.ridges(phi, targets.x[sequence][:, blended], follows[sequence], learn)
+                assert single is not None
+                self.ridges(phi, x[sequence], follows[sequence], learn, single[sequence], self._E)
             if learn:
                 V[sequence] = self._learn_log(phi, targets.part(sequence))
             else:
                 if self.phi is not None or self.open:
                     self._forget()  # first, for it may change the last bit of a prediction
                 V[sequence] = self.learner.predict(phi)
-        seasons = None
         if self.seasons is not None:
-            seasons = self.seasons(targets.x[:, blended], follows, columns.seconds, learn)
-        return self._answers(V, targets.x, follows, beside=(ridges, seasons))
+            _, fresh = self.seasons(x, follows, columns.seconds, learn, single, self._optional)
+        return self._answers(V, targets.x, follows, beside=(single, fresh))
 
     def _learn_log(self, phi: Active, targets: Targets) -> Array:
         """Rows without a gap: the learners' predictions at each, (B, K)."""
@@ -362,6 +367,16 @@ class Group:
 
     # ------------------------------------------------------------------ inside
 
+    def _make_room(self, B: int) -> Array | None:
+        """Room for all single answers at B rows, where they are combined."""
+        if not isinstance(self.blend, Combination):
+            return None
+        return np.empty((B, len(self.blend.gamma), self.blend.E))
+
+    def _select(self, x: Array) -> Array:
+        """The columns of x (B, Q) of the questions whose answers are blended."""
+        return x if isinstance(self._blended, slice) else x.take(self._blended, axis=1)
+
     def _repeated(self, name: str, p: Array) -> Array:
         """A parameter (T, Q) for E learners per question; an evaluator passes the same array where it is constant."""
         constant, repeated = self._last_repeated.get(name, (None, p))
@@ -409,18 +424,16 @@ class Group:
             out = by_rate[:, E // 2]
             return out if setup.scaled else out / self.scale
         blended = self._blended
-        V, x = by_rate[:, :, blended].transpose(0, 2, 1), x[:, blended]
+        V, x = by_rate[:, :, blended].transpose(0, 2, 1), self._select(x)
         if isinstance(self.blend, Combination):
-            V = V if beside[0] is None else np.concatenate([V, beside[0]], axis=2)
+            single, changed = beside
+            assert single is not None
+            single[:, :, :E] = V
             fresh = None
-            if beside[1] is not None:
-                seasons, changed = beside[1]
-                V = np.concatenate([V, _filled(seasons, V)], axis=2)
-                if changed.any():
-                    fresh = np.zeros(V.shape, bool)
-                    begin = V.shape[2] - seasons.shape[2]
-                    fresh[:, :, begin : begin + changed.shape[2]] = changed
-            answers, self._single = self.blend(V, x, follows, fresh)
+            if changed is not None and np.count_nonzero(changed):
+                fresh = np.zeros(single.shape, bool)
+                fresh[:, :, self._optional : self._optional + changed.shape[2]] = changed
+            answers, self._single = self.blend(single, x, follows, fresh, self._optional)
         else:
             answers = self.blend(V, x, follows, ends)
         if self._all_blended:
@@ -591,19 +604,6 @@ def _with_zeros(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, ND
             array = array.reshape(shape)
         whole[name.removeprefix(prefix)] = array
     return whole
-
-
-def _filled(seasons: Array, V: Array) -> Array:
-    """The answers of seasons, with the last answers of V where a signal has no season.
-
-    These are the most cautious ones. A copy of the reading, or no answer at all, would harm a combination more.
-    """
-    E = V.shape[2]
-    for i in range(2):
-        none = np.isnan(seasons[:, :, i])
-        if none.any():
-            seasons[:, :, i] = np.where(none, V[:, :, max(0, E - 1 - i)], seasons[:, :, i])
-    return seasons
 
 
 def _scaled_by(rates: Sequence[float], alpha: object, Q: int) -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -96,7 +97,7 @@ def find_periods(x: Array, before: Sequence[int] = ()) -> list[Period]:
     largest = float(np.abs(x).max())
     if not 1e-150 < largest < 1e150:  # squares would not be finite
         x = x / max(largest, 1e-300)
-    line = np.arange(n) - (n - 1) / 2
+    line = _line(n)
     residual = x - x.mean()
     residual = residual - line * (line @ residual) / (line @ line)
     low, high = np.quantile(residual, (0.02, 0.98))
@@ -119,7 +120,7 @@ def find_periods(x: Array, before: Sequence[int] = ()) -> list[Period]:
             break
         periods.append(_keep(correlation, choice.period, before))
         exact.append(choice.exact)
-        phase = np.arange(n) % choice.rows
+        phase = _counted(n) % choice.rows
         profile = np.bincount(phase, residual, choice.rows) / np.bincount(phase, minlength=choice.rows)
         residual = residual - profile[phase]
     if not periods and any(before):
@@ -148,11 +149,10 @@ def _candidates(residual: Array, exact: Sequence[float]) -> tuple[list[_Candidat
     slope = min(max(float(residual[1:] @ residual[:-1]) / squares, 0.0), 1.0)
     white = residual[1:] - slope * residual[:-1]
     size = _fft_size(n - 1)
-    window = 0.5 - 0.5 * np.cos(2 * np.pi * (np.arange(n - 1) + 0.5) / (n - 1))
-    transform = np.fft.rfft((white - white.mean()) * window, size)
+    transform = np.fft.rfft((white - white.mean()) * _window(n - 1), size)
     power = transform.real**2 + transform.imag**2
     ratio = power[1:-1] / np.maximum(_noise(power, max(4, int(_AROUND * size / (n - 1))))[1:-1], 1e-300)
-    k = np.arange(1, len(power) - 1)
+    k = _counted(len(power))[1:-1]
     peaks = (power[1:-1] >= power[:-2]) & (power[1:-1] > power[2:])
     supports = k[peaks & (ratio > math.log(n / 2) + _SUPPORT)] / size
     lines = k[peaks & (ratio > math.log(n / 2) + _EXCESS) & (k * n >= (_CYCLES - 0.25) * size) & (k < 0.47 * size)]
@@ -230,7 +230,7 @@ def _correlation(residual: Array) -> Array:
     n, centred = len(residual), residual - residual.mean()
     transform = np.fft.rfft(centred, _fft_size(2 * n))
     correlation = np.fft.irfft(transform.real**2 + transform.imag**2, _fft_size(2 * n))[:n]
-    return np.asarray(correlation / max(correlation[0], 1e-300) * n / (n - np.arange(n)))
+    return np.asarray(correlation / max(correlation[0], 1e-300) * n / (n - _counted(n)))
 
 
 def _noise(power: Array, around: int) -> Array:
@@ -239,9 +239,31 @@ def _noise(power: Array, around: int) -> Array:
     begin = np.clip(at - around, 1, max(1, len(power) - 2 * around))
     beside = power[np.minimum(begin[:, None] + np.arange(2 * around), len(power) - 1)]
     k = int(_QUANTILE * 2 * around)
-    return np.interp(np.arange(len(power)), at, np.partition(beside, k, axis=1)[:, k] / -math.log(1.0 - _QUANTILE))
+    return np.interp(_counted(len(power)), at, np.partition(beside, k, axis=1)[:, k] / -math.log(1.0 - _QUANTILE))
 
 
+# All signals of a log are searched after the same rows: what depends on their number alone is found once.
+
+
+@lru_cache(4)
+def _counted(n: int) -> NDArray[np.int64]:
+    """The numbers from 0 to n − 1."""
+    return np.arange(n)
+
+
+@lru_cache(2)
+def _line(n: int) -> Array:
+    """The straight line through n rows, 0 in their middle."""
+    return np.asarray(_counted(n) - (n - 1) / 2)
+
+
+@lru_cache(2)
+def _window(n: int) -> Array:
+    """A raised cosine over n rows."""
+    return np.asarray(0.5 - 0.5 * np.cos(2 * np.pi * (_counted(n) + 0.5) / n))
+
+
+@lru_cache(8)
 def _fft_size(n: int) -> int:
     """The least number from n on that is a power of 2, or 3, 5, 9 or 15 times one."""
     return min(odd << max(0, math.ceil(math.log2(n / odd))) for odd in (1, 3, 5, 9, 15))

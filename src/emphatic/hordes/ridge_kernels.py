@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
 
-_f1, _f2 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2))
+_f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
 _r1, _r2 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2))
 _i1, _i2 = (types.Array(types.int64, ndim, "C", readonly=True) for ndim in (1, 2))
 _w2 = types.Array(types.int64, 2, "C")
@@ -122,42 +122,49 @@ def add_waiting(
 
 
 @jit_for((
-    _i2, _r2, _r2, _b1, types.int64, types.int64, types.boolean, _r1, _i1, _f2, _f1, _f1, _f2, _f1, _f2, _f2, _f1, _f2,
-    _w2, _f2, _f2, _f2,
+    _i2, _r2, _r2, _b1, _f3, types.int64, types.int64, types.int64, types.boolean, _r1, _r1, _i1, _f2, _f1, _f1, _f2,
+    _f1, _f2, _f2, _f1, _f2, _w2, _f2, _f2,
 ), fastmath=False)  # fmt: skip
 def rows(
-    index: Integers, value: Floats, X: Floats, follows: NDArray[np.bool_], begin: int, due: int, learn: bool,
-    gamma: Floats, horizon: Integers, theta: Floats, intercept: Floats, counts: Floats, each: Floats, sums: Floats,
-    A: Floats, z: Floats, weights: Floats, b: Floats, waiting: Integers, values: Floats, steps: Floats, out: Floats,
+    index: Integers, value: Floats, X: Floats, follows: NDArray[np.bool_], answers: Floats, place: int, begin: int,
+    due: int, learn: bool, base: Floats, gamma: Floats, horizon: Integers, theta: Floats, intercept: Floats,
+    counts: Floats, each: Floats, sums: Floats, A: Floats, z: Floats, weights: Floats, b: Floats, waiting: Integers,
+    values: Floats, steps: Floats,
 ) -> int:  # fmt: skip
-    """Predict at rows from ``begin`` on, (B, Q·S) of S strengths, and learn from them; returns the next row.
+    """Predict at rows from ``begin`` on, and learn from them; returns the next row.
 
+    The predictions of S strengths go into ``answers`` (B, Q, …) from ``place`` on. All is learned less ``base``.
     Rows are active features (B, m) and readings (B, Q), NaN where missing. They wait until there are enough of them to
     be added to the sums; when these then hold ``due`` rows or more the loop ends, so that they can be solved. What a
     row adds to the returns of those before it is in ``steps`` (·, Q + 1), and last whether it follows them.
     """
     B, m = index.shape
     Q, S = X.shape[1], len(intercept) // X.shape[1]
+    out = np.empty(Q * S)
     for t in range(begin, B):
         solved = counts[SOLVED] > 0.0
         for q in range(Q):
-            if learn and not solved and abs(X[t, q]) <= LARGEST:
-                each[MEAN, q] += (X[t, q] - each[MEAN, q]) / (counts[ROWS] + 1.0)
+            x = X[t, q] - base[q]
+            if learn and not solved and abs(x) <= LARGEST:
+                each[MEAN, q] += (x - each[MEAN, q]) / (counts[ROWS] + 1.0)
             for s in range(S):
-                out[t, q * S + s] = intercept[q * S + s] if solved else each[MEAN, q]
+                out[q * S + s] = intercept[q * S + s] if solved else each[MEAN, q]
         if solved:
             for a in range(m):
                 i = index[t, a]
                 if i >= 0:
                     v = value[t, a]
                     for k in range(Q * S):
-                        out[t, k] += v * theta[i, k]
+                        out[k] += v * theta[i, k]
+        for q in range(Q):
+            for s in range(S):
+                answers[t, q, place + s] = out[q * S + s] + base[q]
         if not learn:
             continue
         k = int(counts[WAITING])
         steps[k, Q] = 1.0 if follows[t] else 0.0
         for q in range(Q):
-            p, x, g = out[t, q * S + S // 2], X[t, q], gamma[horizon[q]]
+            p, x, g = out[q * S + S // 2], X[t, q] - base[q], gamma[horizon[q]]
             if not follows[t]:
                 steps[k, q] = each[BEFORE, q]
             elif abs(x) <= LARGEST:

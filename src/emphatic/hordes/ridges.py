@@ -72,29 +72,41 @@ class Ridges:
         self.index, self.value = np.zeros((_TOGETHER, m), np.int64), np.zeros((_TOGETHER, m))
         self.steps = np.zeros((_TOGETHER, Q + 1))
         # In the order of the kernel's arguments; all of them are changed in place.
-        self._state: tuple[NDArray[Any], ...] = (self.gamma, self._horizon, self.theta, self.intercept, self.counts)
-        self._state += (self.each, self.sums, self.A, self.z, self.weights, self.b, self.index, self.value, self.steps)
+        self._state: tuple[NDArray[Any], ...] = (self.base, self.gamma, self._horizon, self.theta, self.intercept)
+        self._state += (self.counts, self.each, self.sums, self.A, self.z, self.weights, self.b)
+        self._state += (self.index, self.value, self.steps)
         self._due = _FIRST  # rows of the next solution
 
-    def __call__(self, phi: Active, x: Array, follows: NDArray[np.bool_], learn: bool = True) -> Array:
-        """The answers (B, Q, S) at B rows.
+    def __call__(
+        self,
+        phi: Active,
+        x: Array,
+        follows: NDArray[np.bool_],
+        learn: bool = True,
+        answers: Array | None = None,
+        place: int = 0,
+    ) -> Array:
+        """The answers (B, Q, S) at B rows, or ``answers`` with these in it.
 
         Args:
             phi: φ of each row, (B, m).
             x: The readings (B, Q), NaN where missing.
             follows: The rows (B,) that follow the row before.
             learn: Whether to learn from the rows.
+            answers: An array (B, Q, …) of several answers to each question, to put them into.
+            place: The place of the first of them there.
         """
         B, Q = x.shape
-        X, out, t = np.ascontiguousarray(x - self.base), np.empty((B, len(self.intercept))), 0
-        rows = np.ascontiguousarray(phi.indices), np.ascontiguousarray(phi.values), X, np.ascontiguousarray(follows)
-        kernel = _kernel()
+        if answers is None:
+            answers = np.empty((B, Q, len(STRENGTHS)))
+        as_array, kernel, t = np.ascontiguousarray, _kernel(), 0
+        rows = as_array(phi.indices), as_array(phi.values), as_array(x), as_array(follows), answers, place
         while t < B:
-            t = kernel(*rows, t, self._due, bool(learn), *self._state, out)
-            if learn and self.counts[_WAITING] == 0.0 and self.counts[_ROWS] >= self._due:
+            t = kernel(*rows, t, self._due, learn, *self._state)
+            if learn and self.counts.item(_ROWS) >= self._due and self.counts.item(_WAITING) == 0.0:
                 self._solve()
                 self._due = self._next_solution()
-        return out.reshape(B, Q, -1) + self.base[:, None]
+        return answers
 
     def _next_solution(self) -> int:
         """The number of rows at which the next solution is due."""

@@ -56,6 +56,8 @@ WITHIN, MEMORY = 5.0, 256.0
 FEWEST, GROWTH, MOST, LEAST = 32.0, 0.15, 1000.0, 8.0
 #: The evidence, in rows, that the regression's prior counts for besides its strength.
 PRIOR_ROWS = 10.0
+#: A reading beyond this is not used.
+LARGEST = 1e100
 #: The traces of cells are brought up to date when they have decayed so far.
 DECAYED = 1e-3
 
@@ -205,26 +207,32 @@ def settle_all(state: Floats, cells: Floats, factor: float) -> None:
 
 
 @jit_for((
-    _r2, _b2, _b1, _i1, _i1, types.int64, types.int64, types.int64, types.int64, _i1, _i1, _r1, _r1, _i2, _r3, _f2, _u2,
-    _w1, _f2, _f2, _f3, _f3, _f2, _f2, _f2, _f2, _f3, _f2, _f2, _f3, _f3, _f3, _f3, _w2, _f3, _flags,
+    _r2, _b2, _b1, _i1, _i1, _f3, _flags, types.int64, types.int64, types.int64, types.int64, types.int64, _i1, _i1,
+    _i1, _r1, _r1, _i2, _r3, _w2, _f2, _u2, _w1, _f2, _f2, _f3, _f3, _f2, _f2, _f2, _f2, _f3, _f2, _f2, _f3, _f3, _f3,
+    _f3,
 ), fastmath=False)  # fmt: skip
 def rows(
-    X: Floats, known: Flags, follows: Flags, cell: Integers, skipped: Integers, begin: int, end: int, count: int,
-    earlier: int, members: Integers, starts: Integers, gamma: Floats, strengths: Floats, period: Integers,
-    scales: Floats, ring: Floats, flags: Integers, codes: Integers, signals: Floats, squares: Floats, A: Floats,
-    cross: Floats, weights: Floats, questions: Floats, path_squares: Floats, sums: Floats, path_products: Floats,
-    b: Floats, z: Floats, path_cross: Floats, cells: Floats, theta: Floats, effect: Floats, changed: Integers,
-    out: Floats, fresh: Flags,
+    X: Floats, sound: Flags, follows: Flags, cell: Integers, skipped: Integers, out: Floats, fresh: Flags, place: int,
+    begin: int, end: int, count: int, earlier: int, leaders: Integers, members: Integers, starts: Integers,
+    gamma: Floats, strengths: Floats, period: Integers, scales: Floats, changed: Integers, ring: Floats,
+    flags: Integers, codes: Integers, signals: Floats, squares: Floats, A: Floats, cross: Floats, weights: Floats,
+    questions: Floats, path_squares: Floats, sums: Floats, path_products: Floats, b: Floats, z: Floats,
+    path_cross: Floats, cells: Floats, theta: Floats, effect: Floats,
 ) -> int:  # fmt: skip
-    """Answer at rows from ``begin`` to ``end``, (B, Q, SEASONS + strengths), and learn from them; returns all rows.
+    """Answer at rows from ``begin`` to ``end``, and learn from them; returns the number of all rows.
 
-    Rows are readings (B, C), the last one held where one is not ``known``, the ``cell`` of the calendar (−1 for none)
-    and how many rows were ``skipped`` before. ``count`` rows, with those skipped, came before, and ``earlier`` ones
-    that the ring no longer has. The questions of signal c are ``members`` from ``starts[c]`` on. A ring has the last
+    The answers, SEASONS + strengths, go into ``out`` (B, Q, …) from ``place`` on; ``fresh`` is set where a season is a
+    new one. Rows are readings (B, …) in the columns ``leaders`` of the signals, which are learned from where they are
+    ``sound`` (B, C), the ``cell`` of the calendar (−1 for none) and how many rows were ``skipped`` before. Where a
+    reading is missing, the last one is held. ``count`` rows, with those skipped, came before, and ``earlier`` ones that
+    the ring no longer has. The questions of signal c are ``members`` from ``starts[c]`` on. A ring has the last
     readings of a signal, ``flags`` whether they were known, and ``codes`` 2 · (cell + 1) + whether the row follows.
     """
-    C, mask, M, S = X.shape[1], ring.shape[1] - 1, weights.shape[1], len(strengths)
+    C, mask, M, S = len(leaders), ring.shape[1] - 1, weights.shape[1], len(strengths)
     v, prior, answers, n = np.zeros(FEATURES), np.zeros(FEATURES), np.zeros(SEASONS), count
+    every = np.empty(len(gamma), np.int64)  # rows after which a sum over a path is found anew: errors grow by 1/γ a row
+    for q in range(len(gamma)):
+        every[q] = max(1, int(RENEWED / -math.log(max(gamma[q], 1e-300))))
     for c in range(C):
         s, P, n = signals[c], period[c], count
         for t in range(begin, end):
@@ -234,7 +242,10 @@ def rows(
                 flags[c, n & mask] = 0
                 codes[n & mask] = 0
                 n += 1
-            x, learns, at = X[t, c], known[t, c], cell[t]
+            x, at = X[t, leaders[c]], cell[t]
+            learns = sound[t, c] and abs(x) <= LARGEST
+            if not abs(x) <= LARGEST:
+                x = s[LAST]
             add_to_signal(s, ring[c], n, x, P)
             flags[c, n & mask] = learns
             codes[n & mask] = 2 * (at + 1) + follows[t]
@@ -255,8 +266,7 @@ def rows(
                 solves = s[LEARNED] >= max(FEWEST, solved + max(LEAST, min(MOST, GROWTH * solved)))
             for q in members[starts[c] : starts[c + 1]]:
                 g, state = gamma[q], questions[q]
-                every = max(1, int(RENEWED / -math.log(max(g, 1e-300))))  # errors grow by 1/γ a row
-                renew = state[STALE] > 0.0 or skipped[t] > 0 or n % every == 0
+                renew = state[STALE] > 0.0 or skipped[t] > 0 or n % every[q] == 0
                 state[STALE] = 0.0
                 for i in range(SEASONS):
                     answers[i] = math.nan
@@ -281,11 +291,12 @@ def rows(
                             p += theta[q, k, j] * v[j]
                         if at >= 0:
                             p += effect[q, k, at]
-                    out[t, q, SEASONS + k] = p
-                p = out[t, q, SEASONS + S // 2]
+                    out[t, q, place + SEASONS + k] = p
+                p = out[t, q, place + SEASONS + S // 2]
                 for i in range(SEASONS):
-                    out[t, q, i] = answers[i]
-                    fresh[t, q, i] = changed[c, i] > 0
+                    out[t, q, place + i] = answers[i]
+                    if changed[c, i] > 0:
+                        fresh[t, q, i] = True
                 if not (learns and follows[t]):
                     z[q] = 0.0
                     settle_all(state, cells[q], 0.0)

@@ -24,6 +24,7 @@ learned from its row. Bits do not depend on how rows are cut into blocks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -51,8 +52,6 @@ _SEASONS, _SHARED, _SIGNAL, _STALE, _SCALE = 2, 12, 11, 1, 2
 _FEATURES = _SHARED + _SEASONS
 #: Horizons after which the weights of a path are below rounding errors.
 _HORIZONS = 37.0
-#: A reading beyond this is not used.
-_LARGEST = 1e100
 #: In seconds. 1970-01-05 was a Monday.
 _HOUR, _DAY, _MONDAY = 3600.0, 86_400.0, 4 * 86_400.0
 #: What a signal and a question carry, and what is the same for all.
@@ -76,7 +75,8 @@ class Seasons:
     def __init__(self, gamma: Array, signal: NDArray[np.int64], step: float | None) -> None:
         Q, C, S, F = len(gamma), int(signal.max(initial=-1)) + 1, len(STRENGTHS), _FEATURES
         self.gamma, self.signal, self.step = np.ascontiguousarray(gamma), signal, step
-        self._first = np.array([int(np.argmax(signal == c)) for c in range(C)], np.intp)
+        #: The first question about each signal: its readings are the signal's.
+        self._leaders = np.array([int(np.argmax(signal == c)) for c in range(C)], np.int64)
         members = np.argsort(signal, kind="stable").astype(np.int64)
         self._members = members, np.searchsorted(signal[members], np.arange(C + 1)).astype(np.int64)
         #: The length of a cell of the calendar in seconds, and the number of cells.
@@ -98,6 +98,12 @@ class Seasons:
         self.questions[:, _STALE] = self.questions[:, _SCALE] = 1.0
         self._scales = np.zeros((Q, _SEASONS, 4))
         self._strengths = np.array(STRENGTHS)
+        #: Of one row: whether its readings are learned from, no new seasons, no place in the calendar, no skipped rows.
+        self._learned, self._unlearned = np.ones((1, C), bool), np.zeros((1, C), bool)
+        self._none_fresh = np.zeros((1, Q, _SEASONS), bool)
+        self._anytime, self._none_skipped = np.full(1, -1, np.int64), np.zeros(1, np.int64)
+        self._changed = False  # whether some season is a new one at the next row
+        self._state = self._gather_state()
 
     @property
     def periods(self) -> list[list[Period]]:
@@ -108,34 +114,51 @@ class Seasons:
         ]
 
     def __call__(
-        self, x: Array, follows: Flags, seconds: Array | None = None, learn: bool = True
+        self,
+        x: Array,
+        follows: Flags,
+        seconds: Array | None = None,
+        learn: bool = True,
+        answers: Array | None = None,
+        place: int = 0,
     ) -> tuple[Array, Flags]:
         """The answers at B rows, (B, Q, 3), NaN where there is no season, and which season is a new one, (B, Q, 2).
+
+        The first may be ``answers`` with these in it.
 
         Args:
             x: The readings (B, Q), NaN where missing.
             follows: The rows (B,) that follow the row before.
             seconds: The time of each row in seconds since 1970, NaN where it is not known; None for no times.
             learn: Whether to learn from the rows.
+            answers: An array (B, Q, …) of several answers to each question, to put them into.
+            place: The place of the first of them there.
         """
         B, Q = x.shape
-        X = np.ascontiguousarray(x[:, self._first])
-        known = np.abs(X) <= _LARGEST
-        if not known.all():
-            X = self._held(X, known)
-        known &= learn
+        if answers is None:
+            answers = np.empty((B, Q, len(ANSWERS)))
         cell, skipped = self._calendar(seconds, follows)
-        out, fresh = np.empty((B, Q, len(ANSWERS))), np.empty((B, Q, _SEASONS), bool)
-        inputs = X, known, np.ascontiguousarray(follows), cell, skipped
+        x, follows = np.ascontiguousarray(x), np.ascontiguousarray(follows)
+        if B == 1:  # without the arrays that a block needs
+            sound = self._learned if learn else self._unlearned
+            fresh = np.zeros((1, Q, _SEASONS), bool) if self._changed else self._none_fresh
+            self._changed = False
+            self._remember(int(self.counts.item(0)) + 1 + skipped.item(0))
+            self._run((x, sound, follows, cell, skipped, answers, fresh, place), 0, 1)
+            if self.counts.item(0) >= self.counts.item(1):
+                self._search()
+            return answers, fresh
+        sound, fresh = np.full((B, len(self._leaders)), learn), np.zeros((B, Q, _SEASONS), bool)
+        inputs = x, sound, follows, cell, skipped, answers, fresh, place
         rows, begin = self.counts[0] + np.cumsum(1 + skipped), 0
         self._remember(int(rows[-1]))
         while begin < B:
             end = min(B, int(np.searchsorted(rows, self.counts[1])) + 1)
-            self.counts[0] = self._run(inputs, begin, end, out, fresh)
-            begin = end
+            self._run(inputs, begin, end)
+            self._changed, begin = False, end
             if self.counts[0] >= self.counts[1]:
                 self._search()
-        return out, fresh
+        return answers, fresh
 
     def _remember(self, rows: int) -> None:
         """Make room to remember so many rows, or ``SPAN`` of them.
@@ -147,14 +170,18 @@ class Seasons:
             longer = _span(rows) - length
             self.ring, self.flags = np.pad(self.ring, ((0, 0), (0, longer))), np.pad(self.flags, ((0, 0), (0, longer)))
             self.codes = np.pad(self.codes, (0, longer))
+            self._state = self._gather_state()
 
-    def _run(self, inputs: tuple[Any, ...], begin: int, end: int, out: Array, fresh: Flags, earlier: int = 0) -> int:
-        """The kernel on some of the rows; returns the number of rows so far."""
-        places = begin, end, int(self.counts[0]), earlier
-        constants = *self._members, self.gamma, self._strengths, self.period, self._scales
-        of_signals = self.ring, self.flags, self.codes, self.signals, self.squares, self.A, self.cross, self.weights
-        of_questions = (getattr(self, name) for name in _OF_QUESTION)
-        return int(_kernel()(*inputs, *places, *constants, *of_signals, *of_questions, self.changed, out, fresh))
+    def _gather_state(self) -> tuple[NDArray[Any], ...]:
+        """What the kernel is given of the state, in the order of its arguments: all is changed in place."""
+        state: tuple[NDArray[Any], ...]
+        state = (self._leaders, *self._members, self.gamma, self._strengths, self.period, self._scales, self.changed)
+        state += (self.ring, self.flags, self.codes, self.signals, self.squares, self.A, self.cross, self.weights)
+        return (*state, *(getattr(self, name) for name in _OF_QUESTION))
+
+    def _run(self, inputs: tuple[Any, ...], begin: int, end: int, earlier: int = 0) -> None:
+        """The kernel on some of the rows, which are counted."""
+        self.counts[0] = _kernel()(*inputs, begin, end, int(self.counts.item(0)), earlier, *self._state)
 
     def _scale(self) -> None:
         """What the sums over paths of these periods are multiplied by: see the kernel."""
@@ -164,19 +191,22 @@ class Seasons:
             scales = rows, g ** (rows - 1), (1.0 - g) / (1.0 - g**rows), 1.0 / (1.0 - g**period)
         self._scales[:] = np.where(period[:, :, None] > 0, np.stack(scales, axis=2), 0.0)
 
-    def _held(self, X: Array, known: Flags) -> Array:
-        """Readings with the last one held where one is missing, 0 before the first."""
-        rows = np.where(known, np.arange(1, len(X) + 1)[:, None], 0)
-        before = np.vstack([self.signals[:, 0], X])
-        return np.ascontiguousarray(np.take_along_axis(before, np.maximum.accumulate(rows, axis=0), axis=0))
-
     def _calendar(self, seconds: Array | None, follows: Flags) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The cell of the calendar of each row, −1 for none, and how many rows were skipped before it."""
         B = len(follows)
         if seconds is None or len(seconds) != B or self.step is None or not self.step > 0.0:
+            if B == 1:
+                return self._anytime, self._none_skipped
             return np.full(B, -1, np.int64), np.zeros(B, np.int64)
-        timed = np.isfinite(seconds)
         cells = self.cells.shape[2]
+        if B == 1 and follows[0]:
+            now = seconds.item(0)
+            if not math.isfinite(now):
+                return self._anytime, self._none_skipped
+            self.counts[2] = now
+            cell = np.array([math.floor((now - _MONDAY) / self._cell) % cells], np.int64) if cells else self._anytime
+            return cell, self._none_skipped
+        timed = np.isfinite(seconds)
         if not cells:
             cell = np.full(B, -1, np.int64)
         else:
@@ -213,6 +243,7 @@ class Seasons:
                 self._scale()
                 self._learn_anew(c, rows, n)
                 self.changed[c] = changed
+        self._changed = bool(self.changed.any())
 
     def _learn_anew(self, c: int, rows: NDArray[np.intp], n: int) -> None:
         """Learn signal c anew from these rows of its ring, the last of n."""
@@ -221,9 +252,10 @@ class Seasons:
         shadow.period[0], shadow._scales[:] = self.period[c], self._scales[questions]
         shadow._remember(B)
         codes = self.codes[rows]
-        inputs = self.ring[c, rows][:, None], (self.flags[c, rows] > 0)[:, None], codes % 2 > 0, codes // 2 - 1
-        out, fresh = np.empty((B, len(questions), len(ANSWERS))), np.empty((B, len(questions), _SEASONS), bool)
-        shadow._run((*map(np.ascontiguousarray, inputs), np.zeros(B, np.int64)), 0, B, out, fresh, n - B)
+        x, sound = self.ring[c, rows][:, None], (self.flags[c, rows] > 0)[:, None]
+        inputs = x, sound, codes % 2 > 0, codes // 2 - 1, np.zeros(B, np.int64)
+        answers, fresh = np.empty((B, len(questions), len(ANSWERS))), np.empty((B, len(questions), _SEASONS), bool)
+        shadow._run((*map(np.ascontiguousarray, inputs), answers, fresh, 0), 0, B, n - B)
         for name in ("signals", "squares", "A", "cross", "weights"):
             getattr(self, name)[c] = getattr(shadow, name)[0]
         for name in _OF_QUESTION:
@@ -257,6 +289,7 @@ class Seasons:
         ):
             raise ValueError("the periods or rows of the seasons do not fit")
         self._scale()
+        self._changed = bool(self.changed.any())
 
     def join(self, seasons: Sequence[Seasons]) -> None:
         """Join the states of seasons of the same rows that have these questions between them, in order."""
@@ -267,7 +300,7 @@ class Seasons:
         shard_of = np.repeat(np.arange(len(seasons)), [len(shard.signal) for shard in seasons])
         local = np.concatenate([shard.signal for shard in seasons])
         for name in _OF_SIGNAL:
-            arrays[name] = np.stack([shards[shard_of[q]][name][local[q]] for q in self._first])
+            arrays[name] = np.stack([shards[shard_of[q]][name][local[q]] for q in self._leaders])
         self.restore(arrays)
 
 

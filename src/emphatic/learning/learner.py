@@ -691,16 +691,16 @@ class Learner:
                 self._decide(phi, 1)
             engine, T = self._engine, len(phi.start) - 1
             position = self._ahead + int(engine.scalars.item(self._leader, -1))
-            predictions: NDArray[Any] = np.empty((T + 1, engine.K), self._type)
+            predictions: NDArray[Any] = np.empty((T if afresh else T + 1, engine.K), self._type)
             rows, rows_next = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
-            watch = Watch(self._frozen, True)
-            engine.run(rows, rows_next, top, parameters, predictions[:T] if afresh else predictions, watch)
-            if afresh:
-                with np.errstate(all="ignore"):
-                    predictions[T] = engine.predict(rows_next if T == 1 else block(rows_next, T - 1, T))[0]
+            engine.run(rows, rows_next, top, parameters, predictions, Watch(self._frozen, True))
             if np.count_nonzero(self._frozen):
                 self._pass(position + T)
-            return predictions[1:]
+            if not afresh:
+                return predictions[1:]
+            with np.errstate(all="ignore"):
+                last = engine.predict(rows_next if T == 1 else block(rows_next, T - 1, T))
+            return last if T == 1 else np.concatenate([predictions[1:], last])
         finally:
             guard.users = 0
 

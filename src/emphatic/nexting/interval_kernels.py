@@ -56,7 +56,7 @@ _FAR = 9.0
 #: The variance expected is at least this share of its mean.
 _LEAST = 0.05
 #: TD errors after which the weights of the features are solved for again.
-_AGAIN = 64.0
+_AGAIN = 64
 #: How many horizons' worth of evidence the prior, that the variance is always the same, counts for.
 _KAPPA = 5.0
 #: The step of the level is at most this, and at most this divided by the returns that are not known yet.
@@ -110,16 +110,20 @@ def solve(A: Floats, b: Floats) -> Floats:
 
 
 @register_jitable
-def rounded(x: float, half: float) -> float:
-    """x to three digits of half the width."""
+def rounded(low: float, high: float, half: float) -> tuple[float, float]:
+    """Both ends to three digits of half the width."""
     digits = 2.0 - math.floor(math.log10(half)) if half > 0.0 else 400.0
     if not -300.0 < digits < 300.0:
-        return x
+        return low, high
     if digits < 0.0:
-        unit: float = 10.0**-digits
-        return math.floor(x / unit + 0.5) * unit
-    scale: float = 10.0**digits
-    return math.floor(x * scale + 0.5) / scale if abs(x) * scale < _DIGITS else x
+        unit = 10.0**-digits
+        return math.floor(low / unit + 0.5) * unit, math.floor(high / unit + 0.5) * unit
+    scale = 10.0**digits
+    if abs(low) * scale < _DIGITS:
+        low = math.floor(low * scale + 0.5) / scale
+    if abs(high) * scale < _DIGITS:
+        high = math.floor(high * scale + 0.5) / scale
+    return low, high
 
 
 @register_jitable
@@ -150,7 +154,7 @@ def learn_variance(s: Floats, vectors: Floats, products: Floats, c: float, v: fl
         b[i] += a * (error * z[i] + s[EXPECTED] * f[i] - b[i])
         for j in range(i + 1):
             products[i, j] += a * (f[i] * f[j] - products[i, j])
-    if n % _AGAIN == 0.0:
+    if int(n) % _AGAIN == 0:
         A = products.copy()
         for i in range(FEATURES):
             A[i, i] += 1e-9 if i == 0 else A[i, i] * _KAPPA / ((1.0 - g) * n) + 1e-9
@@ -168,8 +172,13 @@ def level_step(s: Floats, g: float, count: float, every: float) -> float:
 
 
 @register_jitable
-def learn_error(s: Floats, G: float, row: Floats, g: float, outside: float, count: float, every: float) -> float:
-    """The return G is known at last, of a row of which this was kept; 1 if it was outside its interval, else 0."""
+def learn_error(
+    s: Floats, G: float, row: Floats, g: float, outside: float, count: float, every: float
+) -> tuple[float, float]:  # fmt: skip
+    """The return G is known at last, of a row of which this was kept.
+
+    Returns 1 if it was outside its interval, else 0, and the step of the level.
+    """
     n = s[LABELS]
     s[LABELS] += 1.0
     # The prior, from the readings, counts for a horizon.
@@ -179,10 +188,11 @@ def learn_error(s: Floats, G: float, row: Floats, g: float, outside: float, coun
     s[BELOW] += a * ((1.0 if row[LOWEST_THEN] > G else 0.0) - s[BELOW])
     s[ABOVE] += a * ((1.0 if row[HIGHEST_THEN] < G else 0.0) - s[ABOVE])
     miss = 1.0 if row[LOW] > G or row[HIGH] < G else 0.0
-    level = s[LEVEL] + level_step(s, g, count, every) * (miss - outside)
+    step = level_step(s, g, count, every)
+    level = s[LEVEL] + step * (miss - outside)
     s[LEVEL] = min(max(level, -_LIMIT), _LIMIT)
     s[COVERED] += 2.0 / (n + 2.0) * (1.0 - miss - s[COVERED])
-    return miss
+    return miss, step
 
 
 @register_jitable
@@ -201,14 +211,17 @@ def factor(way: int, bins: Floats, places: Floats, side: int) -> float:
 @register_jitable
 def learn_scales(
     s: Floats, more: Floats, scales: Floats, bins: Floats, row: Floats, marks: Floats, G: float, g: float,
-    outside: float, z: float, count: float, every: float,
+    level: float, outside: float, z: float, count: float, every: float,
 ) -> None:  # fmt: skip
-    """Score every way of scaling on a return, and move the shares towards those with the best scores."""
+    """Score every way of scaling on a return, and move the shares towards those with the best scores.
+
+    ``level`` is the step of the level.
+    """
     n, p, K, places = s[LABELS], row[PREDICTION], len(scales), marks[BINS_THEN:]
     apart = max(math.floor(1.0 / ((1.0 - g) * every * _SCORED)), 1.0)
-    if n % apart != 0.0:
+    if apart > 1.0 and n % apart != 0.0:
         return
-    step, a = apart * level_step(s, g, count, every), max(apart / n, apart / (_DELAYS * count + apart))
+    step, a = apart * level, max(apart / n, apart / (_DELAYS * count + apart))
     wider, narrower = math.exp(step * (1.0 - outside)), math.exp(-step * outside)
     for k in range(K):
         half = z * scales[k, OWN_WIDTH] * marks[SCALE_THEN]
@@ -372,7 +385,7 @@ def intervals(
                 s[VALUE] += (1.0 - g) * s[POWER] * (x - s[CENTRE])
                 s[WEIGHT] += (1.0 - g) * s[POWER]
             slot = -1
-            if s[POSITION] % every[q] == 0.0:
+            if every[q] == 1 or int(s[POSITION]) % every[q] == 0:  # (a remainder of floats takes longer)
                 slot = first[q] + int(s[POSITION]) // every[q]
             if slot >= 0 and s[FULL] > 0.0:  # the return of the row D rows ago is known
                 one = kept[slot]
@@ -388,11 +401,11 @@ def intervals(
                         s[ERROR] = math.sqrt(s[SQUARES] / s[SEEN])
                     G = s[CENTRE] + (value + beyond * s[BIAS]) / weight
                     G = min(max(G, s[LOWEST]), s[HIGHEST])
-                    miss = learn_error(s, G, one, g, settings[0], float(count[q]), each)
+                    miss, level = learn_error(s, G, one, g, settings[0], float(count[q]), each)
                     if marks[slot, SCALE_THEN] > 0.0:  # a model of an earlier version kept none
                         learn_scales(
-                            s, more, scales[q], bins[q], one, marks[slot], G, g, settings[0], settings[1],
-                            float(count[q]), each,
+                            s, more, scales[q], bins[q], one, marks[slot], G, g, level, settings[0],
+                            settings[1], float(count[q]), each,
                         )  # fmt: skip
                         off = G - one[PREDICTION]
                         learn_bins(s, more, bins[q], marks[slot], off, miss, g, settings[0], float(count[q]), each)
@@ -410,7 +423,7 @@ def intervals(
             half = settings[1] * math.exp(level) * scale
             under, over = half * (1.0 + trust * (under - 1.0)), half * (1.0 + trust * (over - 1.0))
             half = 0.5 * (under + over)
-            bottom, top = rounded(p - under, half), rounded(p + over, half)
+            bottom, top = rounded(p - under, p + over, half)
             room = _ROOM * (s[HIGHEST] - s[LOWEST])
             lowest, highest = s[LOWEST] - room, s[HIGHEST] + room
             if s[BELOW] < _BEYOND * settings[0]:

@@ -494,11 +494,15 @@ def find_phases(time: Array, step: float) -> NDArray[np.int64]:
     >>> find_phases(np.array([0.0, 32.0 * 86_400.0]), 86_400.0).tolist()
     [[3, 0], [0, 1]]
     """
+    hourly = not step >= 0.9 * 86_400.0
+    if len(time) == 1 and hourly and abs(time.item(0)) < _LATEST:  # without arrays, where there is one row
+        hour = math.floor(time.item(0) / 3600.0)
+        return np.array([[hour % 24, (hour + 72) % 168]], np.int64)
     known = np.abs(time) < _LATEST
     seconds = np.where(known, time, 0.0)
     hours = np.floor(seconds / 3600.0).astype(np.int64)
     days = hours // 24
-    if not step >= 0.9 * 86_400.0:
+    if hourly:
         phases = np.stack([hours % 24, (hours + 72) % 168], axis=1)
     else:
         months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) % 12

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,7 +76,7 @@ _LEAST = 3
 _FORMAT = "emphatic warm-up 1"
 #: Lines that are written together: more would take memory, and hardly less time.
 _TOGETHER = 256
-#: Values from which on Arrow writes them more quickly than ``repr``.
+#: Numbers from which on Arrow writes them more quickly than ``repr``, with the same digits.
 _MANY = 64
 
 
@@ -131,8 +131,8 @@ def question_keys(questions: Iterable[GVF]) -> list[tuple[str, str]]:
     return list(keys)
 
 
-#: The reasons of alarms as they stand in a line.
-_REASONS = ("null", *(f'"{reason}"' for reason in WHY))
+#: The words of alarms as they stand in a line: the reasons, by their numbers, and whether there is an alarm.
+_WORDS = ("null", *(f'"{reason}"' for reason in WHY), "false", "true")
 
 
 class LineFormat:
@@ -167,31 +167,73 @@ class LineFormat:
         if self.asked:
             body = ", ".join(f'"{kind}": %s' for kind in asking.KINDS)
             entries += ', "asked": {' + ", ".join(f"{_literal(text)}: {{{body}}}" for text in self.asked) + "}"
-        self._template = '{"step": %d, "time": %s' + entries + "}\n"
+        self._template = '{"step": %s, "time": %s' + entries + "}\n"
+        fields = 2 + (1 + len(ENDS)) * len(self.keys) + len(OF_A_SIGNAL) * len(self.signals)
+        fields += len(asking.KINDS) * len(self.asked)
+        #: What stands between the fields of a line; then the words of alarms.
+        self._texts = (self._template % (("\0",) * fields)).split("\0") + list(_WORDS)
 
     def lines(self, predictions: Sequence[Prediction]) -> list[bytes]:
         """Predictions as lines of JSON; a value that is not finite is null. All or none of them have ``derived``."""
+        B = len(predictions)
         arrays = [self._ordered(np.array([prediction.values for prediction in predictions]))]
-        alarms = [["null"] * (len(ENDS) * len(self.keys) + len(OF_A_SIGNAL) * len(self.signals))] * len(predictions)
         if predictions[0].derived:
-            kinds = {
-                kind: np.array([prediction.derived[kind] for prediction in predictions])
-                for kind in (*ENDS, *OF_A_SIGNAL)
-            }
-            arrays += [*(self._ordered(kinds[kind]) for kind in ENDS), kinds["anomaly"]]
-            alarms = [
-                [*("true" if raised else "false" for raised in row), *(_REASONS[reason] for reason in reasons)]
-                for row, reasons in zip(kinds["alarm"].tolist(), kinds["why"].tolist(), strict=True)
-            ]
-        values = np.hstack(arrays)
-        texts, width = _texts(values.reshape(-1)), values.shape[1]
+            low, high, anomaly, alarm, why = (
+                np.array([prediction.derived[kind] for prediction in predictions]) for kind in (*ENDS, *OF_A_SIGNAL)
+            )
+            arrays += [self._ordered(low), self._ordered(high), anomaly]
+            words = np.hstack([_WORDS.index("false") + alarm.astype(np.int64), why.astype(np.int64)])
+        else:
+            arrays.append(np.full((B, len(ENDS) * len(self.keys) + len(self.signals)), np.nan))
+            words = np.full((B, 2 * len(self.signals)), _WORDS.index("null"))
+        numbers = np.hstack(arrays)
+        answers = np.array([prediction.asked for prediction in predictions], np.float64).reshape(B, -1)
+        answers = answers if self.asked else answers[:, :0]
+        heads = [str(prediction.step) for prediction in predictions]
+        heads += ["null" if prediction.time is None else json.dumps(prediction.time) for prediction in predictions]
+        if numbers.size + answers.size >= _MANY:
+            return self._join(heads, numbers, words, answers)
         lines = []
-        for i, prediction in enumerate(predictions):
-            time_text = "null" if prediction.time is None else json.dumps(prediction.time)
-            answers = _texts(np.asarray(prediction.asked, np.float64).reshape(-1)) if self.asked else ()
-            fields = (prediction.step, time_text, *texts[i * width : (i + 1) * width], *alarms[i], *answers)
-            lines.append((self._template % fields).encode())
+        for i in range(B):
+            fields = (*map(_number, numbers[i].tolist()), *(_WORDS[word] for word in words[i].tolist()))
+            fields += tuple(map(_number, answers[i].tolist()))
+            lines.append((self._template % (heads[i], heads[B + i], *fields)).encode())
         return lines
+
+    def _join(
+        self, heads: list[str], numbers: NDArray[np.float64], words: NDArray[np.int64], answers: NDArray[np.float64]
+    ) -> list[bytes]:
+        """The lines of B steps and B times, and of numbers, words and answers (B, …).
+
+        Arrow makes one array of all texts, and by their places another one, in whose memory the lines lie one after the
+        other: no number becomes an object of Python. Of those that ``repr`` would write in another form it gets the
+        text.
+        """
+        values = np.hstack([numbers, answers])
+        B, F = values.shape
+        size = np.abs(values)
+        same = (size >= 1e-4) & (size < 1e9) & (values != np.rint(values))
+        constant = len(self._texts)
+        begin = constant + len(heads)
+        others = list(map(_number, values[~same].tolist()))
+        pool = pa.concat_arrays(
+            [
+                pa.array([*self._texts, *heads], pa.large_string()),
+                pa.array(values.reshape(-1)).cast(pa.large_string()),
+                pa.array(others, pa.large_string()),
+            ]
+        )
+        where = begin + np.arange(B * F).reshape(B, F)
+        where[~same] = begin + B * F + np.arange(len(others))
+        N = numbers.shape[1]
+        at_heads = constant + np.arange(2 * B).reshape(2, B).T
+        fields = np.hstack([at_heads, where[:, :N], constant - len(_WORDS) + words, where[:, N:]])
+        places = np.empty((B, 2 * fields.shape[1] + 1), np.int64)
+        places[:, ::2], places[:, 1::2] = np.arange(fields.shape[1] + 1), fields
+        _, offsets, text = pool.take(pa.array(places.reshape(-1))).buffers()
+        ends = np.frombuffer(offsets, np.int64, places.size + 1)[:: places.shape[1]].tolist()
+        whole = text.to_pybytes()
+        return [whole[begin:end] for begin, end in pairwise(ends)]
 
     def _ordered(self, array: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values (B, Q) of all questions in the order of a line."""
@@ -239,20 +281,9 @@ def format_lines(predictions: Iterable[Prediction]) -> list[bytes]:
     return lines
 
 
-def _texts(values: NDArray[np.float64]) -> list[str]:
-    """Numbers as ``repr`` writes them; null where they are not finite.
-
-    Of many numbers Arrow finds the same digits in a third of the time. What it writes in another form is left to
-    ``repr``.
-    """
-    if len(values) < _MANY:
-        return [repr(value) if value - value == 0.0 else "null" for value in values.tolist()]
-    texts: list[str] = pa.array(values).cast(pa.string()).to_pylist()
-    size = np.abs(values)
-    same = (size >= 1e-4) & (size < 1e9) & (values != np.rint(values))
-    for i in np.flatnonzero(~same).tolist():
-        texts[i] = repr(float(values[i])) if size[i] < math.inf else "null"
-    return texts
+def _number(value: float) -> str:
+    """A number as ``repr`` writes it; null where it is not finite."""
+    return repr(value) if value - value == 0.0 else "null"
 
 
 def _literal(text: str) -> str:
