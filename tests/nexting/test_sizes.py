@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ C, T = 12, 600
 @pytest.fixture(autouse=True)
 def low_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(related, "LIMIT", 1 << 16)
-    monkeypatch.setattr(related, "MOST", 3)
+    monkeypatch.setattr(related, "MEMBERS", 3)
+    monkeypatch.setattr(related, "OUTSIDE", 1)
 
 
 def log() -> dict[str, Any]:
@@ -35,31 +37,48 @@ def log() -> dict[str, Any]:
     return columns | {"still": np.ones(T)}
 
 
-def test_related_are_the_most_correlated() -> None:
+def test_groups_are_of_the_most_correlated_signals() -> None:
     table = open_table(log())
-    found = related.choose_related(table, 500)
+    groups = related.choose_related(table, 500, table.names)
     values = np.stack([np.nan_to_num(column[:500], nan=np.nanmean(column[:500])) for column in log().values()])
     with np.errstate(invalid="ignore"):
         expected = np.nan_to_num(np.abs(np.corrcoef(values)))
     for i, name in enumerate(table.names[:C]):
-        assert {f"s{j}" for j in range(i % 4, C, 4) if j != i} < set(found[name])
-        third = found[name][2]
-        others = [expected[i, j] for j in range(C) if j % 4 != i % 4]
-        assert expected[i, table.names.index(third)] == pytest.approx(max(others), abs=0.02)
-        assert "still" not in found[name]
-    assert found["still"] == []
+        members = [j for j in range(C) if j % 4 == i % 4]
+        assert set(groups[name][:2]) == {f"s{j}" for j in members if j != i}
+        [outside] = groups[name][2:]
+        nearest = expected[members][:, [j for j in range(C) if j not in members]].max()
+        assert expected[members, table.names.index(outside)].max() == pytest.approx(nearest, abs=0.02)
+        assert "still" not in groups[name]
+    assert groups["still"] == []
+
+
+def test_what_is_not_predicted_has_no_group_but_is_seen() -> None:
+    table = open_table(log())
+    groups = related.choose_related(table, 500, ["s0", "s1"])
+    assert {name for name, others in groups.items() if others} == {"s0", "s1"}
+    assert groups["s0"][0] == "s1"
+    assert {"s4", "s8", "s5", "s9"} & set(groups["s0"])  # what correlates most with one of the two
+    assert set(groups["s0"]) - {"s1"} == set(groups["s1"]) - {"s0"}
+
+
+def test_more_signals_than_a_few_are_divided_into_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(related, "LIMIT", 1 << 40)
+    assert Settings(horizons=(2,)).filled(open_table(log()), T).related is None
+    monkeypatch.setattr(related, "UNGROUPED", C)
+    assert Settings(horizons=(2,)).filled(open_table(log()), T).related is not None
 
 
 def test_many_signals_see_what_is_related_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     asked: dict[str, Any] = {"predict": list(log()), "horizons": [2, 6]}  # one of them never changes
     result = emphatic.nexting.run(log(), **asked, out=tmp_path / "out", announce=said.append)
-    assert "so many signals that a question sees its own and the 3 most related ones" in said[0]
+    assert "so many signals that a question sees only those most related to its own" in said[0]
     horde = result.model
-    assert len(horde.makers) == C + 1
+    assert [learner.K for learner in horde.learners] == [18] * (C // 3) + [6]
     assert f"{(C + 1) * 2 * 3} learners × {horde.makers[0].n} features" in said[0]
-    assert all(maker.n < 4 * 3 * 12 + 5 for maker in horde.makers)
-    assert [learner.K for learner in horde.learners] == [6] * (C + 1)
+    signals = [re.findall(r"s\d+ ≈", " ".join(maker.names())) for maker in horde.makers]
+    assert [len(set(seen)) for seen in signals] == [4] * (C // 3) + [0]
     # The settings, written as TOML, give the same.
     text = result.settings.toml()
     assert set(tomllib.loads(text)["related"]) == set(log())
@@ -131,21 +150,20 @@ def test_why_a_number_is_missing_is_said() -> None:
 def test_of_500_signals_the_weights_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """500 signals × 400 rows at the four default horizons: under 200 MB, where it would be 1.5 GB."""
     monkeypatch.setattr(related, "LIMIT", 1 << 27)
-    monkeypatch.setattr(related, "MOST", 7)
     x = np.cumsum(np.random.default_rng(0).normal(size=(400, 500)), axis=0)
     table = open_table({f"s{i}": column for i, column in enumerate(x.T)})
     chosen = Settings().filled(table, 400)
     assert chosen.related is not None
-    assert all(len(others) == 7 for others in chosen.related.values())
+    assert all(len(others) == related.FEW_MEMBERS - 1 for others in chosen.related.values())
     makers = related.make_makers(chosen)
     assert isinstance(makers, dict)
-    assert len({id(maker) for maker in makers.values()}) == 500
+    assert len({id(maker) for maker in makers.values()}) == 500 // related.FEW_MEMBERS
     n = makers["s0@2"].warm_up(x, names=table.names).n
     learners = len(chosen.gvfs()) * len(chosen.rates)
     assert learners == 6000
     assert 16 * learners * n < 200e6
-    # Of sixty, every question sees all.
-    few = open_table({f"s{i}": column for i, column in enumerate(x.T[:60])})
+    # Of thirty, every question sees all.
+    few = open_table({f"s{i}": column for i, column in enumerate(x.T[:30])})
     assert Settings().filled(few, 400).related is None
 
 

@@ -344,7 +344,7 @@ class ShardPredictions:
         for number, _, kind in sorted(starts):  # of two parts of the same rows that of this session comes first
             if number >= end:
                 parts.append((kind, number))
-                end = number + pq.read_metadata(self._store.path(kind, number)).num_rows
+                end = number + self._store.count_rows(kind, number)
         if parts:
             self._append(parts, end)
         for kind in self._kinds():
@@ -354,7 +354,7 @@ class ShardPredictions:
         """Write the file of all anew, with these parts after what it has; one part at a time is in memory."""
         import pyarrow.parquet as pq
 
-        metadata, schema = {_ROWS: str(end)}, pq.read_schema(self._store.path(*parts[0]))
+        metadata, schema = {_ROWS: str(end)}, self._store.read(*parts[0]).schema
         with (
             atomic_file(self._target) as file,
             pq.ParquetWriter(file, schema.with_metadata(metadata), compression="zstd") as writer,

@@ -27,8 +27,11 @@ __all__ = ["PartReader", "PartStore", "ResumePoint"]
 
 #: The entry of a part's metadata that holds the id of its run.
 _RUN = b"emphatic.run"
-#: Columns that are read together: what the reader holds for each of them is more than a few rows take.
+#: A part of more columns than this is written as a single value: for each column Parquet takes more time and memory
+#: than a few rows do.
 _COLUMNS = 500
+#: The entry of the metadata of such a part, which says how many rows it has.
+_WIDE = b"emphatic.rows"
 
 
 class ResumePoint(NamedTuple):
@@ -85,28 +88,34 @@ class PartStore:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        table = pa.table(dict(columns)).replace_schema_metadata({_RUN: self.run})
+        table = pa.table(dict(columns))
+        metadata: dict[bytes, Any] = {_RUN: self.run}
+        is_wide = table.num_columns > _COLUMNS
+        if is_wide:
+            table, metadata[_WIDE] = _pack(table), str(table.num_rows)
+        table = table.replace_schema_metadata(metadata)
+        options = {"compression": "zstd", "write_page_checksum": True}
         with atomic_file(self.path(kind, number)) as file:
-            pq.write_table(table, file, compression="zstd", write_page_checksum=True)
-        if table.num_columns > _COLUMNS:
-            pa.default_memory_pool().release_unused()
+            pq.write_table(table, file, use_dictionary=not is_wide, write_statistics=not is_wide, **options)
+
+    def count_rows(self, kind: str, number: int) -> int:
+        """The number of rows of a part."""
+        import pyarrow.parquet as pq
+
+        file = pq.read_metadata(self.path(kind, number))
+        return int((file.metadata or {}).get(_WIDE, file.num_rows))
 
     def read(self, kind: str, number: int) -> pa.Table:
         """The rows of a part; ValueError if another run wrote it."""
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         path = self.path(kind, number)
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            if (file.schema_arrow.metadata or {}).get(_RUN, b"").decode() != self.run:
+            metadata = file.schema_arrow.metadata or {}
+            if metadata.get(_RUN, b"").decode() != self.run:
                 raise ValueError(f"{path}: this part was written by another run. Start again.")
-            names = file.schema_arrow.names
-            if len(names) <= _COLUMNS:
-                return file.read(use_threads=False).replace_schema_metadata(None)
-            groups = [names[i : i + _COLUMNS] for i in range(0, len(names), _COLUMNS)]
-            tables = [file.read(columns=group, use_threads=False) for group in groups]
-        pa.default_memory_pool().release_unused()
-        return pa.table({name: table.column(name) for table in tables for name in table.column_names})
+            table = file.read(use_threads=False).replace_schema_metadata(None)
+        return _unpack(table) if _WIDE in metadata else table
 
     def drop(self, rows: int, *kinds: str) -> None:
         """Remove the rows from number ``rows`` on, which were written after the resume point."""
@@ -135,6 +144,26 @@ class PartStore:
                 return {name: arrays[name] for name in arrays.files}
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
+
+
+def _pack(table: pa.Table) -> pa.Table:
+    """A table as a single value: its columns as Arrow streams them."""
+    import pyarrow as pa
+
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    data = stream.getvalue()
+    buffers = [None, pa.py_buffer(np.array([0, data.size])), data]
+    return pa.table({"stream": pa.Array.from_buffers(pa.large_binary(), 1, buffers)})
+
+
+def _unpack(table: pa.Table) -> pa.Table:
+    """The table that ``_pack`` was called with."""
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(table.column("stream")[0].as_buffer()) as reader:
+        return reader.read_all()
 
 
 class PartReader:

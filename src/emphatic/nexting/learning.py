@@ -33,6 +33,7 @@ from emphatic.asking.answers import Asked, Timing
 from emphatic.asking.headline import MOST_SIGNALS, Headline
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore, ResumePoint
+from emphatic.engines.compiled import blas_threads
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.nexting.intervals import Derived
@@ -66,10 +67,12 @@ FIRST = 10_000
 KINDS = ("predictions", "readings", "answers")
 #: Bytes of weights and traces above which questions see only what is related to them.
 LIMIT = 1 << 27
-#: How many other signals a question sees then.
-MOST = 7
-#: Correlations computed at a time: rows of the matrix.
-_CORRELATED = 256
+#: More signals than this are divided into groups in any case: solving for ridges costs the cube of the features.
+UNGROUPED = 32
+#: The signals of a group whose questions share their features, at most, and how many others they see; and the same
+#: where more than ``MANY`` signals are predicted, for memory counts more then.
+MEMBERS, OUTSIDE = 8, 4
+MANY, FEW_MEMBERS, FEW_OUTSIDE = 128, 4, 0
 #: Nanoseconds that one learner takes for one active feature of a row, and for a row; and what the program itself takes.
 _ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 300 << 20
 #: Bytes that a question takes besides its weights, and for each row that is learned from at a time.
@@ -77,7 +80,7 @@ _QUESTION_BYTES, _ROW_BYTES = 60_000, 400
 #: Nanoseconds that ridges take for a pair of active features of a row, and for n³ of a solution.
 _PAIR_NS, _SOLVE_NS = 1.0, 0.05
 #: Answers of all questions that are worked on at a time, and the rows that are learned from at a time, at least.
-_TOGETHER, _FEWEST_ROWS = 1 << 18, 64
+_TOGETHER, _FEWEST_ROWS = 1 << 17, 64
 #: Nanoseconds that a question of one line takes for a row.
 _ASKED_NS = 25_000.0
 #: A log of more rows is told beforehand what the values at each horizon cost.
@@ -111,28 +114,59 @@ class Size(NamedTuple):
         )
         if settings.related is None:
             return text
-        return f"{text} There are so many signals that a question sees its own and the {MOST} most related ones."
+        return f"{text} There are so many signals that a question sees only those most related to its own."
 
 
-def choose_related(table: Table, rows: int) -> dict[str, list[str]]:
-    """For each signal the others whose readings in the first ``rows`` correlate most with its own, closest first."""
-    values = next(table.blocks(rows)).values
-    values, _ = ReadingGuard(len(table.names)).warm_up(values).judge(values)
+def choose_related(table: Table, rows: int, predict: Sequence[str]) -> dict[str, list[str]]:
+    """For each signal the others that its questions see, found in the first ``rows`` by correlation.
+
+    The predicted signals are divided into groups of at most ``MEMBERS``. A group begins with the first signal that is
+    in none, and takes the signals that correlate most with its members. Its questions see its members, and the
+    ``OUTSIDE`` other signals that correlate most with one of them. Groups are smaller where signals are very many. A
+    signal that is not predicted has no group.
+
+    Args:
+        table: The table.
+        rows: The number of rows to look at.
+        predict: The signals that are predicted.
+    """
+    close = _correlations(next(table.blocks(rows)).values)
+    places = {name: place for place, name in enumerate(table.names)}
+    free = np.zeros(len(places), bool)
+    free[[places[name] for name in predict]] = True
+    related: dict[str, list[str]] = {name: [] for name in table.names}
+    most, others = (MEMBERS, OUTSIDE) if len(predict) <= MANY else (FEW_MEMBERS, FEW_OUTSIDE)
+    for name in predict:
+        seed = places[name]
+        if not free[seed]:
+            continue
+        members, affinity = [seed], close[seed].copy()
+        free[seed] = False
+        while len(members) < most and free.any():
+            best = int(np.argmax(np.where(free, affinity, -1.0)))
+            members.append(best)
+            free[best] = False
+            affinity += close[best]
+        nearest = close[members].max(axis=0)
+        nearest[members] = 0.0
+        outside = [i for i in np.argsort(-nearest, kind="stable")[:others].tolist() if nearest[i] > 0.0]
+        for member in members:
+            related[table.names[member]] = [table.names[i] for i in [*members, *outside] if i != member]
+    return related
+
+
+def _correlations(values: Array) -> NDArray[np.float32]:
+    """The size of the correlation of each pair of signals (C, C) in these rows (B, C), 0 of one that does not vary."""
+    values, _ = ReadingGuard(values.shape[1]).warm_up(values).judge(values)
     present = np.isfinite(values)
     known = np.where(present, values, 0.0)
     with np.errstate(all="ignore"):
         centred = np.where(present, known - known.sum(axis=0) / np.maximum(present.sum(axis=0), 1), 0.0)
         size = np.sqrt((centred**2).sum(axis=0))
         varies = np.isfinite(size) & (size > 1e-12 * np.abs(known).max(axis=0, initial=0.0))
-        unit = np.where(varies, centred / size, 0.0)
-    related: dict[str, list[str]] = {}
-    for begin in range(0, len(table.names), _CORRELATED):
-        close = np.abs(unit[:, begin : begin + _CORRELATED].T @ unit)
-        for row, name in enumerate(table.names[begin : begin + _CORRELATED]):
-            close[row, begin + row] = 0.0
-            best = np.argsort(-close[row], kind="stable")[:MOST]
-            related[name] = [table.names[i] for i in best if close[row, i] > 0.0]
-    return related
+        unit = np.where(varies, centred / size, 0.0).astype(np.float32)
+    with blas_threads(1):  # the bits depend on how many there are
+        return np.abs(unit.T @ unit)
 
 
 def make_horde(settings: Settings, step: float | None) -> Horde:
@@ -167,25 +201,37 @@ def make_makers(settings: Settings) -> Features | dict[str, Features]:
     """The features of all questions, or of each by its name where they see only what is related to them."""
     if settings.related is None:
         return Features.from_config(settings.features or ())
-    makers: dict[tuple[str, ...], Features] = {}
-    by_question = {}
-    for question in settings.gvfs():
-        seen = _seen(question, settings.related)
-        if seen not in makers:
-            own = _subjects(question, settings.related)
-            makers[seen] = Features.from_config([_restricted(config, seen, own) for config in settings.features or ()])
-        by_question[question.name] = makers[seen]
-    return by_question
+    questions = settings.gvfs()
+    subjects: dict[tuple[str, ...], dict[str, None]] = {}  # of all questions that see the same signals
+    seen = _seen_by(questions, settings.related)
+    for question, signals in zip(questions, seen, strict=True):
+        subjects.setdefault(signals, {}).update(dict.fromkeys(_subjects(question, settings.related)))
+    makers = {
+        signals: Features.from_config([_restricted(config, signals, [*own]) for config in settings.features or ()])
+        for signals, own in subjects.items()
+    }
+    return {question.name: makers[signals] for question, signals in zip(questions, seen, strict=True)}
 
 
 def shares(settings: Settings, names: Sequence[str]) -> list[NDArray[np.int64]]:
     """Of the questions ``names``, the first ones, those that share features, in the order of the makers of a horde."""
     if settings.related is None:
         return [np.arange(len(names))]
-    seen = [_seen(question, settings.related) for question in settings.gvfs()[: len(names)]]
+    seen = _seen_by(settings.gvfs()[: len(names)], settings.related)
     order = {signals: i for i, signals in enumerate(dict.fromkeys(seen))}
     which = np.array([order[signals] for signals in seen])
     return [np.flatnonzero(which == i) for i in range(len(order))]
+
+
+def _seen_by(questions: Sequence[GVF], related: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
+    """The signals that each question sees: those that it is about, and those related to them; in the table's order."""
+    places = {signal: place for place, signal in enumerate(related)}
+    seen = []
+    for question in questions:
+        signals = _subjects(question, related)
+        neighbours = (neighbour for signal in signals for neighbour in related[signal])
+        seen.append(tuple(sorted({*signals, *neighbours}, key=places.__getitem__)))
+    return seen
 
 
 def _subjects(question: GVF, related: Mapping[str, Sequence[str]]) -> list[str]:
@@ -195,12 +241,6 @@ def _subjects(question: GVF, related: Mapping[str, Sequence[str]]) -> list[str]:
     # An expression, or a γ that is one: what it may name, it sees.
     text = f"{question.cumulant} {question.gamma}"
     return [signal for signal in related if signal in text] or list(related)[:1]
-
-
-def _seen(question: GVF, related: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The signals that a question sees: those that it is about, and those related to them."""
-    signals = _subjects(question, related)
-    return tuple(dict.fromkeys([*signals, *(neighbour for signal in signals for neighbour in related[signal])]))
 
 
 def _restricted(config: Mapping[str, Any], seen: Sequence[str], own: Sequence[str]) -> dict[str, Any]:
@@ -271,7 +311,9 @@ def free_memory() -> int | None:
 
 
 def is_large(settings: Settings, C: int) -> bool:
-    """Whether the weights on the features of C signals would take more than ``LIMIT`` bytes."""
+    """Whether C signals are too many to see in every question: more than ``UNGROUPED``, or the weights too large."""
+    if C > UNGROUPED:
+        return True
     n = 0
     for config in settings.features or ():
         of, bins = config.get("of"), int(config.get("bins", 1))
@@ -989,7 +1031,8 @@ def learn_log(
         with closing(learners.stream(blocks, on_checkpoint)) as stream:
             for predictions in stream:
                 block = states.receive()
-                writer.add(block, predictions, learners.answers)
+                is_scored = block.row + len(block) > log.rows // 2
+                writer.add(block, predictions, learners.answers if is_scored else {})
                 progress("learning", block.row + len(block), log.rows)
         rows = learners.rows
         if rows < log.rows and request.signal is not None:
@@ -1149,9 +1192,8 @@ class _PartWriter:
     def add(self, block: Block, predictions: Array, answers: Mapping[str, Array]) -> None:
         """The next block. Parts are written before too many numbers wait."""
         end = block.row + len(block)
-        scored = answers if end > self._log.rows // 2 else {}
         with np.errstate(all="ignore"):
-            differences = {name: (answer - predictions).astype(np.float32) for name, answer in scored.items()}
+            differences = {name: (answer - predictions).astype(np.float32) for name, answer in answers.items()}
         width = predictions.shape[1] * (1 + len(answers)) + block.values.shape[1] + len(block.labels)
         self._waiting.append(_LearnedRows(block, predictions, differences, len(block) * width))
         if sum(learned.size for learned in self._waiting) >= WAITING:

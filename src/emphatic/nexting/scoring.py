@@ -49,6 +49,8 @@ Array = NDArray[np.float64]
 WORST = 10
 #: The bytes of the sums of several fits that are made in one pass.
 ROOM = 1 << 26
+#: Bytes of predictions that are written together, at least.
+_ROW_GROUP = 1 << 25
 #: Signals that are plotted, at most: a page with more would be too large to open.
 PLOTTED = 100
 #: Why there is no offline fit where none was wanted.
@@ -306,20 +308,28 @@ def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
         offline: Whether the predictions are compared with an offline fit.
         progress: Called now and then.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     began = clock_time.perf_counter()
     with ExitStack() as stack:
         writers: list[pq.ParquetWriter] = []
+        waiting: list[pa.Table] = []
 
-        def write(table: pa.Table) -> None:
+        def write(table: pa.Table, least: int = _ROW_GROUP) -> None:
+            """Write rows when they are ``least`` bytes: a group of rows takes time and memory for each column."""
             if not writers:
                 path = learned.store.folder / "predictions"
                 writer = pq.ParquetWriter(path, table.schema, compression="zstd", write_page_checksum=True)
                 writers.append(stack.enter_context(writer))
-            writers[0].write_table(table)
+            waiting.append(table)
+            if sum(rows.nbytes for rows in waiting) >= least:
+                writers[0].write_table(pa.concat_tables(waiting))
+                waiting.clear()
 
         scored = _score(_Plain(learned), learned, offline, _Meter(learned.log.rows, progress), write)
+        if waiting:
+            write(waiting.pop(), 0)
     periods = learned.horde.periods
     for score in scored.summary:
         score["periods"] = [period._asdict() for period in periods.get(score["signal"], [])]

@@ -478,7 +478,7 @@ class Settings:
         )
         if self.features is None and self.related is None and is_large(settings, len(table.names)):
             every = tuple(default_features(table, longest, warm, rows, every=True))
-            settings = replace(settings, features=every, related=choose_related(table, warm))
+            settings = replace(settings, features=every, related=choose_related(table, warm, predict))
         for question in settings.gvfs():
             _check(question, table, step)
         if settings.ask:

@@ -1,0 +1,50 @@
+"""Parts of a run: what was written is read back, however many columns it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from emphatic.common.parts import PartStore
+
+
+def columns(count: int, rows: int) -> dict[str, object]:
+    rng = np.random.default_rng(count)
+    words = pa.DictionaryArray.from_arrays(pa.array([0, None, 1] * rows, pa.int8())[:rows], pa.array(["up", "down"]))
+    numbers = {f"n{i}": rng.normal(size=rows) for i in range(count)}
+    return {"row": np.arange(rows), **numbers, "flag": rng.random(rows) < 0.5, "why": words}
+
+
+@pytest.mark.parametrize("count", [3, 900])
+def test_columns_come_back_as_they_were(tmp_path: Path, count: int) -> None:
+    store, written = PartStore(tmp_path, "this"), columns(count, 7)
+    store.write("predictions", 20, written)
+    table = store.read("predictions", 20)
+    assert table.column_names == list(written)
+    assert table.equals(pa.table(written))
+    assert store.count_rows("predictions", 20) == 7
+    store.drop(25, "predictions")
+    assert store.read("predictions", 20).equals(pa.table(written).slice(0, 5))
+    with pytest.raises(ValueError, match="written by another run"):
+        PartStore(tmp_path, "another").read("predictions", 20)
+
+
+def test_many_columns_are_written_as_one_value(tmp_path: Path) -> None:
+    store = PartStore(tmp_path)
+    store.write("predictions", 0, columns(900, 7))
+    assert pq.read_metadata(store.path("predictions", 0)).num_columns == 1
+
+
+def test_a_damaged_part_of_many_columns_is_not_read(tmp_path: Path) -> None:
+    store = PartStore(tmp_path)
+    store.write("predictions", 0, columns(900, 50))
+    path = store.path("predictions", 0)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(OSError, match=r"(?i)crc|corrupt"):
+        store.read("predictions", 0)
