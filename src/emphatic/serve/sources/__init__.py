@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,17 +19,34 @@ from urllib.parse import unquote, urlsplit
 
 from emphatic.common.discovery import discover
 from emphatic.serve.credentials import SYSTEM_TLS, TLSFiles, hide_user
+from emphatic.serve.payloads import TopicNames
 from emphatic.serve.service import Incoming, Publisher, Service, StreamConnection, with_ids
 from emphatic.tables.pipe import JSON, Readings, line_blocks
 from emphatic.tables.table import TableError
 from emphatic.tables.text import LOOK_LINES
 
-__all__ = ["STANDARD_INPUT", "Address", "Feed", "StreamSource", "check_loop", "find_source", "is_same_server"]
-__all__ += ["make_publisher", "make_source"]
+__all__ = ["STANDARD_INPUT", "Address", "Feed", "MessageOptions", "StreamSource", "check_loop", "find_source"]
+__all__ += ["is_same_server", "make_publisher", "make_source"]
 
 logger = logging.getLogger("emphatic.serve")
 
 _PLUGINS = discover(__name__, "emphatic.sources")
+
+
+class MessageOptions(NamedTuple):
+    """What messages to and from brokers are like.
+
+    Args:
+        topic_names: What the signals of a topic are called.
+        by_signal: Whether the predictions of each signal go to a topic of their own, below the one of the address.
+        home_assistant: The first level of the topics by which Home Assistant finds entities; empty for none.
+        units: The units of signals there, by the name of a signal or of a field.
+    """
+
+    topic_names: TopicNames = TopicNames()
+    by_signal: bool = False
+    home_assistant: str = ""
+    units: Mapping[str, str] = {}
 
 
 class Address(NamedTuple):
@@ -51,6 +68,7 @@ class Address(NamedTuple):
     user: str | None = None
     password: str | None = None
     tls: TLSFiles = SYSTEM_TLS
+    options: MessageOptions = MessageOptions()
 
     @classmethod
     def parse(cls, text: str) -> Address:
@@ -145,7 +163,11 @@ def find_source(name: str) -> StreamSource | None:
 
 
 def make_source(
-    text: str | None, service: Service, password: str | None = None, tls: TLSFiles = SYSTEM_TLS
+    text: str | None,
+    service: Service,
+    password: str | None = None,
+    tls: TLSFiles = SYSTEM_TLS,
+    options: MessageOptions = MessageOptions(),  # noqa: B008 (it cannot change)
 ) -> StreamConnection | None:
     """The source of readings that an argument names; None for HTTP alone.
 
@@ -154,10 +176,11 @@ def make_source(
         service: The service that takes the readings.
         password: The password, which an address on the command line must not have.
         tls: The files of an encrypted connection.
+        options: What messages are like.
     """
     if text is None:
         return None
-    address = Address.parse(text).with_access(password, tls)
+    address = Address.parse(text).with_access(password, tls)._replace(options=options)
     source = find_source(address.kind)
     assert source is not None
     with source.importing():
@@ -165,7 +188,11 @@ def make_source(
 
 
 def make_publisher(
-    text: str | None, model: Path, password: str | None = None, tls: TLSFiles = SYSTEM_TLS
+    text: str | None,
+    model: Path,
+    password: str | None = None,
+    tls: TLSFiles = SYSTEM_TLS,
+    options: MessageOptions = MessageOptions(),  # noqa: B008
 ) -> Publisher | None:
     """Where predictions go, besides HTTP.
 
@@ -174,10 +201,11 @@ def make_publisher(
         model: The file of the model, after which a client may be named.
         password: The password, which an address on the command line must not have.
         tls: The files of an encrypted connection.
+        options: What messages are like.
     """
     if text is None:
         return None
-    address = Address.parse(text).with_access(password, tls)
+    address = Address.parse(text).with_access(password, tls)._replace(options=options)
     source = find_source(address.kind)
     if source is None or source.publish is None:
         raise _not_an_address(text)
