@@ -594,7 +594,7 @@ class Service:
         except BaseException:
             self._locks.close()
             raise
-        if self.warming_up:
+        if self.predictor.horde is None:
             logger.info("%s: no model yet; %d of %d readings to warm up on.", self.model, self.waiting, self.warm_up)
         else:
             logger.info("%s: going on at step %d.", self.model, self.step)

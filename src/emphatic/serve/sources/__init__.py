@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -54,10 +54,10 @@ class Address(NamedTuple):
 
     >>> Address.parse("mqtt://user:secret@broker/plant/+/readings")
     mqtt://broker:1883/plant/+/readings
-    >>> Address.parse("http://x/y")
+    >>> Address.parse("http://x/y")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: 'http://x/y' is not an address of the form mqtt://HOST:PORT/TOPIC or redis://HOST:PORT/STREAM.
+    ValueError: 'http://x/y' is not an address of the form mqtt://HOST:PORT/TOPIC or nats://HOST:PORT/STREAM or ...
     """
 
     kind: str
@@ -74,7 +74,7 @@ class Address(NamedTuple):
     def parse(cls, text: str) -> Address:
         """The fields of an address; ValueError if it is none. A topic may have +, # and escapes such as %20."""
         scheme, separator, location = text.partition("://")
-        source = find_source(scheme) or (find_source(scheme[:-1]) if scheme.endswith("s") else None)
+        source = find_source(scheme) or _find_encrypted(scheme)
         if source is None or bool(separator) != bool(source.form):
             raise _not_an_address(text)
         if not source.form:
@@ -105,7 +105,9 @@ class Address(NamedTuple):
     def __repr__(self) -> str:
         """Without the password."""
         place = f"://{self.host}:{self.port}/{self.name}" if self.host else ""
-        return f"{self.kind}{'s' if self.encrypted else ''}{place}"
+        source = find_source(self.kind)
+        scheme = source.encrypted_scheme if self.encrypted and source is not None else self.kind
+        return f"{scheme}{place}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,13 +115,15 @@ class StreamSource:
     """A kind of source, by the scheme of its addresses.
 
     Args:
-        name: The scheme. An s behind it asks for an encrypted connection, as in mqtts://HOST/TOPIC.
+        name: The scheme.
         read: Connects a service to an address. The connection puts what comes into ``service.inbox``: a ``Feed`` does
             so with an iterator of readings.
         publish: Opens an address for the predictions of a model; None if there is no way to send any.
         form: How an address is written, such as mqtt://HOST:PORT/TOPIC; without it the name is all there is to write.
         port: The port of an address that has none.
-        encrypted_port: The same of an encrypted connection.
+        encrypted_name: The scheme of encrypted connections; by default an s stands behind the name, as in
+            mqtts://HOST/TOPIC.
+        encrypted_port: The port of an encrypted connection that has none.
         title: The name of the protocol, as messages write it.
         overlaps: Whether predictions that go to the second address would come back as readings from the first; both
             are on the same server.
@@ -132,11 +136,17 @@ class StreamSource:
     publish: Callable[[Address, Path], Publisher] | None = None
     form: str = ""
     port: int = 0
+    encrypted_name: str = ""
     encrypted_port: int = 0
     title: str = ""
     overlaps: Callable[[Address, Address], bool] = lambda source, publisher: source.name == publisher.name
     package: str = ""
     extra: str = ""
+
+    @property
+    def encrypted_scheme(self) -> str:
+        """The scheme of encrypted connections."""
+        return self.encrypted_name or f"{self.name}s"
 
     @contextmanager
     def importing(self) -> Iterator[None]:
@@ -160,6 +170,16 @@ def find_source(name: str) -> StreamSource | None:
         name, lambda value: isinstance(value, StreamSource) and value.name == name, wanted
     )[0]
     return source
+
+
+def _find_encrypted(scheme: str) -> StreamSource | None:
+    """The source whose encrypted connections have this scheme, or None."""
+    for name in (scheme.removesuffix("s"), *_PLUGINS):
+        with suppress(ImportError, TypeError):  # of another distribution
+            source = find_source(name)
+            if source is not None and source.form and source.encrypted_scheme == scheme:
+                return source
+    return None
 
 
 def make_source(
