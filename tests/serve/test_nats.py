@@ -103,7 +103,7 @@ def test_killed_under_load_each_reading_once(tmp_path: Path) -> None:
             info = wait_for(lambda: consumer_when_done(sender))
             assert info.num_ack_pending == 0
             assert source_of(service)["losses"] == []
-            published = wait_for(lambda: published_when_done(service), 10.0, service.log[-5:])
+            published = wait_for(lambda: published_when_done(service), 10.0, "all is published")
             assert published["lost"] == 0
             service.stop()
         lines = sender.do(sender.stream.stream_info("predicted")).state.messages

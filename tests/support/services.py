@@ -112,7 +112,7 @@ class Served:
             self.log.append(line.decode().rstrip())
 
     def _url(self) -> str:
-        return next((line.split(" at ")[1] for line in self.log if "listening at" in line), "")
+        return next((line.split(" at ")[1].strip('"}') for line in self.log if "listening at" in line), "")
 
     def post(self, rows: Iterable[dict[str, Any]]) -> httpx.Response:
         return self.client.post("/readings", content="\n".join(map(json.dumps, rows)), headers=LINES)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from emphatic.cli.nexting import check_live_options, read_settings
-from emphatic.cli.terminal import FAILURES, LogLevel, report_error, with_settings
+from emphatic.cli.terminal import FAILURES, JsonFormatter, LogFormat, LogLevel, report_error, with_settings
 from emphatic.nexting.settings import Settings
 
 __all__ = ["PublishAs", "serve", "warm"]
@@ -136,6 +136,9 @@ def serve(
     log_level: Annotated[
         LogLevel, typer.Option(help="Log messages of this level and above.", case_sensitive=False)
     ] = LogLevel.info,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="Write log messages as text, or each as a line of JSON.", case_sensitive=False)
+    ] = LogFormat.text,
     **flags: Any,
 ) -> None:
     """Serve a model: readings come in by HTTP, MQTT or Redis, predictions go out, and a page shows them.
@@ -145,7 +148,11 @@ def serve(
     Exit codes: 0 stopped; 1 learning failed; 2 wrong options; 65 the journal or the model is damaged (emphatic journal
     check shows how); 75 the port, the folder or the disk cannot be used now.
     """
-    logging.getLogger("emphatic").setLevel(log_level.value.upper())
+    log = logging.getLogger("emphatic")
+    log.setLevel(log_level.value.upper())
+    if log_format is LogFormat.json:
+        for handler in log.handlers:
+            handler.setFormatter(JsonFormatter())
 
     def command() -> int:
         from emphatic.questions import durations

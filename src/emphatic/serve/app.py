@@ -254,7 +254,8 @@ class _Interface:
     async def metrics(self, request: Request) -> Response:
         """Metrics, for Prometheus."""
         return PlainTextResponse(
-            write_metrics(self.service, self.attempts.wrong), media_type="text/plain; version=0.0.4"
+            write_metrics(self.service, self.attempts.wrong, self.attempts.failed_logins),
+            media_type="text/plain; version=0.0.4",
         )
 
     async def interface(self, request: Request) -> Response:
@@ -545,8 +546,8 @@ class Attempts:
     """
 
     def __init__(self) -> None:
-        #: The wrong tokens in all.
-        self.wrong = 0
+        #: The wrong tokens in all, and those of logins on the page.
+        self.wrong = self.failed_logins = 0
         self._waiting = 0
         self._addresses: OrderedDict[str, _Guesses] = OrderedDict()
         self._trusted: OrderedDict[object, None] = OrderedDict()
@@ -664,6 +665,7 @@ class Sessions:
             if (refusal := self._attempts.refuse(request.scope)) is not None:
                 return refusal
             if not self._is_token(token.strip()):
+                self._attempts.failed_logins += 1
                 await self._attempts.delay(request.scope)
                 wrong = page.replace("<!--wrong-->", '<p class="wrong">That is not the token.</p>')
                 return HTMLResponse(wrong, 401)

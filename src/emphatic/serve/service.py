@@ -36,8 +36,9 @@ from emphatic.nexting.settings import Settings
 from emphatic.nexting.warm import compile_for_live, compile_for_questions
 from emphatic.questions.gvf import LARGEST
 from emphatic.serve.ids import DEFAULT_FIELD, DEFAULT_WINDOW, KnownIds, check_id, scoped_id
-from emphatic.serve.journal import Journal, JournalError
+from emphatic.serve.journal import Journal, JournalError, JournalState
 from emphatic.serve.listener import ACCEPTED, Listener
+from emphatic.serve.metrics import Histogram
 from emphatic.serve.status import ConnectionStatus
 from emphatic.tables.fields import as_name
 from emphatic.tables.pipe import BLOCK, JSON, Reading, TextForm
@@ -514,6 +515,10 @@ class Service:
         #: Readings taken since the service started; those of them that could not be used, and that were known.
         self.readings = self.malformed = self.repeated = 0
         self.saved_step = self.saved = 0
+        #: When the model was saved, in seconds since 1970.
+        self.saved_at = time.time()
+        #: Seconds from the arrival of readings until they are learned from, and until they are safe.
+        self.lag, self.latency = Histogram(), Histogram()
         #: The last prediction, and the recent rows, once there are any.
         self.latest: Prediction | None = None
         self.recent: RecentRows | None = None
@@ -691,6 +696,10 @@ class Service:
                 return f"{status.name}: no connection for {seconds:.0f} s{why}"
         return ""
 
+    def journal_state(self) -> JournalState:
+        """How large the journal is, and what was wrong with it."""
+        return JournalState() if self._journal is None else self._journal.state()
+
     def publish_to(self, publisher: Publisher | None) -> None:
         """Publish predictions there, too. It must be called before ``open``."""
         self.publish = publisher
@@ -810,7 +819,10 @@ class Service:
                 (incoming, Receipt(next(outcomes)) if receipt is None else receipt)
                 for incoming, receipt in zip(independent, receipts, strict=True)
             ]
-        self.traffic.add(len(block), time.monotonic() - block[0].arrived)
+        now = time.monotonic()
+        self.traffic.add(len(block), now - block[0].arrived)
+        for incoming in block:
+            self.lag.observe(now - incoming.arrived)
 
     def _recognise(self, incoming: Incoming) -> Receipt | None:
         """The receipt of a reading that was learned from before; None for a new one."""
@@ -954,7 +966,9 @@ class Service:
 
     def _acknowledge(self) -> None:
         done, self._unacknowledged = self._unacknowledged, []
+        now = time.monotonic()
         for incoming, receipt in done:
+            self.latency.observe(now - incoming.arrived)
             if incoming.acknowledge is not None:
                 incoming.acknowledge(receipt)
         self._publish(receipt.outcome for _, receipt in done)
@@ -978,7 +992,7 @@ class Service:
             self._report(f"{self.model}: the model cannot be saved: {error}; the journal keeps what came since")
             return False
         self.trouble = ""
-        self.saved_step, self.saved = predictor.step, journal.last
+        self.saved_step, self.saved, self.saved_at = predictor.step, journal.last, time.time()
         self._acknowledge()  # what the model holds is safe
         return True
 
