@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
@@ -56,6 +56,8 @@ _STREAMS, _PATIENCE = 32, 30.0
 _QUESTIONS = 50
 #: Seconds until a question that waits for the thread that learns is given up.
 _CHANGE_PATIENCE = 5.0
+#: Lines that are written without another thread.
+_FEW = 16
 _JSON, _LINES = "application/json", "application/x-ndjson"
 #: The line of a reading that is known, and whose prediction is not.
 _NO_ANSWER = b'{"step": null, "time": null, "predictions": {}}\n'
@@ -76,6 +78,12 @@ _SLOW = 20.0
 POLICY = (
     "default-src 'self'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
     "form-action 'self'"
+)
+#: What every answer says to browsers.
+_HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
 )
 _COOKIE = "emphatic_session"
 #: What needs no token.
@@ -112,9 +120,9 @@ class _Interface:
         self.service, self.sessions, self.streams = service, Sessions(token, self.attempts), 0
         self._closing = asyncio.Event()
         routes = [
+            Route("/readings", self.readings, methods=["POST"]),  # the first that is looked at
             Route("/", self.page),
             Route("/login", self.login, methods=["POST"]),
-            Route("/readings", self.readings, methods=["POST"]),
             Route("/ask", self.ask, methods=["GET", "POST", "DELETE"]),
             Route("/predictions", self.predictions),
             Route("/signals", self.signals),
@@ -155,7 +163,8 @@ class _Interface:
             return _count_taken(count)
         if not several and isinstance(receipts[0].outcome, Malformed):
             return _error(422, f"reading 1: {receipts[0].outcome}")
-        text = await asyncio.to_thread(_lines, receipts)  # thousands of them take a while
+        # Thousands of them take a while; of a few, the way to another thread and back takes longer.
+        text = _lines(receipts) if len(receipts) <= _FEW else await asyncio.to_thread(_lines, receipts)
         return Response(text, media_type=_LINES if several else _JSON)
 
     async def _learn(self, incoming: list[Incoming]) -> tuple[list[Receipt], int]:
@@ -321,16 +330,29 @@ async def _body(request: Request, closing: asyncio.Event, longest: int, patience
         return too_long
     chunks: list[bytes] = []
 
-    async def read() -> bool:
-        size = 0
-        async for chunk in request.stream():
-            size += len(chunk)
+    async def read(message: Message | None = None) -> bool:
+        """Read the body, or what follows its first message; False if it is too long."""
+        size, is_complete = 0, False
+        while not is_complete:
+            message = message or await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
             if size > longest:
                 return False
-            chunks.append(chunk)
+            is_complete, message = not message.get("more_body", False), None
         return True
 
-    reading, ending = asyncio.create_task(read()), asyncio.create_task(closing.wait())
+    # Nearly always all of it is there, and no task needs to wait for it.
+    message: Message | None = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            message = await request.receive()
+    if message is not None and message["type"] == "http.request" and not message.get("more_body", False):
+        body: bytes = message.get("body", b"")
+        return body if len(body) <= longest else too_long
+    reading, ending = asyncio.create_task(read(message)), asyncio.create_task(closing.wait())
     done, _ = await asyncio.wait((reading, ending), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
     for task in (reading, ending):
         task.cancel()
@@ -711,11 +733,9 @@ class Guarded:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers["content-security-policy"] = POLICY
-                headers["x-content-type-options"] = "nosniff"
-                headers["referrer-policy"] = "no-referrer"
-                headers.setdefault("cache-control", "no-store")
+                headers = message["headers"] = [*message.get("headers", ()), *_HEADERS]
+                if not any(name == b"cache-control" for name, _ in headers):
+                    headers.append((b"cache-control", b"no-store"))
             await send(message)
 
         refusal: Response | None

@@ -26,7 +26,7 @@ class Histogram:
 
     >>> histogram = Histogram()
     >>> histogram.observe(0.004)
-    >>> list(histogram.lines("wait"))[2:5]
+    >>> list(histogram.lines("wait"))[1:4]
     ['wait_bucket{le="0.0025"} 0', 'wait_bucket{le="0.005"} 1', 'wait_bucket{le="0.01"} 1']
     """
 

@@ -131,13 +131,13 @@ def read_message(payload: bytes) -> list[Incoming]:
         except NotJson as error:
             return [Incoming(Malformed(str(error)))]
     try:
-        value: Any = json.loads(text)
+        value: object = json.loads(text)
     except (ValueError, RecursionError):
         try:
-            value = text.decode()
+            value = word = text.decode()
         except UnicodeDecodeError:
             return [Incoming(Malformed("not UTF-8 text"))]
-        if not value.isprintable():
+        if not word.isprintable():
             return [Incoming(Malformed("neither JSON nor a single value"))]
     if isinstance(value, str) and value.strip().lower() in _MISSING:
         value = None

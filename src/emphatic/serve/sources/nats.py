@@ -30,7 +30,10 @@ from emphatic.tables.table import Malformed
 if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
-    from nats.js.api import StreamInfo
+    from nats.js import JetStreamContext
+    from nats.js.api import ConsumerInfo, StreamInfo
+
+    PullSubscription = JetStreamContext.PullSubscription
 
 __all__ = ["NATS", "NatsPublisher", "NatsSource"]
 
@@ -141,7 +144,7 @@ class NatsSource(_Worker):
         self._last: int | None = None
         self._look_at = 0.0
         self._connection = 0
-        self._subscription: Any = None
+        self._subscription: PullSubscription | None = None
 
     def start(self) -> None:
         """Begin after the last reading that the model knows."""
@@ -162,7 +165,7 @@ class NatsSource(_Worker):
             raise ValueError(f"there is no stream {self._stream!r}") from None
         self._compare(info)
         try:
-            consumer: Any = await manager.consumer_info(self._stream, self._durable)
+            consumer: ConsumerInfo | None = await manager.consumer_info(self._stream, self._durable)
         except NotFoundError:
             consumer = None
         start = (self._last or 0) + 1
@@ -196,6 +199,7 @@ class NatsSource(_Worker):
         if time.monotonic() >= self._look_at:
             await self._look(client)
             self._look_at = time.monotonic() + _LOOK
+        assert self._subscription is not None
         try:
             messages: list[Msg] = await self._subscription.fetch(BLOCK, timeout=_WAIT)
         except TimeoutError:
