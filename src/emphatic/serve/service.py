@@ -63,6 +63,8 @@ _HELD = 200_000
 #: Seconds: the longest wait for readings, from a reading to the sync of its group (and a block more), and between two
 #: attempts on a disk that fails.
 _WAIT, _GROUP, _RETRY = 0.1, 0.05, 0.5
+#: Seconds that a reading waits for others that are likely to come just now.
+_MOMENT = 0.002
 #: Seconds that a service that is stopped goes on learning from what waits, and until it ends in any case.
 _DRAIN, _END = 2.0, 4.5
 #: The longest body, in bytes; and the levels that a reading may have.
@@ -158,6 +160,7 @@ class Inbox:
         self._filled, self._emptied = threading.Condition(self._lock), threading.Condition(self._lock)
         #: Whether nothing more is taken in.
         self.closed = False
+        self._expected = 1  # readings that come together
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -185,13 +188,24 @@ class Inbox:
             return True
 
     def take(self, most: int, timeout: float) -> list[Incoming]:
-        """The readings that wait, at most ``most``; after ``timeout`` seconds perhaps none."""
+        """The readings that wait, at most ``most``; after ``timeout`` seconds perhaps none.
+
+        Senders that wait for an answer send the next reading soon after it, all of them at about the same time. To
+        learn from these together takes hardly longer than from one: so the first waits a moment for as many as came
+        together before, and for one more.
+        """
         with self._lock:
             if not self._waiting and not self.closed:
                 self._filled.wait(timeout)
+            until = time.monotonic() + _MOMENT
+            while 0 < len(self._waiting) < min(self._expected, most) and not self.closed:
+                if (seconds := until - time.monotonic()) <= 0.0 or not self._filled.wait(seconds):
+                    break
             readings = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
             if readings:
                 self._emptied.notify_all()
+                count = len(readings)
+                self._expected = count + 1 if count >= max(2, self._expected) else max(count, self._expected - 1)
             return readings
 
     def close(self) -> None:
