@@ -177,7 +177,7 @@ def kill_under_load(
     with _brokers(folder) as (broker, port, redis_port):
         model, source = folder / "model", f"mqtt://127.0.0.1:{port}/plant/readings"
         publish = f"redis://127.0.0.1:{redis_port}/predictions"
-        options = (source, "--publish", publish, *FLAGS, "--save-every", "1s")
+        options = (source, "--publish", publish, *FLAGS, "--save-every", "1s", "--topic-names", "plant/readings=")
         sender = Sender(port, rate, ids)
         with Served(model, *options) as service:  # the broker remembers who has subscribed
             wait_for(lambda: any("connected." in line for line in service.log))

@@ -257,7 +257,7 @@ def test_what_cannot_be_started_says_so_in_one_line(tmp_path: Path) -> None:
             (("--port", 0, "--no-learn"), "--no-learn needs a model"),
             (("--port", 0, "--warm-up", 1), "--warm-up must be 3 readings or more"),
             (("--port", 0, "--save-every", "often"), "--save-every: 'often' is not a duration"),
-            (("http://x/y", "--port", 0), "of the form mqtt://HOST:PORT/TOPIC or redis://HOST:PORT/STREAM"),
+            (("http://x/y", "--port", 0), "of the form mqtt://HOST:PORT/TOPIC or nats://HOST:PORT/STREAM or redis"),
             (("--publish", "mqtt://host", "--port", 0), "of the form mqtt://HOST:PORT/TOPIC"),
             (("mqtt://h/t", "--publish", "mqtt://h/t", "--port", 0), "predictions must go elsewhere"),
             (("--token-file", tmp_path / "empty", "--port", 0), "must hold a token"),

@@ -32,6 +32,9 @@ from tests.support.services import (
 
 pytestmark = pytest.mark.serve
 
+#: The fields of the topic are the signals, as readings() has them.
+BARE = (*FLAGS, "--topic-names", "plant/readings=")
+
 
 def test_killed_twenty_times_under_load_by_http(tmp_path: Path) -> None:
     """All that was acknowledged is there, in order, and the bits are those of an undisturbed run."""
@@ -144,7 +147,7 @@ def test_readings_and_predictions_by_mqtt(port: int, tmp_path: Path) -> None:
     watcher.subscribe("plant/predictions", qos=1)
     watcher.loop_start()
     source, publish = f"mqtt://127.0.0.1:{port}/plant/readings", f"mqtt://127.0.0.1:{port}/plant/predictions"
-    with Served(tmp_path / "model", source, "--publish", publish, *FLAGS) as service, Sender(port) as sender:
+    with Served(tmp_path / "model", source, "--publish", publish, *BARE) as service, Sender(port) as sender:
         wait_for(lambda: any("connected" in line for line in service.log))
         sender.send(rows)
         sender.client.publish("plant/readings", b"nonsense", qos=1)
@@ -164,18 +167,18 @@ def test_stopped_under_load_by_mqtt(port: int, tmp_path: Path) -> None:
     """Without a crash every reading is learned from exactly once."""
     model, rows, rng = tmp_path / "model", readings(3000), np.random.default_rng(5)
     source = f"mqtt://127.0.0.1:{port}/plant/readings"
-    with Served(model, source, *FLAGS) as service, Sender(port) as sender:
+    with Served(model, source, *BARE) as service, Sender(port) as sender:
         wait_for(lambda: any("connected" in line for line in service.log))
         sending = threading.Thread(target=lambda: sender.send(rows, together=50))
         sending.start()
         time.sleep(0.2)
         assert service.stop() < 5.0
         for _ in range(4):
-            with Served(model, source, *FLAGS) as again:
+            with Served(model, source, *BARE) as again:
                 time.sleep(float(rng.uniform(0.1, 0.8)))
                 assert again.stop() < 5.0
         sending.join(60)
-    with Served(model, source, *FLAGS) as service:
+    with Served(model, source, *BARE) as service:
         wait_for(lambda: service.metric("step") >= 3000)
         service.stop()
     same_as_undisturbed(model, rows, tmp_path)
@@ -185,18 +188,18 @@ def test_killed_under_load_by_mqtt(port: int, tmp_path: Path) -> None:
     """The journal holds every reading at least once; the model is that of a run over what the journal holds."""
     model, rows, rng = tmp_path / "model", readings(4000), np.random.default_rng(4)
     source = f"mqtt://127.0.0.1:{port}/plant/readings"
-    with Served(model, source, *FLAGS) as service:  # the broker remembers who has subscribed
+    with Served(model, source, *BARE) as service:  # the broker remembers who has subscribed
         wait_for(lambda: any("connected" in line for line in service.log))
         service.kill()
     with Sender(port) as sender:
         sending = threading.Thread(target=lambda: sender.send(rows, together=50))
         sending.start()
         for _ in range(8):
-            with Served(model, source, *FLAGS, "--save-every", "1h") as service:
+            with Served(model, source, *BARE, "--save-every", "1h") as service:
                 time.sleep(float(rng.uniform(0.1, 1.0)))
                 service.kill()
         sending.join(60)
-        with Served(model, source, *FLAGS, "--save-every", "1h") as service:
+        with Served(model, source, *BARE, "--save-every", "1h") as service:
             wait_for(
                 lambda: (
                     service.metric("queue") == 0
@@ -207,7 +210,7 @@ def test_killed_under_load_by_mqtt(port: int, tmp_path: Path) -> None:
             service.kill()
     held = journal_readings(tmp_path / "model.journal")
     assert {row["time"] for row in held} == {row["time"] for row in rows}
-    with Served(model, *FLAGS) as service:
+    with Served(model, *BARE) as service:
         service.stop()
     same_as_undisturbed(model, held, tmp_path)
 
@@ -216,7 +219,7 @@ def test_a_broker_that_goes_away_for_ten_seconds(tmp_path: Path) -> None:
     rows, found = readings(500), free_port()
     (tmp_path / "broker").mkdir()
     source = f"mqtt://127.0.0.1:{found}/plant/readings"
-    with Served(tmp_path / "model", source, *FLAGS, "--save-every", "1h") as service:
+    with Served(tmp_path / "model", source, *BARE, "--save-every", "1h") as service:
         wait_for(lambda: any("cannot be reached" in line for line in service.log))
         with mosquitto(tmp_path / "broker", found) as broker:
             wait_for(lambda: any("connected." in line for line in service.log))
@@ -240,7 +243,7 @@ def test_a_broker_that_goes_away_for_ten_seconds(tmp_path: Path) -> None:
                     service.kill()
     held = journal_readings(tmp_path / "model.journal")
     assert list(dict.fromkeys(row["time"] for row in held)) == [row["time"] for row in rows]
-    with Served(tmp_path / "model", *FLAGS) as service:
+    with Served(tmp_path / "model", *BARE) as service:
         service.stop()
     same_as_undisturbed(tmp_path / "model", held, tmp_path)
 

@@ -12,9 +12,9 @@ import pytest
 
 from emphatic.nexting.settings import Settings
 from emphatic.serve import service as service_module
-from emphatic.serve.app import write_metrics
 from emphatic.serve.ids import KnownIds
 from emphatic.serve.journal import JournalError
+from emphatic.serve.metrics import write_metrics
 from emphatic.serve.service import Incoming, Receipt, Service, with_ids
 from emphatic.serve.sources import check_loop
 from emphatic.serve.sources.mqtt import MqttPublisher, topics_overlap

@@ -167,8 +167,8 @@ def connected(service: Served) -> None:
 @pytest.mark.parametrize("version", ["", "?version=3.1.1"])
 def test_ids_of_messages_and_fields_by_mqtt(version: str, tmp_path: Path) -> None:
     broker, port = start_broker(tmp_path)
-    rows = readings(100)
-    with broker, Served(tmp_path / "model", f"mqtt://127.0.0.1:{port}/plant/+{version}", *FLAGS) as service:
+    rows, names = readings(100), ("--topic-names", "plant/+=")
+    with broker, Served(tmp_path / "model", f"mqtt://127.0.0.1:{port}/plant/+{version}", *FLAGS, *names) as service:
         connected(service)
         with Sender(port) as sender:
             for i, row in enumerate(rows[:80]):
@@ -189,7 +189,7 @@ def test_ids_of_messages_and_fields_by_mqtt(version: str, tmp_path: Path) -> Non
 def test_retained_messages(tmp_path: Path) -> None:
     """By MQTT 3.1.1, with which they come whenever a client subscribes."""
     broker, port = start_broker(tmp_path)
-    options = (f"mqtt://127.0.0.1:{port}/p/+?version=3.1.1", *FLAGS)
+    options = (f"mqtt://127.0.0.1:{port}/p/+?version=3.1.1", *FLAGS, "--topic-names", "p/+=")
     with broker, Sender(port) as sender:
         with Served(tmp_path / "model", *options) as service:
             connected(service)

@@ -30,8 +30,8 @@ from emphatic.serve.service import Service
 from tests.support.processes import COMMAND, Forked
 
 __all__ = [
-    "FLAGS", "LINES", "Client", "Served", "free_port", "mosquitto", "readings", "redis_server", "same_as_undisturbed",
-    "wait_for",
+    "FLAGS", "LINES", "Client", "Served", "free_port", "mosquitto", "nats_server", "readings", "redis_server",
+    "same_as_undisturbed", "wait_for",
 ]  # fmt: skip
 
 LINES = {"content-type": "application/x-ndjson"}
@@ -112,7 +112,7 @@ class Served:
             self.log.append(line.decode().rstrip())
 
     def _url(self) -> str:
-        return next((line.split(" at ")[1] for line in self.log if "listening at" in line), "")
+        return next((line.split(" at ")[1].strip('"}') for line in self.log if "listening at" in line), "")
 
     def post(self, rows: Iterable[dict[str, Any]]) -> httpx.Response:
         return self.client.post("/readings", content="\n".join(map(json.dumps, rows)), headers=LINES)
@@ -224,6 +224,14 @@ def mosquitto(
         + "".join(f"{setting}\n" for setting in settings)
     )
     with _server([_find("mosquitto"), "-c", str(config)], port) as process:
+        yield process
+
+
+@contextmanager
+def nats_server(folder: Path, port: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A server with JetStream, which keeps its streams in the folder."""
+    command = [_find("nats-server"), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder), *options]
+    with _server(command, port) as process:
         yield process
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Sequence
+from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,10 +14,17 @@ from typing import Annotated, Any
 import typer
 
 from emphatic.cli.nexting import check_live_options, read_settings
-from emphatic.cli.terminal import FAILURES, LogLevel, report_error, with_settings
+from emphatic.cli.terminal import FAILURES, JsonFormatter, LogFormat, LogLevel, report_error, with_settings
 from emphatic.nexting.settings import Settings
 
-__all__ = ["serve", "warm"]
+__all__ = ["PublishAs", "serve", "warm"]
+
+
+class PublishAs(StrEnum):
+    """How predictions are cut into messages."""
+
+    message = "message"
+    signals = "signals"
 
 
 @with_settings(Settings, "serve", warm_up=("predict", "horizons"))
@@ -49,6 +58,37 @@ def serve(
     config: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,
     publish: Annotated[
         str | None, typer.Option(help="Send predictions there too: mqtt://HOST:1883/TOPIC or redis://HOST:6379/STREAM.")
+    ] = None,
+    publish_as: Annotated[
+        PublishAs,
+        typer.Option(
+            help="By MQTT: all predictions in one message, or a message for each signal, to TOPIC/SIGNAL.",
+            case_sensitive=False,
+        ),
+    ] = PublishAs.message,
+    topic_names: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What the signals of an MQTT topic are called: TOPIC=NAME (home/+=+, plant/readings=), or a file of "
+            "JSON or TOML; may be repeated.",
+            show_default="TOPIC.FIELD",
+        ),
+    ] = None,
+    home_assistant: Annotated[
+        bool,
+        typer.Option(
+            "--home-assistant", help="Describe the predictions of --publish mqtt:// to Home Assistant, as entities."
+        ),
+    ] = False,
+    discovery_prefix: Annotated[
+        str, typer.Option(help="The first level of the topics where Home Assistant looks for entities.")
+    ] = "homeassistant",
+    units: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The unit of a signal or of a field, for Home Assistant: temperature=°C; may be repeated.",
+            show_default="as other devices describe it",
+        ),
     ] = None,
     id_field: Annotated[
         str, typer.Option(help="The field of a reading that has its id; '' for none. A known id is not learned again.")
@@ -96,6 +136,9 @@ def serve(
     log_level: Annotated[
         LogLevel, typer.Option(help="Log messages of this level and above.", case_sensitive=False)
     ] = LogLevel.info,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="Write log messages as text, or each as a line of JSON.", case_sensitive=False)
+    ] = LogFormat.text,
     **flags: Any,
 ) -> None:
     """Serve a model: readings come in by HTTP, MQTT or Redis, predictions go out, and a page shows them.
@@ -105,7 +148,11 @@ def serve(
     Exit codes: 0 stopped; 1 learning failed; 2 wrong options; 65 the journal or the model is damaged (emphatic journal
     check shows how); 75 the port, the folder or the disk cannot be used now.
     """
-    logging.getLogger("emphatic").setLevel(log_level.value.upper())
+    log = logging.getLogger("emphatic")
+    log.setLevel(log_level.value.upper())
+    if log_format is LogFormat.json:
+        for handler in log.handlers:
+            handler.setFormatter(JsonFormatter())
 
     def command() -> int:
         from emphatic.questions import durations
@@ -123,8 +170,9 @@ def serve(
         from emphatic.serve import credentials
         from emphatic.serve.app import create_app
         from emphatic.serve.listener import allowed_hosts, is_loopback, open_socket, server_context
+        from emphatic.serve.payloads import TopicNames
         from emphatic.serve.service import Service, run
-        from emphatic.serve.sources import Address, check_loop, make_publisher, make_source
+        from emphatic.serve.sources import Address, MessageOptions, check_loop, make_publisher, make_source
 
         token = credentials.find_token(token_file)
         if token is None and not is_loopback(host):
@@ -142,6 +190,15 @@ def serve(
         if publish_password is None and source is not None and publish is not None:
             same_server = Address.parse(source).server == Address.parse(publish).server
             publish_password = password if same_server else None
+        options = MessageOptions(
+            TopicNames.parse(topic_names or ()),
+            publish_as is PublishAs.signals,
+            discovery_prefix if home_assistant else "",
+            _read_units(units or ()),
+        )
+        if (home_assistant or options.by_signal) and (publish is None or Address.parse(publish).kind != "mqtt"):
+            flag = "--home-assistant" if home_assistant else "--publish-as signals"
+            raise ValueError(f"{flag} needs --publish mqtt://HOST:1883/TOPIC, where the predictions go.")
         tls = credentials.TLSFiles(ca_file, client_cert, client_key)
         https = server_context(tls_cert, tls_key)
         settings = read_settings(config, flags)
@@ -157,9 +214,9 @@ def serve(
             source_timeout=seconds["--source-timeout"],
         )
         with open_socket(host, port) as listening:
-            publisher = make_publisher(publish, path, publish_password, tls)
+            publisher = make_publisher(publish, path, publish_password, tls, options)
             service.publish_to(publisher)
-            readings = make_source(source, service, password, tls)
+            readings = make_source(source, service, password, tls, options)
             service.open(wait=False)
             try:
                 app = create_app(service, token=token, hosts=(*allowed_hosts(host), *(allow_host or ())))
@@ -173,6 +230,17 @@ def serve(
         report_error(error)
         code = _exit_code(error)
     raise typer.Exit(code)
+
+
+def _read_units(texts: Sequence[str]) -> dict[str, str]:
+    """The units that options give, NAME=UNIT, several with commas between them."""
+    units = {}
+    for pair in (pair for text in texts for pair in text.split(",") if pair.strip()):
+        name, separator, unit = pair.partition("=")
+        if not separator or not name.strip():
+            raise ValueError(f"--units {pair!r} must be NAME=UNIT, such as temperature=°C.")
+        units[name.strip()] = unit.strip()
+    return units
 
 
 def _exit_code(error: BaseException) -> int:

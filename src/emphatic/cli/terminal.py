@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import json
 import logging
 import re
 import shlex
@@ -14,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from enum import StrEnum
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +28,8 @@ from emphatic.nexting.settings import Settings
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-__all__ = ["bars", "carry_out", "compile_notice", "flag_values", "log_to_stderr", "report_error", "with_settings"]
+__all__ = ["JsonFormatter", "LogFormat", "LogLevel", "bars", "carry_out", "compile_notice", "flag_values"]
+__all__ += ["log_to_stderr", "report_error", "with_settings"]
 
 
 class LogLevel(StrEnum):
@@ -36,6 +39,13 @@ class LogLevel(StrEnum):
     info = "info"
     warning = "warning"
     error = "error"
+
+
+class LogFormat(StrEnum):
+    """How messages are written."""
+
+    text = "text"
+    json = "json"
 
 
 #: What may go wrong that is no fault of the program: reported in one line.
@@ -120,6 +130,18 @@ def report_error(error: BaseException) -> int:
     """Print an error in one line on standard error; the exit code."""
     print(f"Error: {_message(error)}", file=sys.stderr)
     return 2
+
+
+class JsonFormatter(logging.Formatter):
+    """A line of JSON for each message: "time" in ISO 8601, "level", "logger", "message", and "exception" if any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": when, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
 
 
 def log_to_stderr(level: str) -> Callable[[], None]:

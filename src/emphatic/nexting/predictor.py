@@ -68,6 +68,8 @@ _REPORTED = 100
 _HORIZONS = (2, 9, 36, 144)
 #: The most names in the readings of a warm-up, where they come from strangers.
 _NAMES = 2000
+#: A date, for an example.
+_SOME_TIME = 1_700_000_000.0
 #: The most signals that a message names.
 _NAMED = 6
 #: Readings from which on a warm-up knows their columns well enough to answer.
@@ -580,6 +582,21 @@ class Predictor:
         if self._model is None:
             return tuple(dict.fromkeys(name for _, reading in self._waiting for name in reading))
         return self._model.parser.columns
+
+    def example_time(self) -> tuple[str | None, object]:
+        """The column of the time and a time as it is written there, for sources that write the time of arrival.
+
+        The column is None where times are not dates or are not wanted; the example is None where there is none yet.
+        """
+        if self._model is not None:
+            time = self._model.parser.notation.time
+            if time is None or not time.dated or len(time.names) != 1:
+                return None, None
+            return time.names[0], time.write(_SOME_TIME)
+        if self.settings.time is False:
+            return None, None
+        name = self.settings.time if isinstance(self.settings.time, str) else "time"
+        return name, next((row[name] for _, row in reversed(self._waiting) if row.get(name) is not None), None)
 
     @property
     def delimiter(self) -> str | None:

@@ -11,7 +11,7 @@ import math
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
@@ -22,7 +22,7 @@ from urllib.parse import parse_qs
 import numpy as np
 from numpy.typing import NDArray
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
@@ -35,6 +35,7 @@ from emphatic.nexting.outlook import History, make_outlook, read_forecasts, read
 from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, Prediction, format_lines
 from emphatic.serve.ids import check_id
 from emphatic.serve.listener import NUMERIC_HOSTS, PROBES
+from emphatic.serve.metrics import write_metrics
 from emphatic.serve.service import (
     LONGEST,
     EndedError,
@@ -47,7 +48,6 @@ from emphatic.serve.service import (
     read_lines,
     with_ids,
 )
-from emphatic.serve.status import ConnectionStatus
 from emphatic.tables.table import Malformed
 
 __all__ = ["Attempts", "EventStream", "Guarded", "Sessions", "create_app"]
@@ -60,6 +60,8 @@ _STREAMS, _PATIENCE = 32, 30.0
 _QUESTIONS = 50
 #: Seconds until a question that waits for the thread that learns is given up.
 _CHANGE_PATIENCE = 5.0
+#: Lines that are written without another thread.
+_FEW = 16
 _JSON, _LINES = "application/json", "application/x-ndjson"
 #: The line of a reading that is known, and whose prediction is not.
 _NO_ANSWER = b'{"step": null, "time": null, "predictions": {}}\n'
@@ -80,6 +82,12 @@ _SLOW = 20.0
 POLICY = (
     "default-src 'self'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
     "form-action 'self'"
+)
+#: What every answer says to browsers.
+_HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
 )
 _COOKIE = "emphatic_session"
 #: What needs no token.
@@ -116,9 +124,9 @@ class _Interface:
         self.service, self.sessions, self.streams = service, Sessions(token, self.attempts), 0
         self._closing = asyncio.Event()
         routes = [
+            Route("/readings", self.readings, methods=["POST"]),  # the first that is looked at
             Route("/", self.page),
             Route("/login", self.login, methods=["POST"]),
-            Route("/readings", self.readings, methods=["POST"]),
             Route("/ask", self.ask, methods=["GET", "POST", "DELETE"]),
             Route("/predictions", self.predictions),
             Route("/forecast", self.forecast),
@@ -160,7 +168,8 @@ class _Interface:
             return _count_taken(count)
         if not several and isinstance(receipts[0].outcome, Malformed):
             return _error(422, f"reading 1: {receipts[0].outcome}")
-        text = await asyncio.to_thread(_lines, receipts)  # thousands of them take a while
+        # Thousands of them take a while; of a few, the way to another thread and back takes longer.
+        text = _lines(receipts) if len(receipts) <= _FEW else await asyncio.to_thread(_lines, receipts)
         return Response(text, media_type=_LINES if several else _JSON)
 
     async def _learn(self, incoming: list[Incoming]) -> tuple[list[Receipt], int]:
@@ -268,7 +277,8 @@ class _Interface:
     async def metrics(self, request: Request) -> Response:
         """Metrics, for Prometheus."""
         return PlainTextResponse(
-            write_metrics(self.service, self.attempts.wrong), media_type="text/plain; version=0.0.4"
+            write_metrics(self.service, self.attempts.wrong, self.attempts.failed_logins),
+            media_type="text/plain; version=0.0.4",
         )
 
     async def interface(self, request: Request) -> Response:
@@ -334,16 +344,29 @@ async def _body(request: Request, closing: asyncio.Event, longest: int, patience
         return too_long
     chunks: list[bytes] = []
 
-    async def read() -> bool:
-        size = 0
-        async for chunk in request.stream():
-            size += len(chunk)
+    async def read(message: Message | None = None) -> bool:
+        """Read the body, or what follows its first message; False if it is too long."""
+        size, is_complete = 0, False
+        while not is_complete:
+            message = message or await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
             if size > longest:
                 return False
-            chunks.append(chunk)
+            is_complete, message = not message.get("more_body", False), None
         return True
 
-    reading, ending = asyncio.create_task(read()), asyncio.create_task(closing.wait())
+    # Nearly always all of it is there, and no task needs to wait for it.
+    message: Message | None = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            message = await request.receive()
+    if message is not None and message["type"] == "http.request" and not message.get("more_body", False):
+        body: bytes = message.get("body", b"")
+        return body if len(body) <= longest else too_long
+    reading, ending = asyncio.create_task(read(message)), asyncio.create_task(closing.wait())
     done, _ = await asyncio.wait((reading, ending), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
     for task in (reading, ending):
         task.cancel()
@@ -444,62 +467,6 @@ def describe_sources(service: Service) -> dict[str, Any]:
     """How sources and publishers do; empty if there are none."""
     found = {"sources": service.sources, "publishers": service.publishers}
     return {kind: [status.describe() for status in statuses] for kind, statuses in found.items() if statuses}
-
-
-#: What is known of each source or publisher: the name of the metric, its kind, its text, and its value.
-_OF_A_CONNECTION: tuple[tuple[str, str, str, Callable[[ConnectionStatus], float | None]], ...] = (
-    ("connected", "gauge", "1 while it is connected.", lambda status: int(status.state == "connected")),
-    ("lag", "gauge", "Messages that are still to be taken.", lambda status: status.lag),
-    ("messages_total", "counter", "Messages since the service started.", lambda status: status.messages),
-    ("last_message_seconds", "gauge", "When the last message was, in Unix time.", lambda status: status.last_message),
-    ("lost_total", "counter", "Messages that were lost, as far as they can be counted.", lambda status: status.lost),
-    ("losses_total", "counter", "How often messages were lost.", lambda status: status.losses),
-    ("skipped_total", "counter", "Predictions that came back, and were skipped.", lambda status: status.skipped),
-)
-
-
-def _connection_metrics(kind: str, statuses: Sequence[ConnectionStatus]) -> Iterator[str]:
-    for name, type_, text, value in _OF_A_CONNECTION:
-        values = {status.name: value(status) for status in statuses}
-        if any(number is not None for number in values.values()):
-            yield f"# HELP emphatic_{kind}_{name} {text}"
-            yield f"# TYPE emphatic_{kind}_{name} {type_}"
-        for address, number in values.items():
-            if number is not None:
-                yield f'emphatic_{kind}_{name}{{{kind}="{_label(address)}"}} {number}'
-
-
-def write_metrics(service: Service, wrong_tokens: int = 0) -> str:
-    """The answer to ``/metrics``, in the text format of Prometheus."""
-    rate, lag = service.traffic.rate_and_lag()
-    metrics = {
-        "readings_total": ("counter", "Readings taken since the service started.", service.readings),
-        "repeated_total": ("counter", "Readings that were known, and not learned from again.", service.repeated),
-        "malformed_total": ("counter", "Readings that could not be used.", service.malformed),
-        "wrong_tokens_total": ("counter", "Requests and logins with a wrong token.", wrong_tokens),
-        "queue": ("gauge", "Readings that wait.", len(service.inbox)),
-        "lag_seconds": ("gauge", "The longest wait of a reading in the last five seconds.", lag),
-        "step": ("gauge", "Readings that the model has learned from.", service.step),
-        "saved_step": ("gauge", "Readings that the saved model has learned from.", service.saved_step),
-        "unacknowledged": ("gauge", "Readings that are not on the disk yet.", service.unacknowledged),
-        "rate": ("gauge", "Readings a second, over the last five seconds.", rate),
-        "warming_up": ("gauge", "1 while there is no model yet.", int(service.warming_up)),
-        "trouble": ("gauge", "1 while the disk takes nothing.", int(bool(service.trouble))),
-    }
-    lines = []
-    for name, (kind, text, value) in metrics.items():
-        lines += [f"# HELP emphatic_{name} {text}", f"# TYPE emphatic_{name} {kind}", f"emphatic_{name} {value}"]
-    lines += _connection_metrics("source", service.sources)
-    lines += _connection_metrics("publisher", service.publishers)
-    errors = [(_label(name), _label(horizon), error) for name, horizon, error in service.rmse() if error is not None]
-    if errors:
-        lines += ["# HELP emphatic_rmse Root mean square error of recent predictions.", "# TYPE emphatic_rmse gauge"]
-    lines += [f'emphatic_rmse{{signal="{name}",horizon="{horizon}"}} {error}' for name, horizon, error in errors]
-    return "\n".join(lines) + "\n"
-
-
-def _label(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def describe_asked(service: Service) -> list[dict[str, Any]]:
@@ -717,8 +684,8 @@ class Attempts:
     """
 
     def __init__(self) -> None:
-        #: The wrong tokens in all.
-        self.wrong = 0
+        #: The wrong tokens in all, and those of logins on the page.
+        self.wrong = self.failed_logins = 0
         self._waiting = 0
         self._addresses: OrderedDict[str, _Guesses] = OrderedDict()
         self._trusted: OrderedDict[object, None] = OrderedDict()
@@ -836,6 +803,7 @@ class Sessions:
             if (refusal := self._attempts.refuse(request.scope)) is not None:
                 return refusal
             if not self._is_token(token.strip()):
+                self._attempts.failed_logins += 1
                 await self._attempts.delay(request.scope)
                 wrong = page.replace("<!--wrong-->", '<p class="wrong">That is not the token.</p>')
                 return HTMLResponse(wrong, 401)
@@ -881,11 +849,9 @@ class Guarded:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers["content-security-policy"] = POLICY
-                headers["x-content-type-options"] = "nosniff"
-                headers["referrer-policy"] = "no-referrer"
-                headers.setdefault("cache-control", "no-store")
+                headers = message["headers"] = [*message.get("headers", ()), *_HEADERS]
+                if not any(name == b"cache-control" for name, _ in headers):
+                    headers.append((b"cache-control", b"no-store"))
             await send(message)
 
         refusal: Response | None

@@ -37,7 +37,7 @@ from emphatic.tables.pipe import Reading
 from emphatic.tables.table import Malformed
 from emphatic.tables.text import read_object
 
-__all__ = ["Damage", "Entry", "Inspection", "Journal", "JournalError", "inspect", "repair"]
+__all__ = ["Damage", "Entry", "Inspection", "Journal", "JournalError", "JournalState", "inspect", "repair"]
 
 logger = logging.getLogger("emphatic.serve")
 
@@ -61,6 +61,20 @@ class Entry(NamedTuple):
     number: int
     reading: Reading
     origin: dict[str, Any] | None
+
+
+class JournalState(NamedTuple):
+    """What a service tells of its journal.
+
+    Attributes:
+        size: Its bytes on the disk.
+        is_torn: Whether a crash had cut off its last write.
+        lost: Readings that a repair could not save.
+    """
+
+    size: int = 0
+    is_torn: bool = False
+    lost: int = 0
 
 
 class Journal:
@@ -97,6 +111,7 @@ class Journal:
         if inspection.torn is not None:
             logger.warning("%s: %s", folder, inspection.torn.problem)
             _truncate(inspection.torn.path, inspection.torn.size)
+        self._is_torn, self._lost = inspection.torn is not None, inspection.empty
         #: The number of the first reading that is kept; one more than ``last`` if there is none.
         self.first = inspection.first
         #: The number of the last reading.
@@ -106,6 +121,14 @@ class Journal:
     def pending(self) -> int:
         """The readings that are not on the disk yet."""
         return len(self._pending)
+
+    def state(self) -> JournalState:
+        """How large it is, and what was wrong when it was opened."""
+        size = 0
+        for _, path in _segments(self.folder):
+            with suppress(OSError):  # it is cut just now
+                size += path.stat().st_size
+        return JournalState(size, self._is_torn, self._lost)
 
     @property
     def id(self) -> str | None:

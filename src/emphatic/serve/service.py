@@ -36,8 +36,9 @@ from emphatic.nexting.settings import Settings
 from emphatic.nexting.warm import compile_for_live, compile_for_questions
 from emphatic.questions.gvf import LARGEST
 from emphatic.serve.ids import DEFAULT_FIELD, DEFAULT_WINDOW, KnownIds, check_id, scoped_id
-from emphatic.serve.journal import Journal, JournalError
+from emphatic.serve.journal import Journal, JournalError, JournalState
 from emphatic.serve.listener import ACCEPTED, Listener
+from emphatic.serve.metrics import Histogram
 from emphatic.serve.status import ConnectionStatus
 from emphatic.tables.fields import as_name
 from emphatic.tables.pipe import BLOCK, JSON, Reading, TextForm
@@ -62,6 +63,8 @@ _HELD = 200_000
 #: Seconds: the longest wait for readings, from a reading to the sync of its group (and a block more), and between two
 #: attempts on a disk that fails.
 _WAIT, _GROUP, _RETRY = 0.1, 0.05, 0.5
+#: Seconds that a reading waits for others that are likely to come just now.
+_MOMENT = 0.002
 #: Seconds that a service that is stopped goes on learning from what waits, and until it ends in any case.
 _DRAIN, _END = 2.0, 4.5
 #: The longest body, in bytes; and the levels that a reading may have.
@@ -157,6 +160,7 @@ class Inbox:
         self._filled, self._emptied = threading.Condition(self._lock), threading.Condition(self._lock)
         #: Whether nothing more is taken in.
         self.closed = False
+        self._expected = 1  # readings that come together
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -184,13 +188,24 @@ class Inbox:
             return True
 
     def take(self, most: int, timeout: float) -> list[Incoming]:
-        """The readings that wait, at most ``most``; after ``timeout`` seconds perhaps none."""
+        """The readings that wait, at most ``most``; after ``timeout`` seconds perhaps none.
+
+        Senders that wait for an answer send the next reading soon after it, all of them at about the same time. To
+        learn from these together takes hardly longer than from one: so the first waits a moment for as many as came
+        together before, and for one more.
+        """
         with self._lock:
             if not self._waiting and not self.closed:
                 self._filled.wait(timeout)
+            until = time.monotonic() + _MOMENT
+            while 0 < len(self._waiting) < min(self._expected, most) and not self.closed:
+                if (seconds := until - time.monotonic()) <= 0.0 or not self._filled.wait(seconds):
+                    break
             readings = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
             if readings:
                 self._emptied.notify_all()
+                count = len(readings)
+                self._expected = count + 1 if count >= max(2, self._expected) else max(count, self._expected - 1)
             return readings
 
     def close(self) -> None:
@@ -514,6 +529,10 @@ class Service:
         #: Readings taken since the service started; those of them that could not be used, and that were known.
         self.readings = self.malformed = self.repeated = 0
         self.saved_step = self.saved = 0
+        #: When the model was saved, in seconds since 1970.
+        self.saved_at = time.time()
+        #: Seconds from the arrival of readings until they are learned from, and until they are safe.
+        self.lag, self.latency = Histogram(), Histogram()
         #: The last prediction, and the recent rows, once there are any.
         self.latest: Prediction | None = None
         self.recent: RecentRows | None = None
@@ -594,7 +613,7 @@ class Service:
         except BaseException:
             self._locks.close()
             raise
-        if self.warming_up:
+        if self.predictor.horde is None:
             logger.info("%s: no model yet; %d of %d readings to warm up on.", self.model, self.waiting, self.warm_up)
         else:
             logger.info("%s: going on at step %d.", self.model, self.step)
@@ -690,6 +709,10 @@ class Service:
                 why = f": {status.error}" if status.error else ""
                 return f"{status.name}: no connection for {seconds:.0f} s{why}"
         return ""
+
+    def journal_state(self) -> JournalState:
+        """How large the journal is, and what was wrong with it."""
+        return JournalState() if self._journal is None else self._journal.state()
 
     def publish_to(self, publisher: Publisher | None) -> None:
         """Publish predictions there, too. It must be called before ``open``."""
@@ -810,7 +833,10 @@ class Service:
                 (incoming, Receipt(next(outcomes)) if receipt is None else receipt)
                 for incoming, receipt in zip(independent, receipts, strict=True)
             ]
-        self.traffic.add(len(block), time.monotonic() - block[0].arrived)
+        now = time.monotonic()
+        self.traffic.add(len(block), now - block[0].arrived)
+        for incoming in block:
+            self.lag.observe(now - incoming.arrived)
 
     def _recognise(self, incoming: Incoming) -> Receipt | None:
         """The receipt of a reading that was learned from before; None for a new one."""
@@ -954,7 +980,9 @@ class Service:
 
     def _acknowledge(self) -> None:
         done, self._unacknowledged = self._unacknowledged, []
+        now = time.monotonic()
         for incoming, receipt in done:
+            self.latency.observe(now - incoming.arrived)
             if incoming.acknowledge is not None:
                 incoming.acknowledge(receipt)
         self._publish(receipt.outcome for _, receipt in done)
@@ -978,7 +1006,7 @@ class Service:
             self._report(f"{self.model}: the model cannot be saved: {error}; the journal keeps what came since")
             return False
         self.trouble = ""
-        self.saved_step, self.saved = predictor.step, journal.last
+        self.saved_step, self.saved, self.saved_at = predictor.step, journal.last, time.time()
         self._acknowledge()  # what the model holds is safe
         return True
 

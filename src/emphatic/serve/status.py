@@ -104,6 +104,11 @@ class ConnectionStatus:
         amount = "an unknown number of messages" if count is None else f"{count} message{'' if count == 1 else 's'}"
         logger.error("%s: %s: %s lost, from %s to %s.", self.name, reason, amount, start, end)
 
+    @property
+    def is_well(self) -> bool:
+        """Whether it is connected, or has ended as it should."""
+        return self.state in ("connected", "ended")
+
     def seconds_without(self) -> float:
         """For how long there has been no connection; 0 while there is one, or if none is needed any more."""
         return time.monotonic() - self._changed if self.state in ("connecting", "disconnected") else 0.0

@@ -715,6 +715,15 @@ def unix_units(time: float) -> float | None:
     return next((units for units in UNITS_PER_SECOND.values() if _EARLIEST <= time / units < _LATEST), None)
 
 
+def is_time_name(column: str) -> bool:
+    """Whether a column is called as columns of times are.
+
+    >>> is_time_name("Timestamp"), is_time_name("temperature")
+    (True, False)
+    """
+    return _TIME_NAME.fullmatch(column.strip().lower()) is not None
+
+
 def _rank(column: str) -> int:
     name = column.strip().lower()
     return 0 if _TIME_NAME.fullmatch(name) else 1 if _LIKE_TIME.search(name) else 2

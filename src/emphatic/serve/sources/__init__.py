@@ -10,8 +10,8 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,17 +19,34 @@ from urllib.parse import unquote, urlsplit
 
 from emphatic.common.discovery import discover
 from emphatic.serve.credentials import SYSTEM_TLS, TLSFiles, hide_user
+from emphatic.serve.payloads import TopicNames
 from emphatic.serve.service import Incoming, Publisher, Service, StreamConnection, with_ids
 from emphatic.tables.pipe import JSON, Readings, line_blocks
 from emphatic.tables.table import TableError
 from emphatic.tables.text import LOOK_LINES
 
-__all__ = ["STANDARD_INPUT", "Address", "Feed", "StreamSource", "check_loop", "find_source", "is_same_server"]
-__all__ += ["make_publisher", "make_source"]
+__all__ = ["STANDARD_INPUT", "Address", "Feed", "MessageOptions", "StreamSource", "check_loop", "find_source"]
+__all__ += ["is_same_server", "make_publisher", "make_source"]
 
 logger = logging.getLogger("emphatic.serve")
 
 _PLUGINS = discover(__name__, "emphatic.sources")
+
+
+class MessageOptions(NamedTuple):
+    """What messages to and from brokers are like.
+
+    Args:
+        topic_names: What the signals of a topic are called.
+        by_signal: Whether the predictions of each signal go to a topic of their own, below the one of the address.
+        home_assistant: The first level of the topics by which Home Assistant finds entities; empty for none.
+        units: The units of signals there, by the name of a signal or of a field.
+    """
+
+    topic_names: TopicNames = TopicNames()
+    by_signal: bool = False
+    home_assistant: str = ""
+    units: Mapping[str, str] = {}
 
 
 class Address(NamedTuple):
@@ -37,10 +54,10 @@ class Address(NamedTuple):
 
     >>> Address.parse("mqtt://user:secret@broker/plant/+/readings")
     mqtt://broker:1883/plant/+/readings
-    >>> Address.parse("http://x/y")
+    >>> Address.parse("http://x/y")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: 'http://x/y' is not an address of the form mqtt://HOST:PORT/TOPIC or redis://HOST:PORT/STREAM.
+    ValueError: 'http://x/y' is not an address of the form mqtt://HOST:PORT/TOPIC or nats://HOST:PORT/STREAM or ...
     """
 
     kind: str
@@ -51,12 +68,13 @@ class Address(NamedTuple):
     user: str | None = None
     password: str | None = None
     tls: TLSFiles = SYSTEM_TLS
+    options: MessageOptions = MessageOptions()
 
     @classmethod
     def parse(cls, text: str) -> Address:
         """The fields of an address; ValueError if it is none. A topic may have +, # and escapes such as %20."""
         scheme, separator, location = text.partition("://")
-        source = find_source(scheme) or (find_source(scheme[:-1]) if scheme.endswith("s") else None)
+        source = find_source(scheme) or _find_encrypted(scheme)
         if source is None or bool(separator) != bool(source.form):
             raise _not_an_address(text)
         if not source.form:
@@ -87,7 +105,9 @@ class Address(NamedTuple):
     def __repr__(self) -> str:
         """Without the password."""
         place = f"://{self.host}:{self.port}/{self.name}" if self.host else ""
-        return f"{self.kind}{'s' if self.encrypted else ''}{place}"
+        source = find_source(self.kind)
+        scheme = source.encrypted_scheme if self.encrypted and source is not None else self.kind
+        return f"{scheme}{place}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,13 +115,15 @@ class StreamSource:
     """A kind of source, by the scheme of its addresses.
 
     Args:
-        name: The scheme. An s behind it asks for an encrypted connection, as in mqtts://HOST/TOPIC.
+        name: The scheme.
         read: Connects a service to an address. The connection puts what comes into ``service.inbox``: a ``Feed`` does
             so with an iterator of readings.
         publish: Opens an address for the predictions of a model; None if there is no way to send any.
         form: How an address is written, such as mqtt://HOST:PORT/TOPIC; without it the name is all there is to write.
         port: The port of an address that has none.
-        encrypted_port: The same of an encrypted connection.
+        encrypted_name: The scheme of encrypted connections; by default an s stands behind the name, as in
+            mqtts://HOST/TOPIC.
+        encrypted_port: The port of an encrypted connection that has none.
         title: The name of the protocol, as messages write it.
         overlaps: Whether predictions that go to the second address would come back as readings from the first; both
             are on the same server.
@@ -114,11 +136,17 @@ class StreamSource:
     publish: Callable[[Address, Path], Publisher] | None = None
     form: str = ""
     port: int = 0
+    encrypted_name: str = ""
     encrypted_port: int = 0
     title: str = ""
     overlaps: Callable[[Address, Address], bool] = lambda source, publisher: source.name == publisher.name
     package: str = ""
     extra: str = ""
+
+    @property
+    def encrypted_scheme(self) -> str:
+        """The scheme of encrypted connections."""
+        return self.encrypted_name or f"{self.name}s"
 
     @contextmanager
     def importing(self) -> Iterator[None]:
@@ -144,8 +172,22 @@ def find_source(name: str) -> StreamSource | None:
     return source
 
 
+def _find_encrypted(scheme: str) -> StreamSource | None:
+    """The source whose encrypted connections have this scheme, or None."""
+    for name in (scheme.removesuffix("s"), *_PLUGINS):
+        with suppress(ImportError, TypeError):  # of another distribution
+            source = find_source(name)
+            if source is not None and source.form and source.encrypted_scheme == scheme:
+                return source
+    return None
+
+
 def make_source(
-    text: str | None, service: Service, password: str | None = None, tls: TLSFiles = SYSTEM_TLS
+    text: str | None,
+    service: Service,
+    password: str | None = None,
+    tls: TLSFiles = SYSTEM_TLS,
+    options: MessageOptions = MessageOptions(),  # noqa: B008 (it cannot change)
 ) -> StreamConnection | None:
     """The source of readings that an argument names; None for HTTP alone.
 
@@ -154,10 +196,11 @@ def make_source(
         service: The service that takes the readings.
         password: The password, which an address on the command line must not have.
         tls: The files of an encrypted connection.
+        options: What messages are like.
     """
     if text is None:
         return None
-    address = Address.parse(text).with_access(password, tls)
+    address = Address.parse(text).with_access(password, tls)._replace(options=options)
     source = find_source(address.kind)
     assert source is not None
     with source.importing():
@@ -165,7 +208,11 @@ def make_source(
 
 
 def make_publisher(
-    text: str | None, model: Path, password: str | None = None, tls: TLSFiles = SYSTEM_TLS
+    text: str | None,
+    model: Path,
+    password: str | None = None,
+    tls: TLSFiles = SYSTEM_TLS,
+    options: MessageOptions = MessageOptions(),  # noqa: B008
 ) -> Publisher | None:
     """Where predictions go, besides HTTP.
 
@@ -174,10 +221,11 @@ def make_publisher(
         model: The file of the model, after which a client may be named.
         password: The password, which an address on the command line must not have.
         tls: The files of an encrypted connection.
+        options: What messages are like.
     """
     if text is None:
         return None
-    address = Address.parse(text).with_access(password, tls)
+    address = Address.parse(text).with_access(password, tls)._replace(options=options)
     source = find_source(address.kind)
     if source is None or source.publish is None:
         raise _not_an_address(text)

@@ -12,6 +12,7 @@ by which any instance of this service skips it. MQTT 3.1.1 (``?version=3.1.1`` b
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import time
 from contextlib import suppress
@@ -19,7 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from emphatic.serve.service import Incoming, NotJson, Receipt, Service, read_json, with_ids
+from emphatic.serve.home_assistant import OFFLINE, ONLINE, HomeAssistant, signal_topic
+from emphatic.serve.payloads import TimeStamps, name_fields, read_message
+from emphatic.serve.service import Incoming, Receipt, Service, with_ids
 from emphatic.serve.sources import Address, StreamSource, is_same_server
 from emphatic.serve.status import ConnectionStatus
 from emphatic.tables.table import Malformed
@@ -39,6 +42,8 @@ _QUEUED = 10_000
 _INFLIGHT = 1000
 #: A message that is longer is no reading.
 _LONGEST = 1 << 23
+#: A description of an entity of Home Assistant that is longer is ignored.
+_LONGEST_CONFIG = 1 << 16
 #: The user property of everything that this service publishes.
 PREDICTION = ("emphatic", "prediction")
 #: The user properties that have the id of a message, in small letters.
@@ -83,7 +88,10 @@ def _split_version(address: Address) -> tuple[str, bool]:
 def _overlaps(source: Address, publisher: Address) -> bool:
     """Whether predictions would come back: with MQTT 5 only those to the very topic that is read count as a mistake."""
     (wanted, is_new), (topic, publishes_new) = _split_version(source), _split_version(publisher)
-    return wanted == topic or (not (is_new and publishes_new) and topics_overlap(wanted, topic))
+    if wanted == topic or (is_new and publishes_new):
+        return wanted == topic
+    below = (topic, f"{topic}/availability")  # and the topics of single signals
+    return wanted.startswith(f"{topic}/") or any(topics_overlap(wanted, published) for published in below)
 
 
 class _Connection:
@@ -106,7 +114,7 @@ class _Connection:
         self.client.reconnect_delay_set(1, 3)
         self.client.on_connect, self.client.on_disconnect = self._connected, self._lost
         self.client.on_connect_fail = self._failed
-        self._lasting, self._users = lasting, 0
+        self.lasting, self._users = lasting, 0
         # A broker closes the connection of a client that sends more at a time than it allows, and paho does not look at
         # what it allows: at first as many as mosquitto does, then as many as this broker has said.
         self._allowed = 20
@@ -128,8 +136,8 @@ class _Connection:
             from paho.mqtt.properties import Properties
 
             properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-            properties.SessionExpiryInterval = _FOREVER if self._lasting else 0
-            options = {"properties": properties, "clean_start": not self._lasting}
+            properties.SessionExpiryInterval = _FOREVER if self.lasting else 0
+            options = {"properties": properties, "clean_start": not self.lasting}
         # A name that cannot be resolved, say: the thread tries again.
         self.client.connect_async(self.address.host, self.address.port, **options)
         self.client.loop_start()
@@ -182,7 +190,7 @@ class _Connection:
 
 
 class MqttSource:
-    """Readings from a topic: a JSON object a message, or a list of them."""
+    """Readings from a topic: a JSON object a message, a list of them, or a single value."""
 
     def __init__(self, address: Address, service: Service) -> None:
         self._address, self._service, self._key = address, service, repr(address)
@@ -199,6 +207,7 @@ class MqttSource:
         self._connection.greet.append(self._subscribe)
         self._connection.client.on_message = self._receive
         self._was_connected = False
+        self._stamps: TimeStamps | None = None
         logger.info("readings come from %r.", address)
 
     def start(self) -> None:
@@ -230,18 +239,16 @@ class MqttSource:
         mid, qos, payload = message.mid, message.qos, bytes(message.payload)
         self._status.count_message()
         properties = list(getattr(message.properties, "UserProperty", ()))
-        if PREDICTION in [tuple(entry) for entry in properties]:
+        if PREDICTION in [tuple(entry) for entry in properties] or _is_discovery(message.topic):
             self._status.skipped += 1
             client.ack(mid, qos)
             return
-        try:
-            readings = [Incoming(Malformed("too long"))] if len(payload) > _LONGEST else read_json(payload)[0]
-        except NotJson as error:
-            readings = [Incoming(Malformed(str(error)))]
+        readings = [Incoming(Malformed("too long"))] if len(payload) > _LONGEST else read_message(payload)
         id = next((value for name, value in properties if name.lower() in _ID_PROPERTIES), None)
         digest = hashlib.blake2b(payload, digest_size=8).hexdigest()
         origin = {self._key: round(time.time(), 3), "payload": [message.topic, digest]}
         readings = with_ids(readings, message.topic, self._service.id_field, id, origin)
+        readings = [self._name(incoming, message.topic) for incoming in readings]
         remaining = len(readings)
         self._unacknowledged += 1
         self._status.lag = self._unacknowledged
@@ -267,22 +274,49 @@ class MqttSource:
             self._unacknowledged -= 1
             client.ack(mid, qos)
 
+    def _name(self, incoming: Incoming, topic: str) -> Incoming:
+        predictor = self._service.predictor
+        if self._stamps is None:
+            self._stamps = TimeStamps(*predictor.example_time())
+        known = () if predictor.horde is None else predictor.columns
+        return name_fields(incoming, topic, self._address.options.topic_names, self._stamps, known)
+
+
+def _is_discovery(topic: str) -> bool:
+    """Whether a message describes an entity to Home Assistant, and is no reading."""
+    return topic.startswith("homeassistant/") and topic.endswith("/config")
+
 
 def _iso(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 class MqttPublisher:
-    """Predictions to a topic, a line a message, each at least once."""
+    """Predictions to a topic, a line a message, or a message for each signal; each at least once."""
 
     def __init__(self, address: Address, model: Path) -> None:
         self._address, self._topic = address, _split_version(address)[0]
         self.status = ConnectionStatus(repr(address))
         self._connection = _Connection(address, "publisher", model, lasting=False)
-        self._sent: dict[int, bytes] = {}  # the lines that are not confirmed, by the numbers of their messages
+        # The lines that are not confirmed, by the numbers of their messages; empty for other messages.
+        self._sent: dict[int, bytes] = {}
         self._early: set[int] = set()  # confirmed before their line was here
+        options = address.options
+        self._by_signal = options.by_signal
+        self._home_assistant: HomeAssistant | None = None
+        self._announced: dict[str, bytes] = {}  # the discovery messages that were sent
+        self._shape: object = None  # the entities of the last line
         if "+" in self._topic or "#" in self._topic:
             raise ValueError(f"--publish {address!r}: predictions go to one topic, without + and #.")
+        if options.home_assistant:
+            self._home_assistant = HomeAssistant(
+                options.home_assistant,
+                model,
+                self._topic,
+                by_signal=options.by_signal,
+                units=options.units,
+                names=options.topic_names,
+            )
         self._prepare()
         logger.info("predictions go to %r.", address)
 
@@ -302,13 +336,19 @@ class MqttPublisher:
         client = self._connection.client
         client.max_queued_messages_set(_QUEUED)
         client.on_publish = self._confirmed
-        self._properties = None
+        self._properties = will = None
         if self._connection.is_new:
             from paho.mqtt.packettypes import PacketTypes
             from paho.mqtt.properties import Properties
 
             self._properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
-            self._properties.UserProperty = [PREDICTION]
+            will = Properties(PacketTypes.WILLMESSAGE)  # type: ignore[no-untyped-call]
+            self._properties.UserProperty = will.UserProperty = [PREDICTION]
+        if self._home_assistant is not None:
+            client.will_set(self._home_assistant.availability, OFFLINE, qos=1, retain=True, properties=will)
+            self._connection.greet.append(self._appear)
+            for subscription in self._home_assistant.subscriptions:
+                client.message_callback_add(subscription, self._learn_unit)
 
     def start(self) -> None:
         """Connect, and begin to send."""
@@ -316,27 +356,74 @@ class MqttPublisher:
 
     def stop(self) -> None:
         """Send no more. What the broker has not confirmed was saved with the model, and is sent again."""
+        if self._home_assistant is not None and self.status.state == "connected":
+            self._send(self._home_assistant.availability, OFFLINE, retain=True)
         until = time.monotonic() + 1.0
-        while self.unconfirmed() and self.status.state == "connected" and time.monotonic() < until:
+        while self._sent and self.status.state == "connected" and time.monotonic() < until:
             time.sleep(0.01)
         self._connection.stop()
 
     def __call__(self, line: bytes) -> None:
         """Send a line; one that the broker's absence leaves no room for is lost, and counted."""
+        fields = json.loads(line) if self._by_signal or self._home_assistant is not None else {}
+        if self._home_assistant is not None:
+            self._announce(self._home_assistant, fields)
+        messages = _split_signals(self._topic, fields) if self._by_signal else {self._topic: line.rstrip(b"\n")}
+        is_lost = False
+        for topic, payload in messages.items():
+            is_lost |= not self._send(topic, payload, line)
+        if is_lost:
+            self._count_lost("no room for it while the broker was away")
+
+    def _send(self, topic: str, payload: bytes, line: bytes = b"", *, retain: bool = False) -> bool:
+        """Send a message; False if there is no room for it."""
         sent = None
         if len(self._sent) < _QUEUED:
-            sent = self._connection.client.publish(self._topic, line.rstrip(b"\n"), qos=1, properties=self._properties)
-        if sent is None or sent.rc == import_paho().MQTT_ERR_QUEUE_SIZE:
-            self._count_lost("no room for it while the broker was away")
-        else:
+            client = self._connection.client
+            sent = client.publish(topic, payload, qos=1, retain=retain, properties=self._properties)
+        is_queued = sent is not None and sent.rc != import_paho().MQTT_ERR_QUEUE_SIZE
+        if sent is not None and is_queued:
             self._sent[sent.mid] = line
             if sent.mid in self._early:
                 self._forget(sent.mid)
         self.status.lag = len(self._sent)
+        return is_queued
 
     def unconfirmed(self) -> list[bytes]:
         """The lines that the broker has not confirmed."""
-        return list(self._sent.values())
+        return list(dict.fromkeys(filter(None, list(self._sent.values()))))
+
+    # ------------------------------------------------------------------ Home Assistant
+
+    def _announce(self, home_assistant: HomeAssistant, fields: dict[str, Any]) -> None:
+        """Describe the entities of a line that were not described as they are now."""
+        shape = [(signal, tuple(horizons)) for signal, horizons in fields["predictions"].items()]
+        if shape == self._shape:
+            return
+        for topic, payload in home_assistant.describe(fields).items():
+            if self._announced.get(topic) != payload and self._send(topic, payload, retain=True):
+                self._announced[topic] = payload
+        self._shape = shape
+
+    def _appear(self, _flags: ConnectFlags) -> None:
+        """Say that the service is there, and describe the entities to a broker that may have forgotten them."""
+        home_assistant = self._home_assistant
+        assert home_assistant is not None
+        client = self._connection.client
+        for subscription in home_assistant.subscriptions:
+            client.subscribe(subscription, qos=0)
+        self._send(home_assistant.availability, ONLINE, retain=True)
+        for topic, payload in list(self._announced.items()):
+            self._send(topic, payload, retain=True)
+
+    def _learn_unit(self, client: Client, _data: object, message: MQTTMessage) -> None:
+        if message.qos and self._connection.lasting:  # of an overlapping subscription of the source
+            client.ack(message.mid, message.qos)
+        home_assistant, payload = self._home_assistant, bytes(message.payload)
+        if home_assistant is not None and len(payload) < _LONGEST_CONFIG and home_assistant.learn(payload):
+            self._shape = None  # with the next line all entities are described again
+
+    # ------------------------------------------------------------------ what was sent
 
     def _confirmed(
         self, _client: Client, _data: object, mid: int, reason: ReasonCode, _properties: Properties | None
@@ -359,6 +446,17 @@ class MqttPublisher:
         lost = self.status.lost
         if lost in (1, 10, 100) or lost % 1000 == 0:
             logger.warning("%r: %d predictions were not published so far: %s.", self._address, lost, reason)
+
+
+def _split_signals(base: str, fields: dict[str, Any]) -> dict[str, bytes]:
+    """A message for each signal of a line, by its topic."""
+    messages = {}
+    for signal in fields["predictions"]:
+        message = {kind: value for kind, value in fields.items() if not isinstance(value, dict)}
+        kinds = {kind: values for kind, values in fields.items() if isinstance(values, dict) and signal in values}
+        message |= {kind: values[signal] for kind, values in kinds.items()}
+        messages[signal_topic(base, signal)] = json.dumps(message).encode()
+    return messages
 
 
 MQTT = StreamSource(

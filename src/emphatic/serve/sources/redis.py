@@ -269,6 +269,7 @@ class RedisPublisher(_Worker):
         from redis import RedisError
 
         if not self._filled.wait(0.2):
+            self.status.lag = len(self._lines)  # the other thread may have written it last, and late
             self._redis.ping()
             return
         self._filled.clear()
