@@ -91,7 +91,7 @@ PREDICTABLE: dict[str, Draw] = {
         0.002 * np.arange(T) + np.sin(2.0 * np.pi * np.arange(T) / 40.0) + 0.2 * rng.normal(size=T)
     ),
     "on and off": switch,
-    "mean-reverting": lambda rng, T: 5.0 + autoregression(rng, T, 0.95),
+    "mean-reverting": lambda rng, T: 5.0 + autoregression(rng, T, 0.9),
     "lagged copy": lambda rng, T: rng.normal(size=T),
     "damped steps": damped_steps,
 }

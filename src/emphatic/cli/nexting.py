@@ -293,24 +293,28 @@ def _show(result: NextingResult, folder: Path) -> None:
 
     from emphatic.asking.sentences import asked_lines
     from emphatic.hordes.periods import describe_periods
-    from emphatic.nexting.runner import ingest_lines
+    from emphatic.nexting.runner import ingest_lines, verdict_lines
     from emphatic.report.page import NONE
 
     C, horizons = len(result.settings.predict or ()), result.settings.horizons or ()
     median = f"median over {C} signals, " if C > 1 else ""
     if result.models:
         median = f"median over {len(result.models):,} machines{f' and {C} signals' if C > 1 else ''}, "
+    for line in verdict_lines(result.verdict):
+        print(line)
     table = Table(title=f"Variance explained in the second half, {median}{result.rows:,} rows")
     table.add_column("horizon")
-    for name in ("learned online", "offline fit", "persistence", "mean"):
+    for name in ("learned online", "best baseline", "persistence", "mean", "offline fit"):
         table.add_column(name, justify="right")
+    table.add_column("verdict")
     empty: dict[str, list[str]] = {}
     too_long = {gap["horizon"] for gap in result.reading["unscored"] if "horizon" in gap}  # the last lines say so
     plain = [row for row in result.summary if "text" not in row]
     for horizon in horizons:
         rows = [row for row in plain if row["horizon"] == horizon]
         online, offline = _median(rows, ""), _median(rows, "offline")
-        table.add_row(str(horizon), online, offline, _median(rows, "persistence"), _median(rows, "mean"))
+        best, verdict = _median(rows, "best"), _count_verdicts(rows)
+        table.add_row(str(horizon), online, best, _median(rows, "persistence"), _median(rows, "mean"), offline, verdict)
         if horizon in too_long:
             continue
         if online == NONE:
@@ -334,6 +338,17 @@ def _show(result: NextingResult, folder: Path) -> None:
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
 
 
+def _count_verdicts(rows: list[dict[str, Any]]) -> str:
+    """The verdict of a horizon: its words for a single signal, with the baseline, and counts for several."""
+    from emphatic.scores.baselines import describe_baseline
+
+    verdicts = [str(row["verdict"]) for row in rows]
+    if len(rows) == 1:
+        best = "" if rows[0]["best_baseline"] is None else f" than {describe_baseline(rows[0]['best_baseline'])}"
+        return verdicts[0] + ("" if verdicts[0] == "too short" else best)
+    return f"{verdicts.count('better')} of {len(verdicts)} better"
+
+
 def _show_written(written: Written | None, quiet: bool) -> None:
     """Where results were written to."""
     if written is not None and not quiet:
@@ -344,6 +359,10 @@ def _median(rows: list[dict[str, Any]], baseline: str) -> str:
     """The median of the variance explained, online or by a baseline."""
     from emphatic.report.page import NONE, share
 
-    values = [(row[baseline] if baseline else row)["variance_explained"] for row in rows]
+    if baseline == "best":
+        scores = [row["baselines"].get(row["best_baseline"], {}) for row in rows]
+    else:
+        scores = [row[baseline] if baseline else row for row in rows]
+    values = [score.get("variance_explained") for score in scores]
     known = [value for value in values if value is not None]
     return share(statistics.median(known), 3).replace("−", "-") if known else NONE

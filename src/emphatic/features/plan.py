@@ -80,7 +80,10 @@ class CheckedReadings:
     def seconds(self) -> Array:
         """Seconds since 1970, NaN where there is no time."""
         if self.time is None:
-            raise ValueError("The 'time' parameter of Features is required by its parts of time.")
+            raise ValueError(
+                "The 'time' parameter is required: there are features of time. Pass the time of the row, in seconds "
+                "since 1970 or as datetime64, such as time=np.datetime64('2026-01-31T12:00')."
+            )
         array = np.atleast_1d(np.asarray(self.time))
         if array.dtype.kind == "M":
             since = array.astype("M8[us]")

@@ -7,6 +7,7 @@ question is answered from φ_t.
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 import zlib
@@ -14,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from datetime import UTC, datetime
 from typing import Any, Literal, Self, overload
 from weakref import WeakSet
 
@@ -715,10 +717,11 @@ class Horde(BlockLearner):
 
         Args:
             observation: {name: reading} (absent, None, NaN or infinite is missing), or the readings in the order of the
-                signals.
+                signals. A ``time`` in it that is no signal is the time of the row.
             action: The action chosen now.
             mu: The probability (or density) with which the behaviour chose it.
-            time: In seconds or datetime64, for features of time; the caller must detect gaps and ``cut`` there.
+            time: In seconds, as datetime64, a datetime or text such as "2026-01-31 12:00", for features of time; the
+                caller must detect gaps and ``cut`` there.
             learn: If False it only predicts: no weight changes, and nothing is learned across that row.
         """
         self._require()
@@ -727,7 +730,9 @@ class Horde(BlockLearner):
         values, labels = self._read(observation, "observe")
         if action is not None and not isinstance(action, np.ndarray):  # (an array is one of a continuous space)
             action_name(action)
-        block = Block(0, values, None if time is None else np.array([time]), labels)
+        if time is None and isinstance(observation, Mapping) and "time" not in self.signals:
+            time = observation.get("time")
+        block = Block(0, values, None if time is None else np.array([_as_time(time)]), labels)
         if action is not None:
             block.actions = [action]
         if mu is not None:
@@ -1231,6 +1236,20 @@ def _as_reading(name: str, reading: Any, function: str) -> float:
         raise TypeError
     except Exception:  # whatever the object's own conversion raises
         raise refusal("observation", function, f"have a number for {name!r}", show(reading)) from None
+
+
+def _as_time(time: Any) -> Any:
+    """A time as features take it: a datetime, or text, as seconds since 1970; others as they are."""
+    if isinstance(time, str):
+        from emphatic.tables.fields import parse_time
+
+        seconds = parse_time(time, "iso")
+        if not math.isfinite(seconds):
+            raise refusal("time", "observe", "be a time such as '2026-01-31 12:00'", repr(time))
+        return seconds
+    if isinstance(time, datetime):
+        return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()
+    return time
 
 
 def _as_label(name: str, label: object, function: str) -> str | float | None:

@@ -519,6 +519,18 @@ def _place_models(
     return models
 
 
+def save_models(models: Mapping[str, Horde], out: Path) -> None:
+    """Write the model of each machine to its place in a folder.
+
+    Args:
+        models: The models by machine.
+        out: The folder.
+    """
+    (out / MODELS).mkdir(parents=True, exist_ok=True)
+    for machine, model in models.items():
+        model.save(out / MODELS / f"{_file_name(machine)}.safetensors")
+
+
 def _file_name(machine: str) -> str:
     """A name for a file: the machine's own, with signs that files may not have written as %2F."""
     name = quote(machine, safe=" +@=,()äöüÄÖÜß").replace(".", "%2E") if machine.startswith(".") else ""

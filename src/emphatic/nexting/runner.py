@@ -11,14 +11,17 @@ the default horizons and the warm-up depend. Predictions and readings are writte
 
 from __future__ import annotations
 
+import html
 import json
 import logging
 import os
+import shutil
 import time as clock_time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -26,6 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.asking.language import parse
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_folder
 from emphatic.features import Features
@@ -45,12 +49,12 @@ from emphatic.nexting.learning import (
     make_features,
     open_log,
 )
-from emphatic.nexting.machines import run_machines, unfinished_file
-from emphatic.nexting.records import Records
+from emphatic.nexting.machines import Models, run_machines, save_models, unfinished_file
+from emphatic.nexting.records import Records, import_frames
 from emphatic.nexting.scoring import Scored, score_log
 from emphatic.nexting.settings import Settings
 from emphatic.nexting.write_back import Written, write_results_to
-from emphatic.questions.durations import format_duration
+from emphatic.questions.durations import format_duration, seconds
 from emphatic.scores.returns import rows_to_score
 from emphatic.stepsizes import StepSize
 from emphatic.tables import Hold, Table
@@ -60,7 +64,9 @@ from emphatic.tables.stores import open_destination
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FILES", "Nexting", "NextingResult", "Progress", "holds_results", "run"]
+    from emphatic.report.plots import Plot
+
+__all__ = ["FILES", "Nexting", "NextingResult", "Progress", "holds_results", "load", "run"]
 
 _log = logging.getLogger(__name__)
 
@@ -71,6 +77,8 @@ _SUMMARY_COLUMNS = (
     *("machine", "text", "signal", "horizon", "verdict", "best_baseline", "skill_best", "skill_best_low"),
     *("skill_best_high", "rmse", "variance_explained", "brier", "coverage", "known"),
 )
+#: Verdicts that are counted where signals are many, in words.
+_OTHER_VERDICTS = {"no better": "no better", "too short": "cannot be judged on so short a log"}
 #: What a run leaves in its folder.
 FILES = ("predictions.parquet", "summary.json", "report.html", "model.safetensors")
 
@@ -107,6 +115,7 @@ class NextingResult:
     written: Written | None = None
     _predictions: pa.Table | None = field(default=None, repr=False)
     _page: str | None = field(default=None, repr=False)
+    _checkpoint: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.summary = Records(self.summary, _SUMMARY_COLUMNS)
@@ -178,7 +187,119 @@ class NextingResult:
         assert self.out is not None
         page = (self.out / "report.html").read_text("utf-8")
         models = {machine: self.models[machine] for machine in self.models}
-        return replace(self, out=None, models=models, _predictions=_read_predictions(self.out), _page=page)
+        model = self.out / "model.safetensors"
+        checkpoint = model.read_bytes() if model.exists() else None
+        table = _read_predictions(self.out)
+        return replace(self, out=None, models=models, _predictions=table, _page=page, _checkpoint=checkpoint)
+
+    def to_pandas(self) -> Any:
+        """The predictions as a pandas DataFrame, with the time as its index where there is one.
+
+        >>> import emphatic
+        >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5])
+        >>> result.to_pandas().columns[:2].tolist()
+        ['row', 'x@5']
+        """
+        import_frames("pandas")
+        frame = self.predictions.to_pandas()
+        return frame.set_index("time") if "time" in frame.columns else frame
+
+    def to_polars(self) -> Any:
+        """The predictions as a polars DataFrame.
+
+        >>> import emphatic
+        >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5])
+        >>> result.to_polars().columns[:2]
+        ['row', 'x@5']
+        """
+        return import_frames("polars").from_arrow(self.predictions)
+
+    def forecast(self) -> Records:
+        """What is predicted from the last row on: ``signal``, ``time``, ``mean``, ``low`` and ``high``.
+
+        A row is a value at one time, the answer to ``SIGNAL at +H``, with its interval. Where a signal has no such
+        answer, a row is the prediction ``SIGNAL@H``: the mean of the readings that follow, nearer ones weighing more.
+        ``kind`` says which: "value" or "mean". ``time`` is the number of the row where rows have no times.
+
+        >>> import emphatic
+        >>> x = np.sin(np.arange(500) / 9)
+        >>> result = emphatic.nexting.run({"x": x}, ask=["x at +3"], horizons=[5])
+        >>> forecast = result.forecast()
+        >>> forecast[0]["signal"], forecast[0]["time"], round(forecast[0]["mean"], 1)
+        ('x', 502, -0.7)
+        """
+        return Records(_forecast_rows(self))
+
+    def plot(self, signal: str | None = None, *, view: str = "") -> Any:
+        """Draw the readings of a signal with its predictions, as in the report; a figure of matplotlib.
+
+        Args:
+            signal: The signal; default: the first.
+            view: "whole" for the whole log instead of its end.
+
+        >>> import emphatic
+        >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5])
+        >>> type(result.plot("x")).__name__
+        'Figure'
+        """
+        from emphatic.report.plots import draw_file, read_plots
+
+        plots: dict[str, Plot] = {}
+        for label, plot in read_plots(self.report()):
+            for name in self.settings.predict or ():
+                if label == name or label.startswith(f"{name}: "):
+                    plots.setdefault(name, plot)
+        if signal is None and plots:
+            signal = next(iter(plots))
+        if signal not in plots:
+            raise ValueError(f"There is no plot of {signal!r}. Signals with a plot: {', '.join(plots) or 'none'}.")
+        return draw_file(plots[signal], view=view if view in plots[signal].views else "")
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the files of the run to a folder, as ``out`` would have: predictions, scores, report and model.
+
+        The model is saved as the run left it; ``result.model.save(path)`` saves it as it is now.
+
+        Args:
+            folder: The folder. One that holds results is refused.
+
+        >>> import emphatic, tempfile
+        >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5])
+        >>> folder = result.save(tempfile.mkdtemp() + "/results")
+        >>> emphatic.nexting.load(folder).verdict == result.verdict
+        True
+        """
+        target = Path(folder)
+        check_free(target)
+        if self.out is not None:
+            for name in (*FILES, "models"):
+                source = self.out / name
+                if source.is_dir():
+                    shutil.copytree(source, target / name)
+                elif source.exists():
+                    target.mkdir(parents=True, exist_ok=True)
+                    with atomic_file(target / name) as file:
+                        file.write(source.read_bytes())
+            return target
+        import pyarrow.parquet as pq
+
+        target.mkdir(parents=True, exist_ok=True)
+        with atomic_file(target / "predictions.parquet") as file:
+            pq.write_table(self.predictions, file, compression="zstd", write_page_checksum=True)
+        self.report(target / "report.html")
+        with atomic_file(target / "summary.json") as file:
+            file.write(_as_json(self.summary).encode())
+        if self._checkpoint is not None:
+            with atomic_file(target / "model.safetensors") as file:
+                file.write(self._checkpoint)
+        else:
+            save_models(self.models, target)
+        return target
+
+    def _repr_html_(self) -> str:
+        """The verdicts, as a notebook shows them."""
+        sentences = "".join(f"<p>{html.escape(line)}</p>" for line in verdict_lines(self.verdict))
+        return f"{sentences}{self.verdict._repr_html_()}"
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """The page, as HTML that is complete in itself.
@@ -349,6 +470,40 @@ def run(
         return result if out is not None else result.in_memory()
 
 
+def load(folder: str | os.PathLike[str]) -> NextingResult:
+    """The result of an earlier run, from its folder.
+
+    Learning curves and the seconds of each phase are not in the files: ``curves`` and ``seconds`` are empty.
+
+    Args:
+        folder: The output folder of ``run`` or ``emphatic nexting``, or one that ``NextingResult.save`` wrote.
+
+    >>> import emphatic, tempfile
+    >>> folder = tempfile.mkdtemp() + "/results"
+    >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5], out=folder)
+    >>> emphatic.nexting.load(folder).summary == result.summary
+    True
+    """
+    path = Path(folder)
+    missing = [name for name in FILES[:3] if not (path / name).is_file()]
+    if missing:
+        raise ValueError(f"{path}: this folder holds no finished run: there is no {missing[0]}.")
+    try:
+        summary = json.loads((path / "summary.json").read_text("utf-8"))
+        reading = summary[0]["reading"]
+    except (ValueError, KeyError, IndexError, TypeError):
+        raise ValueError(f"{path / 'summary.json'}: this is not the summary of emphatic nexting.") from None
+    models = {
+        machine["name"]: path / machine["model"] for machine in reading.get("machines", ()) if machine.get("model")
+    }
+    file = list(models.values())[-1] if models else path / "model.safetensors"
+    model, state = Horde.load_with(file)
+    settings = Settings.of(state["settings"]) if isinstance(state.get("settings"), Mapping) else Settings()
+    if models:
+        settings = replace(settings, by=reading["by"])
+    return NextingResult(Records(summary), [], model, settings, reading["rows"], {}, path, models=Models(models))
+
+
 def silent(*_: object) -> None:
     """Says nothing."""
 
@@ -381,6 +536,55 @@ def check_free(folder: Path) -> None:
         else "the results of an earlier run: choose another folder, or replace them"
     )
     raise ValueError(f"{folder}: this folder holds {what} with overwrite=True.")
+
+
+def _as_json(summary: Sequence[Mapping[str, Any]]) -> str:
+    return json.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)
+
+
+def _forecast_rows(result: NextingResult) -> Iterator[dict[str, Any]]:
+    """The rows of ``NextingResult.forecast``."""
+    step = result.reading.get("step")
+    dated = "time" in result.predictions.column_names
+    last = _last_rows(result)
+    answered = set()
+    for score in result.summary:
+        if score.get("kind") != "at" or score.get("answer") is None:
+            continue
+        name = score.get("signal") or parse(score["text"]).body.strip("`")
+        answered.add((score.get("machine"), name))
+        when = _later(last[score.get("machine")], score["horizon"], step, dated)
+        yield {"signal": name, "time": when, "mean": score["answer"], "low": score["low"], "high": score["high"]} | (
+            {"horizon": score["horizon"], "kind": "value"}
+        )
+    for score in result.summary:
+        if "text" in score or (score.get("machine"), score["signal"]) in answered:
+            continue
+        row, column = last[score.get("machine")], f"{score['signal']}@{score['horizon']}"
+        ends = {key: row.get(f"{column}{end}") for key, end in (("mean", ""), ("low", ".low"), ("high", ".high"))}
+        forecast = {"signal": score["signal"], "time": _later(row, score["horizon"], step, dated), **ends}
+        forecast |= {"horizon": score["horizon"], "kind": "mean"}
+        yield {"machine": score["machine"], **forecast} if "machine" in score else forecast
+
+
+def _last_rows(result: NextingResult) -> dict[str | None, dict[str, Any]]:
+    """The last row of the predictions, of each machine."""
+    table = result.predictions
+    if not result.models:
+        return {None: table.slice(table.num_rows - 1).to_pylist()[0]}
+    machines = table.column(0).to_pylist()  # (the column that tells machines apart comes first)
+    places = {machine: place for place, machine in enumerate(machines)}
+    return {machine: table.slice(place, 1).to_pylist()[0] for machine, place in places.items()}
+
+
+def _later(row: Mapping[str, Any], horizon: float | str, step: float | None, dated: bool) -> Any:
+    """The time, or the number of the row, so far after a row."""
+    if not dated:
+        return row["row"] + horizon if not isinstance(horizon, str) else None
+    ahead = seconds(horizon) if isinstance(horizon, str) else None if step is None else horizon * step
+    if row["time"] is None or ahead is None:
+        return None
+    return row["time"] + (timedelta(seconds=ahead) if isinstance(row["time"], datetime) else ahead)
 
 
 def _read_predictions(folder: Path) -> pa.Table:
@@ -568,8 +772,7 @@ def write_results(scored: Scored, out: Path) -> dict[str, float]:
     store = learned.store
     scored.summary[0]["reading"] = ingest_summary(scored)
     summary = [*scored.summary, *learned.asked.scores()]
-    text = json.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)
-    (store.folder / "summary").write_text(text, "utf-8")
+    (store.folder / "summary").write_text(_as_json(summary), "utf-8")
     seconds = {"reading": learned.log.seconds, "learning": learned.seconds, "scoring": scored.seconds}
     seconds["report"] = clock_time.perf_counter() - began
     (store.folder / "report").write_text(render_report(scored, seconds), "utf-8")
@@ -692,6 +895,28 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         reasons = [f"{item.get('signal', item.get('horizon'))!s} ({item['why']})" for item in facts["unscored"]]
         lines.append(f"Not scored: {_list(reasons)}.")
     return lines
+
+
+def verdict_lines(signals: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The verdicts, as the first lines of a run: a sentence for each of a few signals, counts for many.
+
+    Args:
+        signals: The verdict on each signal, as ``NextingResult.verdict`` has it.
+
+    >>> row = {"signal": "x", "verdict": "no better", "sentence": "x is predicted no better than by the mean."}
+    >>> verdict_lines([row])
+    ['x is predicted no better than by the mean.']
+    >>> verdict_lines([row] * 9)[0]
+    '0 of 9 signals are predicted better than by their best baseline, 9 no better.'
+    """
+    rows = sorted(signals, key=lambda row: (row["verdict"] != "better", -(row.get("skill_best") or -np.inf)))
+    sentences = [f"{row['machine']}: {row['sentence']}" if "machine" in row else row["sentence"] for row in rows]
+    if len(rows) <= _LISTED:
+        return sentences
+    count = {kind: sum(row["verdict"] == kind for row in rows) for kind in ("better", "no better", "too short")}
+    line = f"{count['better']} of {len(rows):,} signals are predicted better than by their best baseline"
+    line += "".join(f", {count[kind]:,} {words}" for kind, words in _OTHER_VERDICTS.items() if count[kind])
+    return [f"{line}.", *sentences[: min(3, count["better"])]]
 
 
 def _query_line(query: Mapping[str, Any]) -> str:

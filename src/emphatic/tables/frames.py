@@ -111,7 +111,7 @@ ARROW_STREAM = Format("Arrow stream", _is_stream, lambda file, options: ArrowStr
 
 
 class Frame:
-    """A table in memory: pyarrow, pandas, polars or any other frame with ``__arrow_c_stream__``; a dict of
+    """A table in memory: pyarrow, pandas, polars or any other frame with ``__arrow_c_stream__``; a series; a dict of
     arrays; a NumPy structured array; a plain array (T, C) or (T,)."""
 
     style = PLAIN
@@ -138,10 +138,11 @@ class Frame:
 
 
 def _table(source: object, names: Sequence[str] | None, caller: Caller) -> pa.Table:
+    source = _as_frame(source)
     if isinstance(source, Mapping):
         source = {name: _unmasked(values) for name, values in source.items()}
     elif isinstance(source, np.ndarray) and source.dtype.names:
-        source = {name: source[name] for name in source.dtype.names}
+        source = {name: _unmasked(source[name]) for name in source.dtype.names}
     elif isinstance(source, np.ndarray) and source.ndim in (1, 2):
         grid = source if source.ndim == 2 else source[:, None]
         names = [f"column_{i}" for i in range(1, grid.shape[1] + 1)] if names is None else list(names)
@@ -157,16 +158,29 @@ def _table(source: object, names: Sequence[str] | None, caller: Caller) -> pa.Ta
     elif type(source).__module__.startswith("pandas"):  # before 2.2
         table = pa.Table.from_pandas(source)
     else:
-        wanted = "be a path, a frame, an array (T, C) or a dict of arrays"
+        wanted = "be a path, a frame, a series, an array (T, C) or a dict of arrays"
         raise refusal(caller.source, caller.function, wanted, type(source).__name__)
     # A pandas index without a name is called ``index``.
     return table.rename_columns([name.replace("__index_level_0__", "index") for name in table.column_names])
 
 
+def _as_frame(source: Any) -> Any:
+    """A series of pandas or polars as a frame with one column, ``value`` if it has no name; others as they are."""
+    if type(source).__name__ == "Series" and hasattr(source, "to_frame"):
+        name = getattr(source, "name", None)
+        source = source.to_frame("value" if name in (None, "") else str(name))
+    if type(source).__module__.startswith("pandas") and type(source.index).__name__ == "PeriodIndex":
+        source = source.set_axis(source.index.to_timestamp(), axis=0)
+    return source
+
+
 def _unmasked(values: ArrayLike) -> NDArray[Any]:
     """An array; NaN, or None among words, where a masked one has no value."""
     if not isinstance(values, np.ma.MaskedArray):
-        return np.asarray(values)
+        array = np.asarray(values)
+        # Arrow has no minutes, hours, weeks, months and years.
+        coarse = array.dtype.kind == "M" and np.datetime_data(array.dtype)[0] in ("m", "h", "W", "M", "Y")
+        return array.astype("datetime64[s]") if coarse else array
     if values.dtype.kind in "biuf":
         return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
     return np.asarray(np.ma.filled(values.astype(object), None))
