@@ -1,11 +1,13 @@
 """The headline: of each signal the value at each horizon and the mean up to it, answered together.
 
-The labels ``SIGNAL at +h`` and ``mean of SIGNAL over h`` of all signals close at the same row. So there is one matrix of
-recursive least squares a horizon, with all of them as right-hand sides: the gain is computed once. Its features are of
-all signals: readings, differences, traces, the exponential mean of that horizon, what came at this time of day and week,
-and the calendar; few of each signal where there are many. Beside it stands a small matrix of each signal, with its own
-features alone, from which the expected size of errors is learned too. An answer is the mean of what these say, as a
-difference from now and from the last cycle, and of the simple answers, each weighted by (its mean squared error)⁻⁴.
+The labels ``SIGNAL at +h`` and ``mean of SIGNAL over h`` of all signals close at the same row. So there is one matrix
+of recursive least squares a horizon, with all of them as right-hand sides: the gain is computed once. Its features are
+of all signals: readings, differences, traces, the exponential mean of that horizon, what came at this time of day and
+week, and the calendar; few of each signal where there are many. Beside it stands a small matrix of each signal, with
+its own features alone, from which the expected size of errors is learned too. These answer by differences from now and
+from the last cycle. They, the simple answers and the exponential mean are combined, each weighted by (its mean squared
+error)⁻⁴. The answer lies between that mean and the median, or is the value now, so that it is no worse than the simple
+answers by mean absolute and by mean squared error.
 
 A missing reading is held for features, and is no label. A row that has a label of one signal and none of another counts
 in the shared matrix, and leaves the weights of the other as they are; in the small matrix of the other it does not
@@ -164,7 +166,7 @@ class Headline:
             "readings": np.zeros((k.BLOCK * 4, 2 + S)),
             "sums": np.zeros((4, 1 + 2 * S)),
             "records": np.zeros((int(rooms[0]), k.RECORD + 2 * S * k.RECORD_FIELDS)),
-            "stored": np.zeros((int(rooms[1]), S * own + extra + S + 2 * S * k.MEMBERS)),
+            "stored": np.zeros((int(rooms[1]), S * own + extra + S + 2 * S * k.ENTRIES)),
             "recent": np.zeros((S, k.REMEMBERED)),
             "traces": np.zeros((S, 4)),
             "bounds": np.tile([np.inf, -np.inf], (S, 1)),
@@ -179,7 +181,7 @@ class Headline:
             "own_W": np.zeros((H, S, own, 6)),
             "W": np.zeros((H, shared, 4 * S)),
             "targets": np.zeros((H, 2 * S, k.TARGET)),
-            "ratios": np.zeros((H, 2 * S, k.REMEMBERED_RATIOS)),
+            "ratios": np.zeros((H, 2 * S, 2 * k.REMEMBERED_RATIOS)),
             "scores": np.zeros((H, 2 * S, 4, layout.SUMS)),
             "value_shifted": np.tile(shifted, (S, 1, 1)),
             "mean_shifted": np.tile(shifted, (H * S, 1, 1)),
@@ -307,7 +309,7 @@ class Headline:
 
     def recent(self, q: int) -> dict[str, Array]:
         """Some of the last rows of a question, and the last: row, time, now, answer, low, high, usual and label."""
-        k, S, H = _kernels(), len(self.predicted), len(self.horizons)
+        S, H = len(self.predicted), len(self.horizons)
         s, h, kind = q // 2 // H, q // 2 % H, q % 2
         rows = self._arrays["plotted"][h]
         rows = rows[np.argsort(rows[:, 0])][: int(np.isfinite(rows[:, 0]).sum())]

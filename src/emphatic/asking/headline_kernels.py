@@ -16,10 +16,40 @@ from numba import types
 from numba.extending import register_jitable
 
 from emphatic.asking.layout import (
-    ABS, BASELINE_ABS, BASELINE_SQUARE, BINS_A, BINS_B, CONSTANTS, COUNT, COVERAGE, CYCLES, HALF, HOURS,
-    INSIDE, INTERVAL_SCORE, INTERVALS, LABEL, LABEL_SQUARE, LAGS, LIMIT, NUMBER_HINGES, OFFSET_A,
-    OFFSET_B, PERIOD_A, PERIOD_B, REGULAR, SEASON_RATE, SHIFT, SLACK, SLOTS_A, SLOTS_B, SQUARE,
-    STEP, TRACES, UNSCALED, WEEKLY,
+    ABS,
+    BASELINE_ABS,
+    BASELINE_SQUARE,
+    BINS_A,
+    BINS_B,
+    CONSTANTS,
+    COUNT,
+    COVERAGE,
+    CYCLES,
+    HALF,
+    HOURS,
+    INSIDE,
+    INTERVAL_SCORE,
+    INTERVALS,
+    LABEL,
+    LABEL_SQUARE,
+    LAGS,
+    LIMIT,
+    NUMBER_HINGES,
+    OFFSET_A,
+    OFFSET_B,
+    PERIOD_A,
+    PERIOD_B,
+    REGULAR,
+    SEASON_RATE,
+    SHIFT,
+    SLACK,
+    SLOTS_A,
+    SLOTS_B,
+    SQUARE,
+    STEP,
+    TRACES,
+    UNSCALED,
+    WEEKLY,
 )  # fmt: skip
 from emphatic.engines.compiled import jit_for
 
@@ -54,11 +84,19 @@ RECORD_FIELDS = 10
 #: The component answers of a target: two of the shared matrix, two of the signal's own, now, the last of the long and
 #: of the short cycle, the usual answer, the mean so far, the exponential mean of the same horizon.
 MEMBERS = 10
+#: What may be answered in the end: the combination, the median by a quarter, a half, three quarters and in full,
+#: halfway to now, now, the usual answer. They are remembered after the component answers.
+CHOICES = 8
+ENTRIES = MEMBERS + CHOICES
 # The state of a target.
 (
     LABELS, DROPPED, LABEL_SUM, ERROR, SIZE, RATIOS, LEVEL_LOW, LEVEL_HIGH, Q_LOW, Q_MIDDLE, Q_HIGH, SQUARES,
 ) = range(12)  # fmt: skip
-TARGET = SQUARES + MEMBERS
+#: Mean squared and absolute errors of the choices, and absolute ones of the last of either cycle.
+CHOICE_SQUARES = SQUARES + MEMBERS
+CHOICE_ABS = CHOICE_SQUARES + CHOICES
+LAST_ABS = CHOICE_ABS + CHOICES
+TARGET = LAST_ABS + 2
 #: Features of a signal: itself, its past, hinges, sizes, the exponential mean; those of the season.
 PLAIN, PAST, SEASONAL = 11, 20, 18
 FORECAST = 19
@@ -69,8 +107,10 @@ REMEMBERED = 13
 #: The ridge of the shared matrix, that of a signal for each row of its window, forgetting, labels before which the
 #: present value is answered, and rows that errors are averaged over.
 SHARED_RIDGE, OWN_RIDGE, FORGET, UNLEARNED, ERROR_ROWS = 30.0, 10.0, 1.0 - 1.0 / 4000.0, 20.0, 4000.0
-#: Ratios of errors to their expected size that are remembered, labels between two looks at their quantiles.
-REMEMBERED_RATIOS, RATIO_TICKS = 500, 50
+#: Ratios of errors to their expected size that are remembered.
+REMEMBERED_RATIOS = 400
+#: Labels before which the combination itself is answered, and what it costs to be worse than a simple answer.
+UNCHOSEN, WORSE = 50.0, 20.0
 #: Rows that are remembered for plots.
 PLOTTED = 256
 #: The most that a target may be, in standard deviations of its signal, and that a standardised feature may be.
@@ -308,8 +348,7 @@ def _look_ahead(
 
 @register_jitable
 def _answer(
-    constants: Floats, target: Floats, members: Floats, record: Floats, sigma: float, least: float, most: float,
-    is_mean: bool,
+    constants: Floats, target: Floats, members: Floats, record: Floats, sigma: float, least: float, most: float
 ) -> None:  # fmt: skip
     """The combined answer of a target and its interval, into ``record``."""
     room = 0.1 * (most - least)
@@ -331,20 +370,69 @@ def _answer(
         weights += weight
     answer = answer / weights if target[RATIOS] > UNLEARNED else members[4]
     record[R_CENTRE] = answer
-    if target[ERROR] > 0.0:
-        sigma = max(sigma * target[SIZE], 0.2 * target[ERROR], 1e-12)
-    else:
-        sigma = 1.0
+    sigma = max(sigma * target[SIZE], max(0.2 * target[ERROR], 1e-12)) if target[ERROR] > 0.0 else 1.0
     record[R_SIGMA] = sigma
     low = high = np.nan
     if target[RATIOS] > 20.0:
         low = max(lowest, answer + sigma * (target[Q_LOW] - target[LEVEL_LOW]))
         high = min(highest, answer + sigma * (target[Q_HIGH] + target[LEVEL_HIGH]))
-        if not is_mean:
-            # A value is answered by the median, which has the least mean absolute error.
-            answer = min(highest, max(lowest, answer + sigma * target[Q_MIDDLE]))
-        low, high = min(low, answer), max(high, answer)
-    record[R_ANSWER], record[R_LOW], record[R_HIGH] = answer, low, high
+    choices = members[MEMBERS:]
+    off = sigma * target[Q_MIDDLE]
+    for c in range(5):
+        choices[c] = min(highest, max(lowest, answer + 0.25 * c * off))
+    choices[5], choices[6], choices[7] = 0.5 * (answer + members[4]), members[4], members[7]
+    if target[RATIOS] > UNCHOSEN:
+        answer = choices[_choose(target, cycles)]
+    record[R_ANSWER], record[R_LOW], record[R_HIGH] = answer, min(low, answer), max(high, answer)
+
+
+@register_jitable
+def _choose(target: Floats, cycles: bool) -> int:
+    """The choice that is no worse than the simple answers by mean absolute and by mean squared error, as far as can be.
+
+    The median has the least absolute error and the mean the least squared one; of a signal that mostly stays as it is,
+    the value now has the former.
+    """
+    square, size = min(target[SQUARES + 4], target[SQUARES + 7]), min(target[CHOICE_ABS + 6], target[CHOICE_ABS + 7])
+    if cycles:
+        square = min(square, min(target[SQUARES + 5], target[SQUARES + 6]))
+        size = min(size, min(target[LAST_ABS], target[LAST_ABS + 1]))
+    square, size = max(square, 1e-30), max(size, 1e-30)
+    variance = max(target[SQUARES + 8], 1e-30)
+    best, least = 0, np.inf
+    for c in range(CHOICES):
+        worse = max(0.0, target[CHOICE_ABS + c] / size - 1.0)
+        worse += max(0.0, (target[CHOICE_SQUARES + c] - square) / variance)
+        cost = target[CHOICE_ABS + c] / size + math.sqrt(target[CHOICE_SQUARES + c] / square) + WORSE * worse
+        if cost < least:
+            best, least = c, cost
+    return best
+
+
+@register_jitable
+def _insert(ratios: Floats, counted: int, value: float) -> int:
+    """Put a ratio in the place of the oldest, and in order among all of them, which follow; returns how many."""
+    count = min(counted, REMEMBERED_RATIOS)
+    ordered = ratios[REMEMBERED_RATIOS:]
+    if count == REMEMBERED_RATIOS:
+        old = ratios[counted % REMEMBERED_RATIOS]
+        low, high = 0, count - 1
+        while low < high:
+            middle = (low + high) // 2
+            if ordered[middle] < old:
+                low = middle + 1
+            else:
+                high = middle
+        count -= 1
+        for i in range(low, count):
+            ordered[i] = ordered[i + 1]
+    ratios[counted % REMEMBERED_RATIOS] = value
+    i = count
+    while i > 0 and ordered[i - 1] > value:
+        ordered[i] = ordered[i - 1]
+        i -= 1
+    ordered[i] = value
+    return count + 1
 
 
 @register_jitable
@@ -358,16 +446,14 @@ def _follow_errors(constants: Floats, target: Floats, record: Floats, y: float, 
         target[ERROR] += max(1.0 / 500.0, 1.0 / (counted + 1.0)) * (size - target[ERROR])
     if target[SIZE] <= 0.0 and counted >= UNLEARNED:
         target[SIZE] = max(target[ERROR], 1e-12)
-    ratios[int(counted) % REMEMBERED_RATIOS] = (y - record[R_CENTRE]) / max(record[R_SIGMA], 1e-12)
-    counted += 1.0
-    target[RATIOS] = counted
-    if counted >= 20.0 and (int(counted) % RATIO_TICKS == 0 or (counted < 200.0 and int(counted) % 10 == 0)):
-        sorted_ratios = np.sort(ratios[: int(min(counted, REMEMBERED_RATIOS))])
-        tail, last = 0.5 * (1.0 - constants[COVERAGE]), len(sorted_ratios) - 1
-        target[Q_LOW], target[Q_HIGH] = sorted_ratios[int(tail * last)], sorted_ratios[math.ceil((1.0 - tail) * last)]
-        target[Q_MIDDLE] = sorted_ratios[len(sorted_ratios) // 2]
+    tail = 0.5 * (1.0 - constants[COVERAGE])
+    count = _insert(ratios, int(counted), (y - record[R_CENTRE]) / max(record[R_SIGMA], 1e-12))
+    target[RATIOS] = counted + 1.0
+    ordered = ratios[REMEMBERED_RATIOS:]
+    target[Q_LOW], target[Q_HIGH] = ordered[int(tail * (count - 1))], ordered[math.ceil((1.0 - tail) * (count - 1))]
+    target[Q_MIDDLE] = ordered[count // 2]
     if record[R_LOW] == record[R_LOW]:
-        pace, tail = min(0.02, 0.5 / rows), 0.5 * (1.0 - constants[COVERAGE])
+        pace = min(0.02, 0.5 / rows)
         target[LEVEL_LOW] += pace * ((1.0 if y < record[R_LOW] else 0.0) - tail)
         target[LEVEL_HIGH] += pace * ((1.0 if y > record[R_HIGH] else 0.0) - tail)
 
@@ -402,7 +488,7 @@ def _learn_row(
         _predict_all(W, phi, predicted)
     for s in range(S):
         for kind in range(2):
-            label, base = y[kind * S + s], MEMBERS * (kind * S + s)
+            label, base = y[kind * S + s], ENTRIES * (kind * S + s)
             for b in range(2):
                 place = 4 * s + 2 * kind + b
                 errors[place] = 0.0
@@ -418,7 +504,7 @@ def _learn_row(
         _predict_all(weights, x, predicted)
         for kind in range(2):
             j = kind * S + s
-            label, base, target = y[j], MEMBERS * j, targets[j]
+            label, base, target = y[j], ENTRIES * j, targets[j]
             for b in range(2):
                 errors[2 * kind + b] = 0.0
             errors[4 + kind] = 0.0
@@ -432,6 +518,12 @@ def _learn_row(
             for m in range(MEMBERS):
                 off = members[base + m] - label
                 target[SQUARES + m] += rate * (off * off - target[SQUARES + m])
+                if 5 <= m <= 6:
+                    target[LAST_ABS + m - 5] += rate * (abs(off) - target[LAST_ABS + m - 5])
+            for m in range(CHOICES):
+                off = members[base + MEMBERS + m] - label
+                target[CHOICE_SQUARES + m] += rate * (off * off - target[CHOICE_SQUARES + m])
+                target[CHOICE_ABS + m] += rate * (abs(off) - target[CHOICE_ABS + m])
             _follow_errors(constants, target, fields, label, rows, ratios[j])
             if target[SIZE] > 0.0:
                 size = min(FARTHEST, abs(label - fields[R_CENTRE]) / target[SIZE])
@@ -562,11 +654,15 @@ def advance(
                     targets[h, j, DROPPED] += places[h, END_RECORD] - places[h, FIRST_RECORD]
                 places[h, FIRST_RECORD], places[h, FIRST_STORED] = places[h, END_RECORD], places[h, END_STORED]
                 places[h, BEGIN_AT] = places[h, BEGIN_MEAN] = row
-            value_shifted[:, 1] = -np.inf
-            mean_shifted[:, 1] = -np.inf
+            for i in range(value_shifted.shape[2]):
+                for s in range(S):
+                    value_shifted[s, 1, i] = -np.inf
+                for s in range(H * S):
+                    mean_shifted[s, 1, i] = -np.inf
         reading, block = readings[row % room], sums[(row // BLOCK) % len(sums)]
         if row % BLOCK == 0:
-            block[:] = 0.0
+            for i in range(1 + 2 * S):
+                block[i] = 0.0
         left_out = now - state[LAST_TIME]
         reading[0], reading[1] = now, left_out / constants[STEP] - 1.0 if constants[LIMIT] < left_out < np.inf else 0.0
         block[0] += reading[1]
@@ -611,7 +707,8 @@ def advance(
         if cycles:
             hour = _remember_season(constants, u, now, memory, offs, waves)
             if extra > 0:
-                common[n : n + bins_a + bins_b] = 0.0
+                for i in range(bins_a + bins_b):
+                    common[n + i] = 0.0
                 common[n + hour] = 1.0
                 common[n + bins_a + int(waves[7])] = 1.0
                 n += bins_a + bins_b
@@ -663,7 +760,7 @@ def advance(
                 for kind in range(2):
                     j = kind * S + s
                     fields = record[RECORD + RECORD_FIELDS * j :]
-                    members = waiting[S * own + extra + S + MEMBERS * j :]
+                    members = waiting[S * own + extra + S + ENTRIES * j :]
                     members[4], members[7], members[8] = fields[R_NOW], fields[R_USUAL], fields[R_MEAN]
                     members[5], members[6] = fields[R_LAST_B] if cycles else fields[R_MEAN], fields[R_LAST_A]
                     members[9] = forecasts[t, s, h] if abs(forecasts[t, s, h]) < 1e100 else u[s]
@@ -673,8 +770,7 @@ def advance(
                             members[4 + b] + unit * errors[4 * s + 2 * kind + b] if shared > 0 else members[2 + b]
                         )
                     _answer(
-                        constants, targets[h, j], members, fields, predicted[4 + kind], bounds[s, 0], bounds[s, 1],
-                        kind == 1,
+                        constants, targets[h, j], members, fields, predicted[4 + kind], bounds[s, 0], bounds[s, 1]
                     )  # fmt: skip
                     answers = out[t, (s * H + h) * 2 + kind]
                     answers[0], answers[1] = fields[R_ANSWER], fields[R_LOW]

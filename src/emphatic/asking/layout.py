@@ -1,4 +1,4 @@
-"""Where numbers lie in the arrays of the kernels that answer questions, and the constants of their features and learners.
+"""Where numbers lie in the arrays of the kernels that answer questions, and constants of features and learners.
 
 The kernels compile these numbers in; what reads scores needs no kernel.
 """

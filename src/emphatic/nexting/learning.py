@@ -1045,15 +1045,15 @@ def describe_headline(settings: Settings, headline: Headline | None, rows: int) 
     count = len(settings.predict or ())
     if headline is None and settings.exponential_only is None and count > MOST_SIGNALS:
         return (
-            f"values at each horizon are left out, with {count:,} signals: choose at most {MOST_SIGNALS} with --predict, "
-            "ask for one with --ask, or set exponential_only = false."
+            f"values at each horizon are left out, with {count:,} signals: choose at most {MOST_SIGNALS} with "
+            "--predict, ask for one with --ask, or set exponential_only = false."
         )
     if headline is None or rows <= _LONG:
         return None
     minutes = max(1.0, headline.seconds(rows) / 60.0)
     return (
-        f"values at each horizon and means up to it take about {minutes:,.0f} min of it; --exponential-only leaves them "
-        "out."
+        f"values at each horizon and means up to it take about {minutes:,.0f} min of that; --exponential-only leaves "
+        "them out."
     )
 
 

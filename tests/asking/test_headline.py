@@ -1,0 +1,226 @@
+"""The headline: values at each horizon and means up to it of every signal, on tables, live, saved and resumed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from emphatic import nexting
+from emphatic.asking.answers import Asked, Timing
+from emphatic.asking.headline import Headline, headline_questions
+from emphatic.hordes.horde import Horde
+from emphatic.nexting import learning
+from emphatic.nexting.predictor import Predictor
+from emphatic.nexting.settings import Settings
+from tests.asking.test_nexting import table
+
+Array = NDArray[np.float64]
+HOURLY = Timing(3600.0, True, 5400.0, True)
+
+
+def signals(rows: int, seed: int = 0) -> Array:
+    rng = np.random.default_rng(seed)
+    t = np.arange(rows)
+    noise = 0.3 * rng.normal(size=(rows, 3))
+    return np.column_stack([np.sin(t / 4), np.cos(t / 12) * 5, np.where(t % 24 < 8, 2.0, 0.0)]) + noise
+
+
+def headline(rows: int | None, horizons: Any = ("2h", "1d"), timing: Timing = HOURLY, names: str = "abc") -> Headline:
+    return Headline(list(names), horizons, list(names), timing, rows=rows)
+
+
+def test_values_and_means_are_named_as_the_language_writes_them() -> None:
+    texts = [q.text for pair in headline_questions(["x", "side 1", "a`b"], [8, "1h"], 60.0).values() for q in pair]
+    assert texts[:4] == ["x at +8", "mean of x over 8", "x at +1h", "mean of x over 1h"]
+    assert texts[4:6] == ["`side 1` at +8", "mean of `side 1` over 8"]
+    assert len(texts) == 8  # (a backtick cannot be quoted)
+    assert not headline_questions(["x"], [2.5, "10s"], 60.0)
+
+
+@pytest.mark.parametrize("timing", [HOURLY, Timing(None), Timing(3600.0, False, 5400.0, True)])
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_labels_are_those_of_questions_that_are_asked(timing: Timing, missing: float) -> None:
+    x = signals(400)
+    rng = np.random.default_rng(1)
+    x[rng.random(x.shape) < missing] = np.nan
+    gap = rng.random(400) < 0.02
+    time = np.cumsum(3600.0 * (1.0 + 5 * gap)) if timing.step else None
+    horizons = (3, 24)
+    questions = [q.text for pair in headline_questions("abc", horizons, timing.step).values() for q in pair]
+    asked = Asked(questions, list("abc"), timing, rows=400)
+    asked(x, x, gap, time)
+    both = Asked([], list("abc"), timing, rows=400, headline=headline(400, horizons, timing))
+    both(x, x, gap, time)
+    for ours, theirs in zip(both.scores(), asked.summary(), strict=True):
+        for key in ("text", "kind", "horizon", "known", "scored", "usual_by"):
+            assert ours[key] == theirs[key], key
+        for name in ("persistence", "climatology", "mean", "past_mean"):
+            assert ours["baselines"][name]["mae"] == pytest.approx(theirs["baselines"][name]["mae"])
+        if timing.regular:
+            assert ours["mase"] / ours["mae"] == pytest.approx(theirs["mase"] / theirs["mae"])
+
+
+def test_neither_the_future_nor_blocks_change_an_answer() -> None:
+    x = signals(500)
+    when = np.arange(500) * 3600.0
+    forecasts = np.repeat(x, 2, axis=1)
+    whole = headline(500)(x, x, when, forecasts)
+    cut = headline(500)
+    pieces = [cut(x[i : i + 7], x[i : i + 7], when[i : i + 7], forecasts[i : i + 7]) for i in range(0, 500, 7)]
+    np.testing.assert_array_equal(whole, np.concatenate(pieces))
+    other = x.copy()
+    other[300:] += 100.0
+    np.testing.assert_array_equal(whole[:300], headline(500)(other, other, when, forecasts)[:300])
+
+
+def test_a_saved_state_goes_on_bit_for_bit_also_after_rows_came_close_together() -> None:
+    x = signals(600)
+    when = np.cumsum(np.where(np.arange(600) < 300, 3600.0, 60.0))
+    whole, first = headline(None), headline(None)
+    expected = whole(x, x, when, None)
+    first(x[:450], x[:450], when[:450], None)
+    second = headline(None)
+    second.restore({name: array.copy() for name, array in first.arrays().items()})
+    np.testing.assert_array_equal(second(x[450:], x[450:], when[450:], None), expected[450:])
+    assert second.summary() == whole.summary()
+    broken = first.arrays()
+    broken["P"] = broken["P"][:, :3]
+    with pytest.raises(ValueError, match="does not fit: P"):
+        headline(None).restore(broken)
+
+
+def test_answers_are_no_worse_than_simple_ones_and_intervals_hold() -> None:
+    x = signals(3000)
+    asked = headline(3000, ("3h", "1d"))
+    asked(x, x, np.arange(3000) * 3600.0, None)
+    for score in asked.summary():
+        simple = [score["baselines"][name] for name in ("persistence", "last_day", "climatology")]
+        assert score["mae"] <= 1.02 * min(baseline["mae"] for baseline in simple), score["text"]
+        assert score["variance_explained"] >= max(b["variance_explained"] for b in simple) - 0.01, score["text"]
+        assert 0.7 < score["coverage"] < 0.9, score["text"]
+
+
+@pytest.mark.parametrize("hostile", ["constant", "huge", "jump", "empty", "back"])
+def test_hostile_readings_leave_finite_answers(hostile: str) -> None:
+    x = signals(300)
+    when = np.arange(300) * 3600.0
+    if hostile == "constant":
+        x[:] = 7.0
+    elif hostile == "huge":
+        x[::17] = 1e99
+    elif hostile == "jump":
+        x[:150], x[150:] = 0.0, 1e12
+    elif hostile == "empty":
+        x[:, 1] = np.nan
+    else:
+        when[150:] -= 100 * 3600.0
+    out = headline(300)(x, np.nan_to_num(x), when, None)
+    assert np.isfinite(out[:, :, 0]).all()
+    if hostile == "constant":
+        assert (out[:, :, 0] == 7.0).all()
+
+
+def test_another_signal_that_is_missing_leaves_the_labels_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = signals(300)
+    x[100:200, 1] = np.nan
+    asked = headline(300, (2,))
+    asked(x, np.nan_to_num(x), np.arange(300) * 3600.0, None)
+    known = {score["text"]: score["known"] for score in asked.summary()}
+    assert known["a at +2"] == known["c at +2"] == 298
+    assert known["b at +2"] == 198
+
+
+def run(**options: Any) -> nexting.NextingResult:
+    return nexting.run(table(), **({"horizons": [2, "6h"], "offline": False} | options))
+
+
+def test_a_run_without_further_words_has_the_headline(tmp_path: Path) -> None:
+    result = run(out=tmp_path / "out", ask="x at +6h")
+    plain = run(exponential_only=True)
+    columns = result.predictions.column_names
+    for text in ("x at +2", "mean of x over 6h", "`the x` at +6h", "mean of `the x` over 2"):
+        assert {text, f"{text}.low", f"{text}.high", f"{text}.usual"} <= set(columns)
+    assert columns.count("x at +6h") == 1  # (asked: it is not in the headline as well)
+    for name in plain.predictions.column_names:
+        np.testing.assert_array_equal(result.predictions.column(name).to_numpy(), plain.predictions.column(name))
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
+    exponential, headlines = summary[:4], summary[4:-1]
+    assert [{**score, "reading": 0} for score in exponential] == [{**score, "reading": 0} for score in plain.summary]
+    assert len(headlines) == 7
+    assert all(score["headline"] and score["signal"] in ("x", "the x") for score in headlines)
+    assert {"text", "kind", "horizon", "known", "dropped_windows", "answer", "low", "high", "usual"} <= set(headlines[0])
+    assert {"mae", "mase", "variance_explained", "coverage", "coverage_by_hour", "interval_score"} <= set(headlines[0])
+    assert {"persistence", "climatology", "last_day", "last_week"} <= set(headlines[0]["baselines"])
+    assert summary[-1]["text"] == "x at +6h"
+    assert "headline" not in summary[-1]
+    assert headlines[0]["answer"] == result.predictions.column(headlines[0]["text"]).to_numpy()[-1]
+
+
+def test_a_killed_run_resumes_with_the_same_headline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(out=tmp_path / "whole")
+    monkeypatch.setattr(learning, "SAVE", 0.0)
+    monkeypatch.setattr(learning.LocalExecutor, "block", 128)
+    monkeypatch.setattr(learning, "WAITING", 1000)
+
+    def stop(phase: str, done: int, total: int) -> None:
+        if phase == "learning" and done > 400:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(out=tmp_path / "stopped", progress=stop)
+    resumed = run(out=tmp_path / "stopped", resume=True)
+    assert resumed.predictions.equals(whole.predictions)
+    assert [score for score in whole.summary if "text" in score] == [s for s in resumed.summary if "text" in s]
+
+
+def test_a_pipe_gives_the_headline_of_the_table_and_a_model_goes_on_as_it_was_saved(tmp_path: Path) -> None:
+    columns = table(700)
+    readings = [
+        (t + 1, {"when": str(columns["when"][t]), "x": float(columns["x"][t]), "the x": float(columns["the x"][t])})
+        for t in range(700)
+    ]
+    result = run(out=tmp_path / "out", predict="x")
+    predictor = Predictor(Settings(predict=("x",), horizons=(2, "6h")))
+    outcomes = predictor.take(readings[:650])
+    assert predictor.horde is not None
+    predictor.horde.save(tmp_path / "model", **predictor.state())
+    again, _ = Predictor.load(tmp_path / "model")
+    outcomes += again.take(readings[650:])
+    line = json.loads(outcomes[-1].line)  # type: ignore[union-attr]
+    texts = ["x at +2", "mean of x over 2", "x at +6h", "mean of x over 6h"]
+    assert list(line["asked"]) == texts
+    for text in texts:
+        for kind in ("answer", "low", "high", "usual"):
+            name = text if kind == "answer" else f"{text}.{kind}"
+            assert line["asked"][text][kind] == result.predictions.column(name).to_numpy()[-1]
+    # A model of a run goes on with its headline, and one that was saved without goes on without.
+    live, _ = Predictor.load(tmp_path / "out" / "model.safetensors")
+    assert live.asked.texts == texts
+    horde, state = Horde.load_with(tmp_path / "model")
+    earlier = {name: value for name, value in state.items() if not name.startswith(("headline.", "asked"))}
+    assert Predictor.restore(horde, earlier).asked.headline is None
+
+
+def test_very_many_signals_have_no_headline_unless_it_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    names = tuple(f"s{i}" for i in range(70))
+    settings = Settings(predict=names, horizons=(2,))
+    assert learning.make_headline(settings, names, Timing(None)) is None
+    note = learning.describe_headline(settings, None, 100)
+    assert note is not None
+    assert "--ask" in note
+    wanted = Settings(predict=names, horizons=(2,), exponential_only=False)
+    every = learning.make_headline(wanted, names, Timing(None))
+    assert every is not None
+    assert every.features == 0  # each sees only itself
+    x = np.random.default_rng(0).normal(size=(120, 70))
+    assert np.isfinite(every(x, x, np.arange(120.0), None)[:, :, 0]).all()
+    few = learning.make_headline(Settings(predict=("s0",), horizons=(2,)), names, Timing(None))
+    assert learning.describe_headline(settings, few, 1000) is None
+    long = learning.describe_headline(settings, few, 3_000_000)
+    assert long is not None
+    assert "--exponential-only" in long
