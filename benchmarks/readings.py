@@ -22,7 +22,7 @@ from benchmarks.measure import Gate, Side, fastest, gate
 from benchmarks.report import Row
 from emphatic import GVF, features
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.predictor import ENGINE, Prediction, Predictor
+from emphatic.nexting.predictor import ENGINE, Prediction, Predictor, format_lines
 from emphatic.nexting.settings import Settings
 from emphatic.tables import Table, open_table
 from emphatic.tables.pipe import Malformed, Reading, Readings
@@ -90,10 +90,14 @@ class Incoming:
             path, horde = self.saved(Path(folder))
             learner = horde.learner
             section = SECTION.format(self.C, len(HORIZONS), learner.K, learner.n)
-            core, log = self.core_and_log(path, effort.rounds)
+            core, log, lines = self.core_and_log(path, effort.rounds)
             yield Row(
                 section, "CPU time in blocks of 64, beside Horde.run on the same rows", gates=(self.name,),
                 ours=core, alternative=log, versus="Horde.run", ratio=core / log, at_most=1.5,
+            )  # fmt: skip
+            yield Row(
+                section, "CPU time with JSON lines parsed and written, beside the readings alone", gates=(self.name,),
+                ours=lines, alternative=core, versus="take", ratio=lines / core, at_most=1.4,
             )  # fmt: skip
             rate = max(self.piped(path) for _ in range(max(1, effort.rounds // 2)))
             yield Row(
@@ -101,11 +105,14 @@ class Incoming:
                 ours=1e6 / rate, ratio=rate, at_least=3000,
             )  # fmt: skip
 
-    def core_and_log(self, path: Path, rounds: int) -> tuple[float, float]:
-        """The least CPU time of a reading in µs: by ``take`` in blocks of 64, and by ``Horde.run``."""
+    def core_and_log(self, path: Path, rounds: int) -> tuple[float, float, float]:
+        """The least CPU time of a reading in µs: by ``take`` in blocks of 64, by ``Horde.run``, and as a pipe takes it.
+
+        The pipe parses the lines of the same blocks before, and writes those of the predictions after ``take``.
+        """
         lines = json_lines(WARM_UP + self.T, self.C)
         numbered: list[tuple[int, Reading | Malformed]] = list(Readings(lines))[WARM_UP:]
-        table, best = open_signals(WARM_UP + self.T, self.C, WARM_UP), [np.inf, np.inf]
+        table, best = open_signals(WARM_UP + self.T, self.C, WARM_UP), [np.inf, np.inf, np.inf]
         for _ in range(rounds):
             predictor, _ = Predictor.load(path)
             predictor.take(numbered[:64])
@@ -117,7 +124,16 @@ class Incoming:
             begin = process_time()
             horde.run(table)
             best[1] = min(best[1], (process_time() - begin) / self.T * 1e6)
-        return best[0], best[1]
+            predictor, _ = Predictor.load(path)
+            readings = Readings((), predictor.columns)
+            predictor.take(list(readings.feed(lines[WARM_UP : WARM_UP + 64])), readings.form)
+            begin = process_time()
+            for i in range(64, self.T, 64):
+                block = list(readings.feed(lines[WARM_UP + i : WARM_UP + i + 64]))
+                outcomes = predictor.take(block, readings.form)
+                b"".join(format_lines(outcome for outcome in outcomes if isinstance(outcome, Prediction)))
+            best[2] = min(best[2], (process_time() - begin) / (self.T - 64) * 1e6)
+        return best[0], best[1], best[2]
 
     def piped(self, path: Path) -> float:
         """Readings a second through a process, from the 256th answer to the last."""
@@ -215,11 +231,12 @@ class RowByRow:
             for reading in numbered:
                 alone.take([reading])
 
-        def take_blocks() -> None:
-            for begin in range(0, self.T, self.block):
-                together.take(numbered[begin : begin + self.block])
+        def take_blocks(size: int = self.block) -> None:
+            for begin in range(0, self.T, size):
+                together.take(numbered[begin : begin + size])
 
         calls = {"observe": observe, "learn": learn, "take": take_singles, "blocks": take_blocks}
+        calls["small blocks"] = lambda: take_blocks(64)
         µs = fastest({name: Side(call, self.T) for name, call in calls.items()}, effort.rounds, effort.seconds)
         yield Row(
             self.name, "Horde.observe of a row, beside Horde.learn of a transition", gates=(f"{self.name}: observe",),
@@ -227,5 +244,10 @@ class RowByRow:
         )  # fmt: skip
         yield Row(
             self.name, f"Predictor.take of one reading, beside blocks of {self.block:,}", gates=(f"{self.name}: take",),
-            ours=µs["take"], alternative=µs["blocks"], versus="blocks", ratio=µs["take"] / µs["blocks"],
+            ours=µs["take"], alternative=µs["blocks"], versus="blocks", ratio=µs["take"] / µs["blocks"], at_most=12,
+        )  # fmt: skip
+        yield Row(
+            self.name, f"Predictor.take of 64 readings, beside blocks of {self.block:,}",
+            gates=(f"{self.name}: take",), ours=µs["small blocks"], alternative=µs["blocks"], versus="blocks",
+            ratio=µs["small blocks"] / µs["blocks"], at_most=2,
         )  # fmt: skip

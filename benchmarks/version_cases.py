@@ -85,9 +85,35 @@ def creations(n: int, calls: int) -> Callable[[], object]:
     return call
 
 
+def take(signals: int, horizons: list[int], block: int, readings: int) -> Callable[[], object]:
+    """So many readings by ``Predictor.take``, a block at a time, after a warm-up; each call goes on from the last."""
+    from emphatic.nexting.predictor import Predictor
+    from emphatic.nexting.settings import Settings
+
+    rng, t = np.random.default_rng(0), np.arange(20_000)[:, None]
+    values = 3.0 * np.sin(t * 2 * np.pi / 24) + np.cumsum(rng.normal(0, 0.1, (len(t), signals)), axis=0)
+    values += rng.normal(size=values.shape)
+    rows: list[Any] = [
+        (i, {f"s{c}": value for c, value in enumerate(row)}) for i, row in enumerate(values.tolist(), start=1)
+    ]
+    predictor = Predictor(Settings(horizons=tuple(horizons)), warm_up=500)
+    predictor.take(rows[:1000])
+    position = 1000
+
+    def call() -> None:
+        nonlocal position
+        if position + readings > len(rows):
+            position = 0
+        for begin in range(position, position + readings, block):
+            predictor.take(rows[begin : begin + block])
+        position += readings
+
+    return call
+
+
 def make(case: dict[str, Any]) -> Callable[[], object]:
     kinds: dict[str, Callable[..., Callable[[], object]]] = {
-        "run": run, "learn": learn, "short runs": short_runs, "creations": creations,
+        "run": run, "learn": learn, "short runs": short_runs, "creations": creations, "take": take,
     }  # fmt: skip
     return kinds[case["kind"]](**case["of"])
 

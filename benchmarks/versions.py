@@ -71,6 +71,12 @@ def cases(quick: bool) -> list[Case]:
         Case("a call", "run of one step, n = 100", "short runs", {"n": 100, "calls": 50}, 50, 0.2, False),
         Case("a call", "Learner(), n = 100", "creations", {"n": 100, "calls": 50}, 50, 1.0, False),
     ]
+    for signals, horizons in ((1, [2]), (5, [2, 9, 36, 144]), (20, [2, 9, 36, 144])):
+        for block, at_most in ((1, 0.25 if signals == 1 else 1.03), (64, 1.03)):
+            readings = 64 if quick else 256
+            of = {"signals": signals, "horizons": horizons, "block": block, "readings": readings}
+            what = f"{block} at a time, {signals} signals at {len(horizons)} horizons"
+            found.append(Case("readings as they come", what, "take", of, readings, at_most, False))
     return found
 
 
