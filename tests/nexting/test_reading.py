@@ -268,3 +268,11 @@ def test_refusals_name_what_was_called(given: dict[str, Any], said: str) -> None
         emphatic.nexting.run(**{"data": {"x": np.arange(99.0) % 7}} | given)
     assert "open_table" not in str(caught.value)
     assert "GVF" not in str(caught.value)
+
+
+def test_sensors_that_report_one_at_a_time_are_scored_without_a_grid() -> None:
+    i = np.arange(900)
+    columns = {f"s{k}": np.where(i % 3 == k, np.sin(i / 30 + k), np.nan) for k in range(3)}
+    few = {"rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 5}]}
+    result = emphatic.nexting.run(columns, resample="none", horizons=[5, 20], config=few, offline=False)
+    assert all(score["variance_explained"] is not None for score in result.summary)

@@ -20,7 +20,7 @@ import emphatic
 from emphatic import scores
 from emphatic.scores.baselines import PlainAnswers
 from emphatic.scores.measures import LogScores
-from emphatic.scores.returns import Returns, share_masks
+from emphatic.scores.returns import Returns, rows_between, share_masks
 from emphatic.scores.returns import count_bits as count
 from emphatic.scores.returns import unpack_bits as unpack
 
@@ -426,6 +426,26 @@ def test_logs_too_short_or_constant_have_no_scores_but_are_no_error() -> None:
 
 
 # ------------------------------------------------------------------ in blocks
+
+
+def test_a_reading_covers_the_rows_until_the_next_is_due() -> None:
+    T, x = 600, np.arange(600.0)[:, None]
+    missing, gap = (np.arange(T) % 3 != 1)[:, None], np.zeros(T, bool)
+    every = rows_between(missing)
+    assert every.tolist() == [3.0]
+    gone = missing.copy()
+    gone[200:300] = True  # the sensor is away
+    assert rows_between(gone).tolist() == [3.0]
+    for gamma in (0.9, 0.97):
+        assert not Returns([gamma], [0.0])(x, missing, gap)[1].any()
+        G, known = Returns([gamma], [0.0], every)(x, missing, gap)
+        reached = 1.0 - gamma ** (T - 1 - np.arange(T)) >= 0.99
+        np.testing.assert_array_equal(known[0], reached)
+        rows = np.flatnonzero(reached)
+        np.testing.assert_allclose(G[0, rows] - rows, 1.0 / (1.0 - gamma), atol=3.0)
+        known = Returns([gamma], [0.0], every)(x, gone, gap)[1]
+        assert known[0, :150].all()
+        assert not known[0, 200:260].any()
 
 
 def test_returns_in_blocks_have_the_same_bits() -> None:

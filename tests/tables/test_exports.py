@@ -121,6 +121,25 @@ def test_months_are_steps(header: str, form: str, tmp_path: Path) -> None:
     assert block.time[13] == datetime(1981, 2, 1, tzinfo=UTC).timestamp()
 
 
+@pytest.mark.parametrize("form", ["{y}Q{q}", "{y}-Q{q}", "{y} Q{q}", "Q{q} {y}", "q{q}-{y}", "{y}/Q{q}"])
+def test_quarters_are_steps(form: str, tmp_path: Path) -> None:
+    quarters = [(year, quarter) for year in range(1980, 2010) for quarter in range(1, 5)]
+    lines = [f"{form.format(y=year, q=quarter)},{quarter + year % 3}" for year, quarter in quarters]
+    table = opened(tmp_path, ["when,x", *lines])
+    assert table.names == ("x",)
+    block, clock = only(table), table.clock()
+    assert clock is not None
+    assert block.time is not None
+    assert clock.step == 3 * MONTH
+    assert not block.gap.any()
+    assert block.time[6] == datetime(1981, 7, 1, tzinfo=UTC).timestamp()
+
+
+def test_words_with_a_q_are_no_quarters(tmp_path: Path) -> None:
+    table = opened(tmp_path, ["mode,x", *(f"Q{5 if x > 50 else 0} 1980,{x}" for x in X)])
+    assert (table.time, table.categories) == (None, ("mode",))
+
+
 @pytest.mark.parametrize("header", ["year,x", "date,x", "x,Jahr"])
 def test_years_are_steps(header: str, tmp_path: Path) -> None:
     pairs = [(year, year % 11) for year in range(1750, 1900)]

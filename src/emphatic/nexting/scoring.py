@@ -32,11 +32,11 @@ from emphatic.features import Features
 from emphatic.hordes.ridges import LIMIT
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.intervals import AlarmList, read_reasons
-from emphatic.nexting.learning import Learned, LogRows, Progress, block_rows, make_features, shares
+from emphatic.nexting.learning import FIRST, Learned, LogRows, Progress, block_rows, make_features, shares
 from emphatic.nexting.outlook import History
 from emphatic.scores.baselines import FirstHalf, HindsightFit, PlainAnswers, find_baselines
 from emphatic.scores.measures import IntervalScores, LogScores, WorstErrors, finite
-from emphatic.scores.returns import Returns
+from emphatic.scores.returns import Returns, rows_between
 from emphatic.tables import Hold
 
 if TYPE_CHECKING:
@@ -418,7 +418,9 @@ class _Passes:
         self._readings = PartReader(learned.store, "readings")
         # Readings that were pulled in are scored as they are, and the offline fit learns from what they were pulled to.
         self._pulled_in = any(counts["pulled_in"] for counts in learned.guarded_counts().values())
-        self._returns = Returns(plain.gammas, plain.centres * (2 if self._pulled_in else 1))
+        twice = 2 if self._pulled_in else 1
+        missing = np.isnan(self._read(0, min(FIRST, self._rows)).scored[:, plain.places])
+        self._returns = Returns(plain.gammas, plain.centres * twice, np.tile(rows_between(missing), twice))
 
     def backwards(self, half: FirstHalf) -> _Hindsight:
         """Note what each block's returns need of the rows after it, and all that must be known to go forwards."""

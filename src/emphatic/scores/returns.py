@@ -14,14 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic.learning.inputs import refusal
 
-__all__ = ["KNOWN", "SEEN", "Returns", "count_bits", "known_return", "rows_to_score", "share_masks", "unpack_bits"]
+__all__ = ["KNOWN", "SEEN", "Returns", "count_bits", "known_return", "rows_between", "rows_to_score", "share_masks"]
+__all__ += ["unpack_bits"]
 
 #: Flags of rows, packed eight to a byte as ``np.packbits`` does, zeros after the last.
 Bits = NDArray[np.uint8]
 
 #: A return is known where at least this share of its weight lies before the log's end or a gap,
 KNOWN = 0.99
-#: and this share was seen: if a few readings are missing, the rest give the mean well enough.
+#: and this share was seen: if a few readings are missing, the rest give the mean well enough. Of a signal that holds a
+#: reading only in each k-th row a k-th of that share counts: a reading covers the time until the next one is due.
 SEEN = 0.5
 #: For sums of weights that come to that share but for rounding.
 _SLACK = 1e-9
@@ -34,14 +36,17 @@ class Returns:
     """The returns of C signals at H horizons, computed backwards in time, one block of rows after the other.
 
     ``gammas`` are those of the horizons. ``centres``, one per signal, are subtracted before summing: a signal far from
-    0 would lose digits in long sums. ``state`` (Q, 3) is what the rows given so far hand on to those before them; set
+    0 would lose digits in long sums. ``every``, one per signal, is the usual number of rows from a reading to the next,
+    1 by default: a reading covers so many rows. ``state`` (Q, 3) is what the rows given so far hand on to those before them; set
     it to an earlier copy to compute the returns of a block again.
     """
 
-    def __init__(self, gammas: ArrayLike, centres: ArrayLike) -> None:
+    def __init__(self, gammas: ArrayLike, centres: ArrayLike, every: ArrayLike | None = None) -> None:
         self._gammas = [float(gamma) for gamma in np.asarray(gammas, np.float64)]
         self._centres = [float(centre) for centre in np.asarray(centres, np.float64)]
-        self.state = np.zeros((len(self._gammas) * len(self._centres), 3))
+        count = len(self._centres)
+        self._seen = (SEEN / np.asarray(np.ones(count) if every is None else every, np.float64) - _SLACK).tolist()
+        self.state = np.zeros((len(self._gammas) * count, 3))
 
     def __call__(
         self, values: NDArray[np.float64], missing: NDArray[np.bool_], gap: NDArray[np.bool_]
@@ -56,9 +61,22 @@ class Returns:
             for h, gamma in enumerate(self._gammas):
                 q = c * len(self._gammas) + h
                 kernels.backward(
-                    x, gone, gap, gamma, centre, KNOWN - _SLACK, SEEN - _SLACK, self.state[q], G[q], known[q]
+                    x, gone, gap, gamma, centre, KNOWN - _SLACK, self._seen[c], self.state[q], G[q], known[q]
                 )
         return G, known
+
+
+def rows_between(missing: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The usual number of rows from a reading of each signal to its next one, (C,); 1 of one that has fewer than two.
+
+    Args:
+        missing: Where there is no reading, (T, C).
+
+    >>> rows_between(np.array([[0, 0, 1], [0, 1, 1], [0, 1, 1], [0, 0, 1]], bool)).tolist()
+    [1.0, 3.0, 1.0]
+    """
+    steps = (np.diff(np.flatnonzero(~column)) for column in missing.T)
+    return np.array([np.median(step) if len(step) else 1.0 for step in steps])
 
 
 def known_return(

@@ -270,10 +270,13 @@ def parse_labels(array: pa.Array) -> NDArray[np.object_]:
 def parse_time(text: str | None, form: str | None, style: NumberStyle = PLAIN) -> float:
     """The time a field holds, in seconds since 1970 (of the day, for a time of day); NaN where missing or unreadable.
 
-    ``form`` is ``iso``, a format of ``strptime``, the same after ``clock`` for a time of day, or None for a number.
+    ``form`` is ``iso``, a format of ``strptime`` (where ``Q%q`` is a quarter), the same after ``clock`` for a time of
+    day, or None for a number.
 
     >>> parse_time("2007-02-01 00:01", "iso"), parse_time("1/2/2007", "%d/%m/%Y")
     (1170288060.0, 1170288000.0)
+    >>> parse_time("1970-Q2", "%Y-Q%q") / 86400.0
+    90.0
     >>> parse_time("00:01:30.5", "clock %H:%M:%S")
     90.5
     """
@@ -294,6 +297,8 @@ def parse_times(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -
         return _iso(array)
     if form.startswith("clock "):  # a time of day is one of the first day of 1970
         array, form = pc.binary_join_element_wise("1970-01-01", array, " "), f"%Y-%m-%d {form[6:]}"
+    if "%q" in form:
+        array, form = _begin_quarters(array), form.replace("Q%q", "%b")
     # strptime has no fractions of a second: they are cut off, parsed by themselves and added.
     fraction: FloatArray | float = 0.0
     if pc.any(pc.match_substring_regex(array, r":\d\d[.,]\d")).as_py():
@@ -308,6 +313,14 @@ def parse_times(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -
     # No year below 1653: 07 is 2007.
     recent: FloatArray = np.where(np.abs(seconds) < 1e10, seconds, np.nan) + fraction
     return recent
+
+
+def _begin_quarters(array: pa.Array) -> pa.Array:
+    """Texts with the first month of a quarter in the place of its number, as in 1980-Q2; null where there is none."""
+    array = pc.if_else(pc.match_substring_regex(array, "[Qq][1-4]"), array, pa.scalar(None, pa.string()))
+    for quarter, month in enumerate(("Jan", "Apr", "Jul", "Oct"), 1):
+        array = pc.replace_substring_regex(array, f"[Qq]{quarter}", month)
+    return array
 
 
 def timestamps(array: pa.Array) -> FloatArray:
@@ -432,6 +445,8 @@ _DATES = ["%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y"
 _DATES += ["%d-%b-%Y", "%d %b %Y", "%d/%b/%Y", "%b %d %Y", "%b %d, %Y", "%d-%b-%y", "%Y.%m.%d", "%Y-%b-%d"]
 #: Months without a day: each is its first one.
 _MONTHS = ("%b %Y", "%Y-%m", "%m/%Y", "%Y/%m", "%b-%Y", "%Y %b", "%Y-%b", "%b-%y", "%b %y", "%m.%Y", "%YM%m")
+#: Quarters: each is the first day of its first month; ``Q%q`` is not one of ``strptime``.
+_QUARTERS = ("%YQ%q", "%Y-Q%q", "%Y Q%q", "Q%q %Y", "Q%q-%Y", "Q%q/%Y", "%Y/Q%q")
 _CLOCKS = ("%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p")
 _DATE_FORMATS = sorted(
     (f"{date}{clock}" for clock in ("", *(f" {clock}" for clock in _CLOCKS)) for date in _DATES),
@@ -747,7 +762,7 @@ def date_format(array: pa.Array) -> str | None:
     """How a column of text writes its dates, if more than half of it are dates. Whether 1/2 is the first of February
     or the second of January the data decide: by which of them time goes back less often, then by which the rows are
     closer together."""
-    return _format(array, ("iso", *_DATE_FORMATS, *_MONTHS))
+    return _format(array, ("iso", *_DATE_FORMATS, *_MONTHS, *_QUARTERS))
 
 
 def clock_format(array: pa.Array) -> str | None:
