@@ -14,7 +14,7 @@ from benchmarks.cases import RULE, Effort, run_cases
 from benchmarks.measure import Gate, Side, fastest, gate
 from benchmarks.readings import Incoming, RowByRow
 from benchmarks.report import Row
-from benchmarks.service import ByMqtt
+from benchmarks.service import ByHttp, ByMqtt
 from emphatic import GVF
 
 has_mujoco = all(importlib.util.find_spec(name) is not None for name in ("gymnasium", "mujoco"))
@@ -29,7 +29,8 @@ def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
     incoming = Incoming(200, 2) if quick else Incoming(6000, 20)
     by_row = RowByRow(400, 100) if quick else RowByRow(2000)
     served = ByMqtt(2, 100, 2) if quick else ByMqtt(20, 1000, 60)
-    return run_cases([beside, by_row, incoming, served], Effort(1, 0.0) if quick else Effort(7, 0.1))
+    posted = ByHttp(2, 2, 1) if quick else ByHttp(2, 8, 20)
+    return run_cases([beside, by_row, incoming, served, posted], Effort(1, 0.0) if quick else Effort(7, 0.1))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A service under load: readings by MQTT at a steady rate, with a page open."""
+"""A service under load: readings by MQTT at a steady rate, with a page open, and one by one by HTTP."""
 
 from __future__ import annotations
 
@@ -44,6 +44,28 @@ for i, line in enumerate(lines):
     sent = client.publish("readings", b'{"time": %.4f, ' % due + line[1:], qos=1)
 sent.wait_for_publish(60)
 client.disconnect()
+"""
+
+
+#: Sends readings one by one on several connections, for so many seconds: {step: [reading, seconds to the answer]}.
+CLIENT = """
+import json, socket, sys, threading, time
+port, connections, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+lines, taken, answers = sys.stdin.buffer.read().splitlines(), iter(range(10**9)), {}
+def send(until):
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while time.time() < until and (i := next(taken)) < len(lines):
+            head = b"POST /readings HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\nContent-Type: application/json\\r\\n"
+            began, text = time.perf_counter(), b""
+            connection.sendall(head + b"Content-Length: %d\\r\\n\\r\\n" % len(lines[i]) + lines[i])
+            while not text.endswith(b"}\\n"):
+                text += connection.recv(65536)
+            answers[json.loads(text.split(b"\\r\\n\\r\\n")[1])["step"]] = [i, time.perf_counter() - began]
+threads = [threading.Thread(target=send, args=(time.time() + seconds,)) for _ in range(connections)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(json.dumps(answers))
 """
 
 
@@ -108,6 +130,55 @@ class ByMqtt:
         return gate(self.name, Horde.load(folder / "model").learner.theta, predictor.horde.learner.theta, 1e-15)
 
 
+@dataclass(frozen=True)
+class ByHttp:
+    """Readings of C signals one by one on so many connections, each sent when the one before it is answered."""
+
+    C: int
+    connections: int
+    seconds: float
+    name = "a service by HTTP"
+
+    def gates(self) -> Iterator[Gate]:
+        with tempfile.TemporaryDirectory() as folder:
+            yield replace(self, seconds=min(1.0, self.seconds)).run(Path(folder))[1]
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        with tempfile.TemporaryDirectory() as folder:
+            seconds, passed = self.run(Path(folder))
+        rate, p99 = len(seconds) / self.seconds, seconds[int(0.99 * len(seconds))]
+        subject = f"single POSTs on {self.connections} connections: {self.C} signals at {len(HORIZONS)} horizons"
+        yield Row(
+            f"{subject}, a second", f"each answered when it is on the disk, for {self.seconds:g} s",
+            gates=(passed.name,), ours=rate, unit="/s", ratio=rate, at_least=1000,
+        )  # fmt: skip
+        yield Row(
+            f"{subject}, the time to an answer", f"99% of {len(seconds):,} answers",
+            gates=(passed.name,), ours=p99, unit="s", ratio=p99, at_most=0.05,
+        )  # fmt: skip
+
+    def run(self, folder: Path) -> tuple[list[float], Gate]:
+        """The seconds to each answer, in order of size, and that the model is that of an undisturbed run."""
+        model, count = folder / "model", int(3000 * self.seconds)
+        columns = {name: column.tolist() for name, column in signals(WARM_UP + count, self.C).items() if name != "time"}
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        first = Predictor(Settings(horizons=HORIZONS), warm_up=WARM_UP)
+        first.take(enumerate(rows[:WARM_UP]))
+        assert first.horde is not None
+        first.horde.save(model, **first.state())
+        shutil.copy(model, folder / "first")
+        with _service(model) as url:
+            command = [sys.executable, "-c", CLIENT, url.rsplit(":", 1)[1], str(self.connections), str(self.seconds)]
+            lines = "\n".join(map(json.dumps, rows[WARM_UP:])).encode()
+            done = subprocess.run(command, input=lines, check=True, capture_output=True)
+        answers = {int(step): answer for step, answer in json.loads(done.stdout).items()}
+        predictor, _ = Predictor.load(folder / "first")
+        predictor.take((step, rows[WARM_UP + answers[step][0]]) for step in sorted(answers))
+        assert predictor.horde is not None
+        passed = gate(self.name, Horde.load(model).learner.theta, predictor.horde.learner.theta, 1e-15)
+        return sorted(seconds for _, seconds in answers.values()), passed
+
+
 class Page(threading.Thread):
     """What an open page does: reads the stream of one signal, to a last step."""
 
@@ -165,11 +236,10 @@ class _broker:
 class _service:
     """``emphatic serve`` in a process of its own, ended by SIGTERM; its address."""
 
-    def __init__(self, model: Path, broker: int) -> None:
-        self._command = [
-            sys.executable, "-m", "emphatic.cli", "serve", f"mqtt://127.0.0.1:{broker}/readings", "--model", str(model),
-            "--port", "0",
-        ]  # fmt: skip
+    def __init__(self, model: Path, broker: int | None = None) -> None:
+        self._awaited = "kernels are compiled" if broker is None else "connected."
+        source = [] if broker is None else [f"mqtt://127.0.0.1:{broker}/readings"]
+        self._command = [sys.executable, "-m", "emphatic.cli", "serve", *source, "--model", str(model), "--port", "0"]
 
     def __enter__(self) -> str:
         self._process = subprocess.Popen(self._command, stderr=subprocess.PIPE)
@@ -180,7 +250,7 @@ class _service:
             if not line:
                 raise RuntimeError("the service did not start")
             url = line.split(" at ")[1].strip() if "listening at" in line else url
-            connected = connected or "connected." in line
+            connected = connected or self._awaited in line
         threading.Thread(target=self._process.stderr.read, daemon=True).start()
         return url
 
