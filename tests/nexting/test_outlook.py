@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from emphatic.asking.answers import Timing
 from emphatic.nexting.outlook import DAY, WEEK, History, find_helpers, make_outlook, read_forecasts, read_verdict
+from emphatic.scores.verdicts import LEVEL
 
 Numbers = NDArray[Any]
 #: Midnight of a Monday.
@@ -177,7 +178,7 @@ def test_a_verdict_is_that_of_the_best_horizon_with_the_baseline_by_name() -> No
     verdict = read_verdict([none, better], "x")
     assert verdict.sentence == "x is predicted better than by the week before, by 36% at 1d."
     assert (verdict.kind, verdict.horizon, verdict.of_mean) == ("better", "1d", False)
-    factor = NormalDist().inv_cdf(1 - 0.0125) / NormalDist().inv_cdf(1 - 0.025)  # half the level for each of two
+    factor = NormalDist().inv_cdf(1 - LEVEL / 4) / NormalDist().inv_cdf(1 - LEVEL / 2)  # half the level for each of two
     assert [verdict.low, verdict.high] == pytest.approx([0.36 - factor * 0.16, 0.36 + factor * 0.14])
     assert (verdict.rmse, verdict.baseline_rmse) == (3.0, 4.0)
     assert read_verdict([none], "x").sentence == "x is predicted no better than by the last reading."

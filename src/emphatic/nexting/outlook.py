@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.asking.answers import Timing
-from emphatic.asking.language import parse
+from emphatic.asking.language import Question, parse
 from emphatic.asking.sentences import describe_learning
 from emphatic.scores.baselines import describe_baseline
 from emphatic.scores.verdicts import LEVEL, describe_verdict
@@ -340,11 +340,17 @@ def read_forecasts(
             continue
         question = parse(score["text"])
         time = origin + question.span(step)
-        horizon = question.horizon if isinstance(question.horizon, str) else int(question.horizon)
-        forecast = Forecast(signal, horizon, time, score["answer"], score.get("low"), score.get("high"))
+        forecast = Forecast(
+            signal, _plain_horizon(question), time, score["answer"], score.get("low"), score.get("high")
+        )
         if all(known.time != time for known in forecasts.setdefault(signal, [])):
             forecasts[signal].append(forecast)
     return {signal: sorted(several, key=lambda forecast: forecast.time) for signal, several in forecasts.items()}
+
+
+def _plain_horizon(question: Question) -> str | int:
+    """The horizon: a duration as text, or a whole number of rows."""
+    return question.horizon if isinstance(question.horizon, str) else int(question.horizon)
 
 
 def values_at(summary: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str]]:
@@ -411,7 +417,7 @@ def _judge(score: Mapping[str, Any], signal: str, horizons: int) -> Verdict:
         factor = NormalDist().inv_cdf(1.0 - 0.5 * LEVEL / horizons) / NormalDist().inv_cdf(1.0 - 0.5 * LEVEL)
         low, high = value - factor * (value - low), min(1.0, value + factor * (high - value))
         kind = "no better" if kind == "better" and low <= 0.0 else kind
-    horizon = score["text"].rpartition("+")[2].strip() if "text" in score else score["horizon"]
+    horizon = score["horizon"] if "text" not in score else _plain_horizon(parse(score["text"]))
     sentence = score.get("sentence") or describe_verdict(signal, Judged(kind, best or None, value, low, high), horizon)
     rmse = ((score.get("baselines") or {}).get(best) or {}).get("rmse")
     return Verdict(sentence, kind, best, value, low, high, horizon, score.get("rmse"), rmse, "text" not in score)
