@@ -161,6 +161,16 @@ def test_the_best_baseline_is_drawn_beyond_the_last_row(baseline: str, expected:
     assert outlook.forecasts[0].baseline == pytest.approx(values[-1])
 
 
+def test_a_long_horizon_draws_no_more_rows_than_can_be_seen() -> None:
+    minutes = log_of(9, Timing(60.0, dated=True), block=5000)
+    time = minutes.rows[0]
+    forecasts = read_forecasts([answer("x at +5d", 1.0)], float(time[-1]), 60.0)["x"]
+    outlook = make_outlook(minutes, "x", forecasts, read_verdict([], "x"))
+    assert 1000 < len(outlook.time) < 3000
+    assert outlook.time[-1] == time[-1]
+    assert outlook.time[0] < time[-1] - 7 * DAY
+
+
 def test_an_unknown_baseline_or_one_before_the_log_is_left_out() -> None:
     history = log_of(3)
     origin = float(history.rows[0][-1])

@@ -429,7 +429,7 @@ def _verdict_words(page: NextingPage, outlook: Outlook) -> Row:
         final = outlook.forecasts[-1]
         width = final.high - final.low if final.low is not None and final.high is not None else None
         bounds = f" ({with_digits(final.low, width)} to {with_digits(final.high, width)})" if width is not None else ""
-        moment = _when(outlook.dated, final.time)
+        moment = _when(True, final.time) if outlook.dated else f"{final.time:,.10g}"
         facts.append(f"last forecast {moment}: {with_digits(final.mean, width)}{unit}{bounds}")
     return {"sentence": sentence, "kind": verdict.kind.replace(" ", "-"), "facts": " · ".join(facts)}
 
