@@ -135,7 +135,12 @@ class Forecasts:
 
         source = self.read()
         result = emphatic.nexting.run(
-            source, horizons=self.horizons, offline=False, announce=lambda _: note("begin"), progress=note
+            source,
+            horizons=self.horizons,
+            exponential_only=True,
+            offline=False,
+            announce=lambda _: note("begin"),
+            progress=note,
         )
         summary = result.summary
         self.labels = [f"{score['signal']}@{score['horizon']}" for score in summary]

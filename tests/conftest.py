@@ -75,6 +75,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path.stem in LONG and _without_long(config) else None
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _exponential_only() -> Generator[None]:
+    """Runs have no values at each horizon unless their settings, or the fixture ``headline``, say so: it is quicker."""
+    from tests.support import headlines
+
+    with pytest.MonkeyPatch.context() as patch:
+        headlines.patch(patch, headlines.make_wanted)
+        yield
+
+
+@pytest.fixture
+def headline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs have values at each horizon by default, as they have outside tests."""
+    from tests.support import headlines
+
+    headlines.patch(monkeypatch, headlines.make_headline)
+
+
 def _without_long(config: pytest.Config) -> bool:
     return "not long" in config.option.markexpr
 

@@ -111,6 +111,8 @@ SHARED_RIDGE, OWN_RIDGE, FORGET, UNLEARNED, ERROR_ROWS = 30.0, 10.0, 1.0 - 1.0 /
 REMEMBERED_RATIOS = 400
 #: Labels before which the combination itself is answered, and what it costs to be worse than a simple answer.
 UNCHOSEN, WORSE = 50.0, 20.0
+#: Windows after which what is learned is trusted.
+ENOUGH = 10.0
 #: Rows that are remembered for plots.
 PLOTTED = 256
 #: The most that a target may be, in standard deviations of its signal, and that a standardised feature may be.
@@ -348,12 +350,15 @@ def _look_ahead(
 
 @register_jitable
 def _answer(
-    constants: Floats, target: Floats, members: Floats, record: Floats, sigma: float, least: float, most: float
+    constants: Floats, target: Floats, members: Floats, record: Floats, sigma: float, least: float, most: float,
+    windows: float,
 ) -> None:  # fmt: skip
-    """The combined answer of a target and its interval, into ``record``."""
+    """The combined answer of a target and its interval, into ``record``; so many ``windows`` were learned from."""
     room = 0.1 * (most - least)
     lowest = least - room if least < 0.0 else max(0.0, least - room)
     highest = most + room if most > 0.0 else min(0.0, most + room)
+    if least > most:
+        lowest, highest = -np.inf, np.inf
     smallest = np.inf
     cycles = constants[CYCLES] > 0.0
     for m in range(MEMBERS):
@@ -366,6 +371,9 @@ def _answer(
             continue
         ratio = smallest / max(target[SQUARES + m], 1e-30)
         weight = ratio * ratio * ratio * ratio
+        if m < 4:
+            # Labels of one window are nearly one: what is learned is trusted after several.
+            weight *= min(1.0, windows / ENOUGH)
         answer += weight * members[m]
         weights += weight
     answer = answer / weights if target[RATIOS] > UNLEARNED else members[4]
@@ -381,8 +389,10 @@ def _answer(
     for c in range(5):
         choices[c] = min(highest, max(lowest, answer + 0.25 * c * off))
     choices[5], choices[6], choices[7] = 0.5 * (answer + members[4]), members[4], members[7]
-    if target[RATIOS] > UNCHOSEN:
+    if target[RATIOS] > UNCHOSEN and windows > ENOUGH:
         answer = choices[_choose(target, cycles)]
+    if least > most:  # nothing was read yet
+        answer = np.nan
     record[R_ANSWER], record[R_LOW], record[R_HIGH] = answer, min(low, answer), max(high, answer)
 
 
@@ -591,10 +601,12 @@ def _close(
         is_plotted = plot[0] == row
         for j in range(2 * S):
             label, target = y[j], targets[j]
-            if label != label:
-                target[DROPPED] += 1.0
-                continue
             fields = record[RECORD + RECORD_FIELDS * j :]
+            if label != label or fields[R_ANSWER] != fields[R_ANSWER]:
+                # (there was no answer before the first reading)
+                target[DROPPED] += 1.0
+                y[j] = np.nan
+                continue
             _score(fields, label, int(record[R_HOUR]), constants[COVERAGE], scores[j, part])
             if j >= S and row % constants[DAY_STRIDE] == 0.0:
                 _follow_naive(mean_shifted[h * S + j - S], row // constants[DAY_STRIDE], label, scores[j], part)
@@ -770,7 +782,8 @@ def advance(
                             members[4 + b] + unit * errors[4 * s + 2 * kind + b] if shared > 0 else members[2 + b]
                         )
                     _answer(
-                        constants, targets[h, j], members, fields, predicted[4 + kind], bounds[s, 0], bounds[s, 1]
+                        constants, targets[h, j], members, fields, predicted[4 + kind], bounds[s, 0], bounds[s, 1],
+                        targets[h, j, RATIOS] * horizon[STRIDE] / horizon[ROWS],
                     )  # fmt: skip
                     answers = out[t, (s * H + h) * 2 + kind]
                     answers[0], answers[1] = fields[R_ANSWER], fields[R_LOW]

@@ -39,7 +39,12 @@ def compile_for_live(settings: Settings | None = None) -> None:
     settings = settings or Settings()
     asked = _ASKED if settings.ask else ()
     plain = Settings(
-        rule=settings.rule, stepsize=settings.stepsize, rates=settings.rates, horizons=_HORIZONS, ask=asked
+        rule=settings.rule,
+        stepsize=settings.stepsize,
+        rates=settings.rates,
+        horizons=_HORIZONS,
+        ask=asked,
+        exponential_only=settings.exponential_only,
     )
     with _silence(), tempfile.TemporaryDirectory() as folder:
         predictor = Predictor(plain, warm_up=_WARM_UP)
