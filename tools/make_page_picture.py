@@ -24,7 +24,7 @@ import emphatic
 from emphatic.tables import open_table
 
 PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "serve.png"
-SIZE = {"width": 1100, "height": 1030}
+SIZE = {"width": 1100, "height": 800}
 ROWS, BLOCK = 5760, 240
 
 
@@ -77,8 +77,8 @@ def main() -> int:
                 for i in range(BLOCK, ROWS, BLOCK):
                     send(url, rows[i : i + BLOCK])
                     page.wait_for_timeout(200)
-                page.select_option("#horizon", "1h")
-                page.wait_for_timeout(2000)
+                page.locator("#forecasts tbody tr").first.wait_for()
+                page.wait_for_timeout(3000)
                 page.screenshot(path=PICTURE)
             finally:
                 service.terminate()

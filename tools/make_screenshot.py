@@ -1,7 +1,7 @@
 """Take the picture of a report that the README shows: ``python -m tools.make_screenshot``.
 
 Runs ``emphatic nexting`` on the data that come with the package, opens its report in Chromium without a window, and
-keeps the top of the page. Needs chromium on the path (``apt-get install chromium``).
+keeps its first screen. Needs chromium on the path (``apt-get install chromium``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "report.png"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-SIZE = (1180, 1600)
+SIZE = (1280, 900)
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--virtual-time-budget=10000",

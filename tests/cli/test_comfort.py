@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import emphatic
-from emphatic.cli import app
+from emphatic.cli import app, terminal
 from emphatic.hordes.horde import BLOCK
 
 Call = Callable[..., tuple[int, str, str]]
@@ -98,6 +99,31 @@ def test_quiet_prints_nothing_and_otherwise_progress_is_in_plain_lines(call: Cal
     assert wrong.startswith("Error: ")
 
 
+@pytest.mark.parametrize("compiling", [0.0, 30.0])
+@pytest.mark.parametrize("slow", [1.0, 3.0])
+def test_the_time_left_is_right_within_a_factor_of_three_halves(
+    compiling: float, slow: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Learning of 60 s, whose first tenth is slower, after a first block that compiles; then scoring."""
+    clock = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: clock)
+    report, blocks = terminal.PlainLines("rows"), 120
+    pace = [slow if block < blocks // 10 else 1.0 for block in range(blocks)]
+    ends = 100.0 + compiling + 60.0 * np.cumsum(pace) / np.sum(pace)
+    finish = ends[-1] + terminal.SCORING * 60.0
+    for block in range(blocks):
+        if block == 0 and compiling:
+            clock = 100.0 + compiling
+            report("compiling", 0, 0)
+        clock = float(ends[block])
+        report("learning", 1000 * (block + 1), 1000 * blocks)
+        for line in capsys.readouterr().err.splitlines():
+            said = re.search(r"about (\d+) s left", line)
+            if said is not None and clock - ends[0] > 10.0 * slow:
+                assert 1 / 1.5 < float(said[1]) / max(finish - clock, 1.0) < 1.5
+    assert clock > 150.0
+
+
 def test_a_first_run_says_that_it_compiles(wave: Path, tmp_path: Path) -> None:
     code = """
 import sys
@@ -120,6 +146,28 @@ with compile_notice(lambda *given: print(*given)):
     assert said == ["compiling 0 0\ncompiled\nagain\n", "compiled\nagain\n"]
 
 
+def test_the_help_has_the_ten_options_that_matter_first_and_the_others_in_groups(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        app(["nexting", "--help"])
+    sections: dict[str, list[str]] = {}
+    heading = ""
+    for line in capsys.readouterr().out.splitlines():
+        if re.fullmatch(r"[A-Z][\w ]+:", line):
+            heading = line.removesuffix(":")
+        elif found := re.match(r"  (?:-\w, )?--([a-z-]+)", line):
+            sections.setdefault(heading, []).append(found[1])
+    assert list(sections) == ["Options", "What to read", "What to predict", "Output", "Live", "On a cluster"]
+    ten = ["predict", "horizons", "ask", "out", "time", "by", "resample", "config", "resume", "overwrite"]
+    assert [name for name in sections["Options"] if name in ten] == ten
+    assert len(sections["Options"]) <= 12
+    for heading, name in {"What to read": "query", "What to predict": "coverage", "Live": "model"}.items():
+        assert name in sections[heading]
+    assert "no-offline" in sections["Output"]
+    assert "ray" in sections["On a cluster"]
+
+
 def test_it_is_a_module_and_completes_in_a_shell() -> None:
     command = [sys.executable, "-m", "emphatic"]
     version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
@@ -135,7 +183,7 @@ def test_it_is_a_module_and_completes_in_a_shell() -> None:
 STOPPED = """
 import os, signal, sys
 from emphatic.nexting import learning as runner
-from emphatic.cli import app
+from emphatic.cli import app, terminal
 at, count = int(sys.argv.pop()), runner.ReadingCounts.add
 
 def add(self, block):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from emphatic.asking.answers import Timing
 from emphatic.nexting.outlook import DAY, WEEK, History, find_helpers, make_outlook, read_forecasts, read_verdict
+from emphatic.scores.verdicts import LEVEL
 
 Numbers = NDArray[Any]
 #: Midnight of a Monday.
@@ -160,6 +161,16 @@ def test_the_best_baseline_is_drawn_beyond_the_last_row(baseline: str, expected:
     assert outlook.forecasts[0].baseline == pytest.approx(values[-1])
 
 
+def test_a_long_horizon_draws_no_more_rows_than_can_be_seen() -> None:
+    minutes = log_of(9, Timing(60.0, dated=True), block=5000)
+    time = minutes.rows[0]
+    forecasts = read_forecasts([answer("x at +5d", 1.0)], float(time[-1]), 60.0)["x"]
+    outlook = make_outlook(minutes, "x", forecasts, read_verdict([], "x"))
+    assert 1000 < len(outlook.time) < 3000
+    assert outlook.time[-1] == time[-1]
+    assert outlook.time[0] < time[-1] - 7 * DAY
+
+
 def test_an_unknown_baseline_or_one_before_the_log_is_left_out() -> None:
     history = log_of(3)
     origin = float(history.rows[0][-1])
@@ -177,7 +188,7 @@ def test_a_verdict_is_that_of_the_best_horizon_with_the_baseline_by_name() -> No
     verdict = read_verdict([none, better], "x")
     assert verdict.sentence == "x is predicted better than by the week before, by 36% at 1d."
     assert (verdict.kind, verdict.horizon, verdict.of_mean) == ("better", "1d", False)
-    factor = NormalDist().inv_cdf(1 - 0.0125) / NormalDist().inv_cdf(1 - 0.025)  # half the level for each of two
+    factor = NormalDist().inv_cdf(1 - LEVEL / 4) / NormalDist().inv_cdf(1 - LEVEL / 2)  # half the level for each of two
     assert [verdict.low, verdict.high] == pytest.approx([0.36 - factor * 0.16, 0.36 + factor * 0.14])
     assert (verdict.rmse, verdict.baseline_rmse) == (3.0, 4.0)
     assert read_verdict([none], "x").sentence == "x is predicted no better than by the last reading."

@@ -8,7 +8,7 @@ from typing import Annotated, get_type_hints
 import typer
 
 from emphatic.cli import demo, journal, nexting, serve, studies
-from emphatic.cli.terminal import LogLevel, log_to_stderr
+from emphatic.cli.terminal import GroupedCommand, LogLevel, log_to_stderr
 
 __all__ = ["app"]
 
@@ -40,7 +40,7 @@ def main(
 def _add(name: str, command: Callable[..., None], short_help: str | None = None, group: typer.Typer = app) -> None:
     # Typer would evaluate the annotations of every command, as text, whenever one of them runs.
     command.__annotations__ = get_type_hints(command, include_extras=True)
-    group.command(name, short_help=short_help)(command)
+    group.command(name, cls=GroupedCommand, short_help=short_help)(command)
 
 
 _journal = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check or repair the journal of a service.")

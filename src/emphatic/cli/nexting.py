@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["check_live_options", "figures", "nexting", "read_settings"]
 
-_LIVE, _CLUSTER = "Live", "On a cluster"
+_OUTPUT, _LIVE, _CLUSTER = "Output", "Live", "On a cluster"
 
 
-@with_settings(Settings, "nexting", out=("predict", "horizons", "ask"), resume=())
+@with_settings(Settings, "nexting", out=("predict", "horizons", "ask"), config=("time", "by", "resample"), resume=())
 def nexting(
     table: Annotated[
         str | None,
@@ -37,17 +37,27 @@ def nexting(
         Path | None, typer.Option(help="Output folder; default: nexting/NAME, or NAME-2 … if that is taken.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,
-    print_config: Annotated[bool, typer.Option("--print-config", help="Print the settings as TOML and exit.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results in the output folder.")] = False,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print the settings as TOML and exit.", rich_help_panel=_OUTPUT)
+    ] = False,
     no_offline: Annotated[
-        bool, typer.Option("--no-offline", help="Skip the offline fit that the predictions are compared with.")
+        bool,
+        typer.Option(
+            "--no-offline", help="Skip the offline fit that the predictions are compared with.", rich_help_panel=_OUTPUT
+        ),
     ] = False,
     write: Annotated[
         str | None,
-        typer.Option(help="Store to write predictions, intervals and alarms to: postgresql://…, results.db, …"),
+        typer.Option(
+            help="Store to write predictions, intervals and alarms to: postgresql://…, results.db, …",
+            rich_help_panel=_OUTPUT,
+        ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing but errors.", rich_help_panel=_OUTPUT)
+    ] = False,
     model: Annotated[
         Path | None, typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel=_LIVE)
     ] = None,
@@ -304,17 +314,17 @@ def _show(result: NextingResult, folder: Path) -> None:
         print(line)
     table = Table(title=f"Variance explained in the second half, {median}{result.rows:,} rows")
     table.add_column("horizon")
-    for name in ("learned online", "best baseline", "persistence", "mean", "offline fit"):
-        table.add_column(name, justify="right")
-    table.add_column("verdict")
+    for name in ("learned online", "best baseline", "persistence", "offline fit"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict" if C * max(1, len(result.models)) == 1 else "better")
     empty: dict[str, list[str]] = {}
     too_long = {gap["horizon"] for gap in result.reading["unscored"] if "horizon" in gap}  # the last lines say so
     plain = [row for row in result.summary if "text" not in row]
     for horizon in horizons:
         rows = [row for row in plain if row["horizon"] == horizon]
         online, offline = _median(rows, ""), _median(rows, "offline")
-        best, verdict = _median(rows, "best"), _count_verdicts(rows)
-        table.add_row(str(horizon), online, best, _median(rows, "persistence"), _median(rows, "mean"), offline, verdict)
+        better = _count_verdicts(rows)
+        table.add_row(str(horizon), online, _median(rows, "best"), _median(rows, "persistence"), offline, better)
         if horizon in too_long:
             continue
         if online == NONE:
@@ -339,14 +349,9 @@ def _show(result: NextingResult, folder: Path) -> None:
 
 
 def _count_verdicts(rows: list[dict[str, Any]]) -> str:
-    """The verdict of a horizon: its words for a single signal, with the baseline, and counts for several."""
-    from emphatic.scores.baselines import describe_baseline
-
+    """The verdict of a horizon on a single signal; of several, how many are predicted better."""
     verdicts = [str(row["verdict"]) for row in rows]
-    if len(rows) == 1:
-        best = "" if rows[0]["best_baseline"] is None else f" than {describe_baseline(rows[0]['best_baseline'])}"
-        return verdicts[0] + ("" if verdicts[0] == "too short" else best)
-    return f"{verdicts.count('better')} of {len(verdicts)} better"
+    return verdicts[0] if len(rows) == 1 else f"{verdicts.count('better')} of {len(verdicts)}"
 
 
 def _show_written(written: Written | None, quiet: bool) -> None:

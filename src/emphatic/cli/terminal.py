@@ -21,6 +21,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from emphatic.common.settings import Setting, declared_settings
 from emphatic.nexting.settings import Settings
@@ -28,8 +29,8 @@ from emphatic.nexting.settings import Settings
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-__all__ = ["JsonFormatter", "LogFormat", "LogLevel", "bars", "carry_out", "compile_notice", "flag_values"]
-__all__ += ["log_to_stderr", "report_error", "with_settings"]
+__all__ = ["GroupedCommand", "JsonFormatter", "LogFormat", "LogLevel", "bars", "carry_out", "compile_notice"]
+__all__ += ["flag_values", "log_to_stderr", "report_error", "with_settings"]
 
 
 class LogLevel(StrEnum):
@@ -52,6 +53,8 @@ class LogFormat(StrEnum):
 FAILURES = (ValueError, OSError, ArithmeticError, MemoryError, RecursionError)
 #: Seconds between two plain lines of one phase.
 EVERY = 5.0
+#: The seconds of scoring for each second of learning, about.
+SCORING = 0.25
 
 Report = Callable[[str, int, int], None]
 """Called with the phase, how much of it is done, and of how much: 0 while that is not known."""
@@ -106,6 +109,24 @@ def flag_values(kind: type, flags: Mapping[str, Any]) -> dict[str, Any]:
     """The values that flags give to settings; None for a flag that was not given."""
     declared = declared_settings(kind)
     return {name: None if text is None else declared[name][1].from_text(text) for name, text in flags.items()}
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help has its options in groups: those without a heading first, the others by their panel."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options."""
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                is_option = parameter.param_type_name == "option"
+                panel = (getattr(parameter, "rich_help_panel", None) or "Options") if is_option else "Arguments"
+                groups.setdefault(panel, []).append(record)
+        for heading, records in groups.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
 
 # ---------------------------------------------------------------------- the end of a command
@@ -232,27 +253,50 @@ def bars(
 
 
 class PlainLines:
-    """A line on standard error when a phase begins, and every few seconds while it lasts."""
+    """A line on standard error when a phase begins, and every few seconds while it lasts.
+
+    The time that is left is found from the speed of late: since the last tenth of the phase's rows at least, and since
+    the last compilation, whose time says nothing of what follows. That of learning includes scoring.
+    """
 
     def __init__(self, unit: str) -> None:
         self._unit = unit
-        self._began: dict[str, tuple[float, int]] = {}
-        self._last = 0.0
+        #: When how much was done, of each phase, since something was compiled last.
+        self._seen: dict[str, list[tuple[float, int]]] = {}
+        self._phase, self._last = "", 0.0
 
     def __call__(self, phase: str, done: int, total: int) -> None:
         clock = time.monotonic()
-        if phase in self._began and clock - self._last < EVERY:
+        is_new = phase not in self._seen
+        if phase == "compiling":
+            self._seen[self._phase] = []
+        else:
+            self._phase = phase
+        seen = self._seen.setdefault(phase, [])
+        seen.append((clock, done))
+        if not is_new and clock - self._last < EVERY:
             return
-        began, done_then = self._began.setdefault(phase, (clock, done))
         self._last = clock
         line = f"emphatic: {phase}"
         if total:
             line += f" {100 * done // total}%"
         if done and phase != "scoring":
             line += f", {done:,} of {total:,} {self._unit}" if total else f", {done:,} {self._unit}"
-        if done > done_then and 0 < done < total:
-            line += f", about {(clock - began) * (total - done) / (done - done_then):.0f} s left"
+        left = _time_left(seen, total)
+        if left is not None:
+            scoring = SCORING * (clock - seen[0][0] + left) if phase == "learning" else 0.0
+            line += f", about {left + scoring:.0f} s left"
         print(line, file=sys.stderr, flush=True)
+
+
+def _time_left(seen: Sequence[tuple[float, int]], total: int) -> float | None:
+    """The seconds that are left, by the speed of late; None where that is not known."""
+    clock, done = seen[-1]
+    late = [(then, count) for then, count in seen[:-1] if clock - then >= EVERY and done - count >= 0.1 * done]
+    began, before = late[-1] if late else seen[0]
+    if not before < done < total or clock <= began:
+        return None
+    return (clock - began) * (total - done) / (done - before)
 
 
 @contextmanager

@@ -79,6 +79,8 @@ _ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 300 << 20
 _QUESTION_BYTES, _ROW_BYTES = 60_000, 400
 #: Nanoseconds that ridges take for a pair of active features of a row, and for n³ of a solution.
 _PAIR_NS, _SOLVE_NS = 1.0, 0.05
+#: Nanoseconds of a question and row besides: seasons, combination, interval, alarm.
+_QUESTION_NS = 2000.0
 #: Answers of all questions that are worked on at a time, and the rows that are learned from at a time, at least.
 _TOGETHER, _FEWEST_ROWS = 1 << 17, 64
 #: Nanoseconds that a question of one line takes for a row.
@@ -266,6 +268,7 @@ def expected_size(horde: Horde, rows: int) -> Size:
     n = max(maker.n for maker in makers)
     memory, seconds = _PROGRAM_BYTES + 2 * weights, rows * row + _MAKER * (len(makers) - 1)
     questions = len(horde.questions)
+    seconds += rows * questions * _QUESTION_NS * 1e-9
     memory += _QUESTION_BYTES * questions + _ROW_BYTES * questions * min(rows, block_rows(questions))
     for maker, group in zip(makers, horde.groups, strict=True):
         if group.ridges is not None:

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.asking.answers import Timing
-from emphatic.asking.language import parse
+from emphatic.asking.language import Question, parse
 from emphatic.asking.sentences import describe_learning
 from emphatic.scores.baselines import describe_baseline
 from emphatic.scores.verdicts import LEVEL, describe_verdict
@@ -37,6 +38,8 @@ DAY, WEEK = 86400.0, 604800.0
 _MONDAY = 3 * DAY
 #: Rows that a history keeps, points of a path, and rows from which helpers are found.
 _KEPT, _POINTS, _COMPARED = 12_000, 240, 4000
+#: Recent rows that are drawn, about.
+_DRAWN = 1500
 #: The most slots of a seasonal profile of a day and of a week.
 _DAY_SLOTS, _WEEK_SLOTS = 96, 168
 #: The largest reading that is drawn.
@@ -340,11 +343,17 @@ def read_forecasts(
             continue
         question = parse(score["text"])
         time = origin + question.span(step)
-        horizon = question.horizon if isinstance(question.horizon, str) else int(question.horizon)
-        forecast = Forecast(signal, horizon, time, score["answer"], score.get("low"), score.get("high"))
+        forecast = Forecast(
+            signal, _plain_horizon(question), time, score["answer"], score.get("low"), score.get("high")
+        )
         if all(known.time != time for known in forecasts.setdefault(signal, [])):
             forecasts[signal].append(forecast)
     return {signal: sorted(several, key=lambda forecast: forecast.time) for signal, several in forecasts.items()}
+
+
+def _plain_horizon(question: Question) -> str | int:
+    """The horizon: a duration as text, or a whole number of rows."""
+    return question.horizon if isinstance(question.horizon, str) else int(question.horizon)
 
 
 def values_at(summary: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str]]:
@@ -353,17 +362,20 @@ def values_at(summary: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, A
     Args:
         summary: The objects of ``summary.json``.
     """
-    values = []
-    for score in summary:
-        if "text" not in score:
-            continue
-        question = parse(score["text"])
-        body = question.body.strip()
-        signal = score.get("signal") or (body[1:-1] if re.fullmatch(r"`[^`]+`", body) else body)
-        plain = score.get("signal") or body.startswith("`") or question.expression.names == {body}
-        if question.kind == "at" and plain:
-            values.append((score, signal))
-    return values
+    named = ((score, score.get("signal"), _signal_at(score["text"])) for score in summary if "text" in score)
+    return [(score, signal or about) for score, signal, about in named if about is not None]
+
+
+@lru_cache(4096)
+def _signal_at(text: str) -> str | None:
+    """The signal whose value at +h a question asks for; None if it asks for something else."""
+    question = parse(text)
+    body = question.body.strip()
+    if question.kind != "at":
+        return None
+    if re.fullmatch(r"`[^`]+`", body):
+        return body[1:-1]
+    return body if question.expression.names == {body} else None
 
 
 def read_verdict(summary: Sequence[Mapping[str, Any]], signal: str) -> Verdict:
@@ -411,7 +423,7 @@ def _judge(score: Mapping[str, Any], signal: str, horizons: int) -> Verdict:
         factor = NormalDist().inv_cdf(1.0 - 0.5 * LEVEL / horizons) / NormalDist().inv_cdf(1.0 - 0.5 * LEVEL)
         low, high = value - factor * (value - low), min(1.0, value + factor * (high - value))
         kind = "no better" if kind == "better" and low <= 0.0 else kind
-    horizon = score["text"].rpartition("+")[2].strip() if "text" in score else score["horizon"]
+    horizon = score["horizon"] if "text" not in score else _plain_horizon(parse(score["text"]))
     sentence = score.get("sentence") or describe_verdict(signal, Judged(kind, best or None, value, low, high), horizon)
     rmse = ((score.get("baselines") or {}).get(best) or {}).get("rmse")
     return Verdict(sentence, kind, best, value, low, high, horizon, score.get("rmse"), rmse, "text" not in score)
@@ -447,7 +459,8 @@ def make_outlook(
     origin = float(when[-1]) if len(when) else 0.0
     ahead = max((forecast.time - origin for forecast in forecasts), default=0.0)
     back = max(1.6 * ahead, 60.0 * step)
-    recent = when >= origin - back
+    recent = np.flatnonzero(when >= origin - back)
+    recent = recent[:: -max(1, len(recent) // _DRAWN)][::-1]  # to the last row
     end = max(origin + ahead, origin + 0.25 * back if not forecasts else 0.0)
     shape = _best_season(seasons)
     baseline = _baseline_path(verdict.baseline, when, reading, origin, end, seasons, history.mean(column), period)

@@ -394,7 +394,7 @@ def _outlook_panel(outlook: Outlook) -> Panel:
         lines.append(path)
         columns = [[forecast[i] for forecast in outlook.forecasts] for i in (2, 3, 4, 5)]
         places, means, lows, highs = (np.array(column, np.float64) for column in columns)
-        names = [f"at +{forecast.horizon}" for forecast in outlook.forecasts]
+        names = [f"at +{_rows(forecast.horizon)}" for forecast in outlook.forecasts]
         marks.append(
             Marks(_positions(places, dated), means, "forecast", "hue", 1.0, "dot", None, names, "", lows, highs)
         )
@@ -419,7 +419,7 @@ def _verdict_words(page: NextingPage, outlook: Outlook) -> Row:
         bounds = (
             f" ({share(verdict.low)} to {share(verdict.high)})" if known(verdict.low) and known(verdict.high) else ""
         )
-        about = f"mean over {verdict.horizon}" if verdict.of_mean else f"at +{verdict.horizon}"
+        about = f"mean over {_rows(verdict.horizon)}" if verdict.of_mean else f"at +{_rows(verdict.horizon)}"
         facts.append(
             f"Skill {share(verdict.skill)}{bounds} over {verdict.baseline_words} ({verdict.baseline}), {about}"
         )
@@ -429,7 +429,7 @@ def _verdict_words(page: NextingPage, outlook: Outlook) -> Row:
         final = outlook.forecasts[-1]
         width = final.high - final.low if final.low is not None and final.high is not None else None
         bounds = f" ({with_digits(final.low, width)} to {with_digits(final.high, width)})" if width is not None else ""
-        moment = _when(outlook.dated, final.time)
+        moment = _when(True, final.time) if outlook.dated else f"{final.time:,.10g}"
         facts.append(f"last forecast {moment}: {with_digits(final.mean, width)}{unit}{bounds}")
     return {"sentence": sentence, "kind": verdict.kind.replace(" ", "-"), "facts": " · ".join(facts)}
 
@@ -477,13 +477,18 @@ def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
         Column("signal", "signal"),
         Column("recent and forecast", "sketch", Html),
         Column("last reading", "latest", str, order="latest value"),
-        *(Column(f"at +{h}", f"at {h}", Html, "forecast", order=f"value {h}") for h in ordered),
+        *(Column(f"at +{_rows(h)}", f"at {h}", Html, "forecast", order=f"value {h}") for h in ordered),
         Column("verdict", "verdict", Html, order="skill"),
         Column("day and week", "usual", Html, hint="the mean reading by time of day, and from Monday to Sunday"),
         Column("helped by", "helped", str, hint="by how much the signal lowers the error of a linear forecast"),
     ]
     shown = [column for column in columns if any(row.get(column.key) for row in rows)]
     return table(shown, rows, sort=True)
+
+
+def _rows(horizon: float | str) -> str:
+    """A horizon of values as text: a number is of rows."""
+    return count(horizon, "row") if known(horizon) else str(horizon)
 
 
 def _badge(verdict: Verdict) -> Html | None:

@@ -57,6 +57,8 @@ _MOST = 1.0 - 1e-12
 #: A column of text with more different words than this is not used for features: it holds names, not states.
 WORDS = 50
 
+#: The headings of flags in the help, after those that matter most, which have none.
+_READ, _PREDICT, _OUTPUT = "What to read", "What to predict", "Output"
 #: The commands that take a setting: on a file, on a pipe, and as a service.
 _FILE, _FILE_AND_PIPE, _EVERYWHERE = ("nexting",), ("nexting", "pipe"), ("nexting", "pipe", "serve")
 
@@ -195,6 +197,7 @@ class Settings:
         must="text",
         is_valid=lambda value: isinstance(value, str),
         from_text=lambda text: "\t" if text == "\\t" else text,
+        panel=_READ,
         commands=_FILE_AND_PIPE,
     )
     skip_lines: int | None = setting(
@@ -202,6 +205,7 @@ class Settings:
         must="a number of lines",
         is_valid=lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
         flag_type=int,
+        panel=_READ,
         commands=_FILE,
     )
     header: int | str | tuple[str, ...] | None = setting(
@@ -209,6 +213,7 @@ class Settings:
         "comma-separated; default: detected.",
         must="the number of a line, or names of columns",
         is_valid=lambda value: isinstance(value, int | str | tuple) and not isinstance(value, bool),
+        panel=_READ,
         commands=_FILE,
     )
     sort: bool | None = setting(
@@ -217,6 +222,7 @@ class Settings:
         is_valid=lambda value: isinstance(value, bool),
         flag_type=bool,
         from_text=lambda is_given: is_given or None,
+        panel=_READ,
         commands=_FILE,
     )
     pivot: tuple[str, ...] | bool | None = setting(
@@ -225,6 +231,7 @@ class Settings:
         is_valid=lambda value: value is False or isinstance(value, tuple),
         from_text=lambda text: text or False,
         from_keyword=_pivot_columns,
+        panel=_READ,
         commands=_EVERYWHERE,
     )
     topics: tuple[str, ...] | None = setting(
@@ -232,6 +239,7 @@ class Settings:
         must="a list",
         is_valid=is_list,
         from_keyword=_topic_names,
+        panel=_READ,
         commands=_FILE,
     )
     resample: str | float | None = setting(
@@ -245,12 +253,14 @@ class Settings:
         help="Several values of a sensor in one step: mean, last, min or max; default: the mean, of states the last.",
         must="mean, last, min or max",
         is_valid=lambda value: value in ("mean", "last", "min", "max"),
+        panel=_READ,
         commands=_EVERYWHERE,
     )
     max_age: str | float | None = setting(
         help="On a regular step, how long a sensor's last value is held (1h); default: by how often it reports.",
         must="a duration such as 1h",
         is_valid=_is_duration,
+        panel=_READ,
         commands=_EVERYWHERE,
     )
     missing: tuple[str | float, ...] | None = setting(
@@ -259,6 +269,7 @@ class Settings:
         is_valid=is_list,
         from_text=split_list,
         from_keyword=_one_or_several,
+        panel=_READ,
         commands=_EVERYWHERE,
     )
     keep_sentinels: bool | None = setting(
@@ -267,6 +278,7 @@ class Settings:
         is_valid=lambda value: isinstance(value, bool),
         flag_type=bool,
         from_text=lambda is_given: is_given or None,
+        panel=_READ,
         commands=_FILE_AND_PIPE,
     )
     by: str | None = setting(
@@ -281,6 +293,7 @@ class Settings:
         is_valid=lambda value: isinstance(value, bool),
         flag_type=bool,
         from_text=lambda is_given: is_given or None,
+        panel=_READ,
         commands=_FILE,
     )
     sections: tuple[str, ...] | None = setting(
@@ -290,6 +303,7 @@ class Settings:
         is_valid=is_list,
         from_text=split_list,
         from_keyword=_one_or_several,
+        panel=_OUTPUT,
         commands=_FILE,
     )
     increments: tuple[str, ...] | bool | None = setting(
@@ -298,24 +312,28 @@ class Settings:
         is_valid=lambda value: value is False or isinstance(value, tuple),
         from_text=lambda text: split_list(text) if text else False,
         from_keyword=lambda value, function: value if value is False else _one_or_several(value, function),
+        panel=_READ,
         commands=_FILE_AND_PIPE,
     )
     query: str | None = setting(
         help="Query of a database or a time series store, in its own language; default: its only table.",
         must="text",
         is_valid=lambda value: isinstance(value, str) and bool(value.strip()),
+        panel=_READ,
         commands=_FILE,
     )
     range: str | None = setting(
         help="What to read of a time series store: the last 30d, or START/END; default: 7d of Prometheus, else all.",
         must="a duration such as 30d, or START/END such as 2026-01-01/2026-02-01",
         is_valid=lambda value: isinstance(value, str) and _time_range(value, math.inf) is not None,
+        panel=_READ,
         commands=_FILE,
     )
     step: str | None = setting(
         help="Time between two rows of a time series store, such as 1min; default: 1min of Prometheus, else as stored.",
         must="a duration such as 1min",
         is_valid=lambda value: isinstance(value, str) and _duration(value) is not None,
+        panel=_READ,
         commands=_FILE,
     )
     rates: tuple[float, ...] = setting(
@@ -331,7 +349,9 @@ class Settings:
         is_valid=lambda value: isinstance(value, str),
     )
     stepsize: str | Mapping[str, Any] | None = setting(
-        help="How step sizes are found: auto, autostep, …; default: three rates, blended.", commands=_FILE_AND_PIPE
+        help="How step sizes are found: auto, autostep, …; default: three rates, blended.",
+        panel=_PREDICT,
+        commands=_FILE_AND_PIPE,
     )
     features: tuple[Mapping[str, Any], ...] | None = setting(
         help="Features, each a table with its kind and options; default: chosen for the table.",
@@ -370,6 +390,7 @@ class Settings:
         must="a share between 0 and 1",
         is_valid=is_share,
         flag_type=float,
+        panel=_PREDICT,
         commands=_FILE_AND_PIPE,
     )
     false_alarm_rate: float = setting(
@@ -378,6 +399,7 @@ class Settings:
         must=f"a number of alarms per row from {LEAST_RATE:g} to below 1",
         is_valid=_is_alarm_rate,
         flag_type=float,
+        panel=_PREDICT,
         commands=_FILE_AND_PIPE,
     )
 

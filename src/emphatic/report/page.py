@@ -211,13 +211,13 @@ def amount(value: object) -> str:
 def with_digits(value: object, width: object = None) -> str:
     """A quantity to three significant digits, or to as many as show a tenth of the width of its interval.
 
-    >>> with_digits(290.93, 1.7), with_digits(698.2, 286.0), with_digits(0.012345), with_digits(None)
-    ('290.9', '698', '0.0123', '–')
+    >>> [with_digits(*v) for v in ((290.93, 1.7), (698.2, 286.0), (1_000_234_567.0, 2.5e6), (0.012345,), (None,))]
+    ['290.9', '698', '1,000,200,000', '0.0123', '–']
     """
-    if not known(value) or not known(width) or not width > 0 or not 1e-4 <= abs(value) < 1e6:
+    if not known(value) or not known(width) or not width > 0 or not 1e-4 <= abs(value) < 1e15:
         return amount(float(f"{value:.3g}")) if known(value) and abs(value) >= 1e6 else amount(value)
-    digits = max(0, 1 - math.floor(math.log10(width)), 2 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(digits, 9)}f}".replace("-", "−")
+    digits = min(max(1 - math.floor(math.log10(width)), 2 - math.floor(math.log10(abs(value)))), 9)
+    return f"{round(value, digits) + 0.0:,.{max(digits, 0)}f}".replace("-", "−")
 
 
 def count(quantity: float, thing: str) -> str:

@@ -185,7 +185,7 @@
     put("verdict", verdict.sentence || "");
     put("ahead", forecast.learning ? `${forecast.learning}.` : "");
     const both = typeof verdict.rmse === "number" && typeof verdict.baseline_rmse === "number";
-    put("running", both ? `Error so far (RMSE), ${inWords(verdict.horizon)} ahead: forecast ${digits(verdict.rmse)}${unit}, ` +
+    put("running", both ? `Error so far (RMSE), ${inWords(String(verdict.horizon))} ahead: forecast ${digits(verdict.rmse)}${unit}, ` +
       `${verdict.baseline_words} (${verdict.baseline}) ${digits(verdict.baseline_rmse)}${unit}; skill ${verdict.skill.toFixed(2)}.` : "");
     $("legend").hidden = $("forecasts").hidden = all.length === 0;
     $("rival").hidden = !(forecast.baseline && forecast.baseline.ahead.length);
@@ -195,7 +195,7 @@
       const when = hello.time && dated ? stamp(one.time).slice(0, 16) : hello.time ? short(one.time) : `${short(one.ahead)} rows on`;
       const width = typeof low === "number" && typeof high === "number" ? high - low : 0;
       const between = width ? `${digits(low, width)} … ${digits(high, width)}` : "–";
-      for (const text of [`at +${one.horizon}`, when, digits(one.mean, width) + unit, between, digits(one.baseline, width)]) {
+      for (const text of [`at +${inWords(String(one.horizon))}`, when, digits(one.mean, width) + unit, between, digits(one.baseline, width)]) {
         row.append(document.createElement("td"));
         row.lastChild.textContent = text;
       }
