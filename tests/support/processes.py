@@ -209,6 +209,7 @@ def _load() -> None:
     import tempfile
 
     import numpy as np
+    import pytest
     from typer.testing import CliRunner
 
     import emphatic
@@ -220,7 +221,9 @@ def _load() -> None:
     from emphatic.nexting.predictor import Predictor
     from emphatic.nexting.settings import Settings
     from emphatic.tables.pipe import Readings
+    from tests.support import headlines
 
+    headlines.patch(pytest.MonkeyPatch(), headlines.make_wanted)
     wave = np.sin(np.arange(99.0) / 7)
     with tempfile.TemporaryDirectory() as folder:
         emphatic.nexting.run({"S1": wave, "S2": wave[::-1]}, horizons=[2, 9], out=folder)
