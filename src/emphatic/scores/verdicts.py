@@ -2,7 +2,7 @@
 
 Errors of overlapping returns depend on one another. So the squared errors of a prediction and of each baseline are
 summed in at most 64 blocks of consecutive rows, which merge pairwise when more rows come. Before they are compared,
-blocks are joined until each is two horizons long. The interval of the skill
+blocks are joined until each is three horizons long. The interval of the skill
 
     1 − Σ error² / Σ error² of the best baseline
 
@@ -10,7 +10,7 @@ is that of the bootstrap over those blocks (Künsch 1989), widened as a t quanti
 are few. Its lower end decides: above 0 the prediction is *better*. With fewer than 8 blocks the log is *too short* to
 tell; otherwise the prediction is *no better*.
 
-A signal is judged by its best horizon. The level, 5% on either side, is divided by the number of horizons then: with
+A signal is judged by its best horizon. The level, 5%, is divided by the number of horizons then: with
 more horizons one of them is more often better by chance.
 """
 
@@ -31,11 +31,11 @@ __all__ = ["LEVEL", "ErrorBlocks", "Verdict", "judge_errors", "judge_signal"]
 Array = NDArray[np.float64]
 
 #: The share of intervals that may miss the true skill, half of it on either side.
-LEVEL = 0.1
+LEVEL = 0.05
 #: The blocks that errors are summed in, at most, and those that are needed to tell.
 BLOCKS, FEWEST = 64, 8
 #: The horizons that a block has to last.
-HORIZONS = 2.0
+HORIZONS = 3.0
 #: The draws of the bootstrap.
 _DRAWS = 4000
 BETTER, NO_BETTER, TOO_SHORT = "better", "no better", "too short"
