@@ -200,11 +200,11 @@ class Seasons:
             return np.full(B, -1, np.int64), np.zeros(B, np.int64)
         cells = self.cells.shape[2]
         if B == 1 and follows[0]:
-            now = seconds.item(0)
-            if not math.isfinite(now):
+            second = seconds.item(0)
+            if not math.isfinite(second):
                 return self._anytime, self._none_skipped
-            self.counts[2] = now
-            cell = np.array([math.floor((now - _MONDAY) / self._cell) % cells], np.int64) if cells else self._anytime
+            self.counts[2] = second
+            cell = np.array([math.floor((second - _MONDAY) / self._cell) % cells], np.int64) if cells else self._anytime
             return cell, self._none_skipped
         timed = np.isfinite(seconds)
         if not cells:
