@@ -583,3 +583,19 @@ def test_the_pictures_are_those_that_the_script_draws(tmp_path: Path) -> None:
         assert re.sub(number, "", ours) == re.sub(number, "", kept)
         a, b = ([float(x) for x in re.findall(number, text)] for text in (ours, kept))
         np.testing.assert_allclose(a, b, rtol=0, atol=0.15)  # a pixel's tenth may be rounded otherwise elsewhere
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_complete_row_by_itself_has_the_features_that_it_has_among_others(timed: bool) -> None:
+    """Its codes are always the same, and not looked for: also after a row that is not complete."""
+    rng = np.random.default_rng(0)
+    values, time = rng.normal(size=(60, 2)), 1.7e9 + 3600.0 * np.arange(60)
+    missing = rng.random((60, 2)) < 0.2
+    kinds = [f.Bias(), f.SoftBins("*", bins=4), f.Missing("*"), *([f.TimeOfDay()] if timed else [])]
+    together, alone = (f.Features(kinds).warm_up(values, names=["a", "b"], time=time) for _ in range(2))
+    phi = together(values, time=time, missing=missing)
+    for t in range(60):
+        row = alone(values[t : t + 1], time=time[t : t + 1], missing=missing[t : t + 1])
+        assert (row.indices == phi.indices[t]).all()
+        assert (row.values == phi.values[t]).all()
+    assert 0 < missing.any(axis=1).sum() < 60

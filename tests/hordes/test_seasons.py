@@ -303,3 +303,15 @@ def test_the_names_of_the_answers_are_those_of_the_kernel() -> None:
     assert seasons._SEASONS == season_kernels.SEASONS
     assert seasons._SHARED == season_kernels.SHARED
     assert seasons._SCALE == season_kernels.SCALE
+
+
+def test_a_time_of_zero_is_a_time() -> None:
+    """Also where it was the last one, and rows were skipped after it."""
+    x, seconds = np.random.default_rng(0).normal(size=(60, 1)), HOUR * np.arange(-30.0, 30.0)
+    seconds[31:] += 5 * HOUR
+    follows = np.arange(60) != 31
+    together, alone = (Seasons(np.array([0.9]), np.zeros(1, np.int64), HOUR) for _ in range(2))
+    answers, _ = together(x, follows, seconds)
+    rows = [alone(x[t : t + 1], follows[t : t + 1], seconds[t : t + 1])[0] for t in range(60)]
+    np.testing.assert_array_equal(np.concatenate(rows), answers)
+    assert together.counts[0] == alone.counts[0] == 65.0

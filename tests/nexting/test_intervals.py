@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emphatic.nexting.intervals import Intervals
+from emphatic.nexting.intervals import Intervals, find_phases
 from emphatic.scores.measures import IntervalScores
 from emphatic.scores.returns import known_return
 
@@ -446,3 +446,11 @@ def test_a_damaged_state_is_refused() -> None:
     for name, wrong in (("scalars", np.zeros((2, 30))), ("kept", np.full(made.kept.shape, np.nan))):
         with pytest.raises(ValueError, match=f"'{name}' of the intervals does not fit"):
             made.restore(arrays | {name: wrong})
+
+
+@pytest.mark.parametrize("step", [60.0, 86_400.0, 7 * 86_400.0, math.nan])
+def test_phases_of_one_row_are_those_of_many(step: float) -> None:
+    time = np.array([0.0, -1.0, 1.7e9, 1.7e9 + 0.25, 3599.999, -3600.0, 2.6e11, np.nan, np.inf, 2.4e11])
+    alone = np.concatenate([find_phases(time[i : i + 1], step) for i in range(len(time))])
+    assert (alone == find_phases(time, step)).all()
+    assert len(np.unique(alone, axis=0)) > 3

@@ -54,6 +54,8 @@ _FEATURES = _SHARED + _SEASONS
 _HORIZONS = 37.0
 #: In seconds. 1970-01-05 was a Monday.
 _HOUR, _DAY, _MONDAY = 3600.0, 86_400.0, 4 * 86_400.0
+#: Stands for a last time of 0: in ``counts`` 0 is for none.
+_AT_ZERO = 5e-324
 #: What a signal and a question carry, and what is the same for all.
 _OF_SIGNAL = ("period", "strength", "ring", "flags", "changed", "signals", "squares", "A", "cross", "weights")
 _PATHS = ("path_squares", "sums", "path_products")
@@ -200,11 +202,11 @@ class Seasons:
             return np.full(B, -1, np.int64), np.zeros(B, np.int64)
         cells = self.cells.shape[2]
         if B == 1 and follows[0]:
-            now = seconds.item(0)
-            if not math.isfinite(now):
+            second = seconds.item(0)
+            if not math.isfinite(second):
                 return self._anytime, self._none_skipped
-            self.counts[2] = now
-            cell = np.array([math.floor((now - _MONDAY) / self._cell) % cells], np.int64) if cells else self._anytime
+            self.counts[2] = second or _AT_ZERO
+            cell = np.array([math.floor((second - _MONDAY) / self._cell) % cells], np.int64) if cells else self._anytime
             return cell, self._none_skipped
         timed = np.isfinite(seconds)
         if not cells:
@@ -223,7 +225,7 @@ class Seasons:
             skips[0] &= self.counts[0] > 0.0
             skipped[skips] = np.minimum(missing[skips], SPAN).astype(np.int64)
         if latest[-1]:
-            self.counts[2] = times[latest[-1]]
+            self.counts[2] = times[latest[-1]] or _AT_ZERO
         return cell, skipped
 
     def _search(self) -> None:

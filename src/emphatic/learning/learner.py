@@ -699,8 +699,8 @@ class Learner:
             if not afresh:
                 return predictions[1:]
             with np.errstate(all="ignore"):
-                last = engine.predict(rows_next if T == 1 else block(rows_next, T - 1, T))
-            return last if T == 1 else np.concatenate([predictions[1:], last])
+                answers = engine.predict(rows_next if T == 1 else block(rows_next, T - 1, T))
+            return answers if T == 1 else np.concatenate([predictions[1:], answers])
         finally:
             guard.users = 0
 

@@ -197,8 +197,8 @@ class LineFormat:
             return self._join(heads, numbers, words, answers)
         lines = []
         for i in range(B):
-            fields = (*map(_number, numbers[i].tolist()), *(_WORDS[word] for word in words[i].tolist()))
-            fields += tuple(map(_number, answers[i].tolist()))
+            fields = (*map(_write_number, numbers[i].tolist()), *(_WORDS[word] for word in words[i].tolist()))
+            fields += tuple(map(_write_number, answers[i].tolist()))
             lines.append((self._template % (heads[i], heads[B + i], *fields)).encode())
         return lines
 
@@ -217,16 +217,16 @@ class LineFormat:
         same = (size >= 1e-4) & (size < 1e9) & (values != np.rint(values))
         constant = len(self._texts)
         begin = constant + len(heads)
-        others = list(map(_number, values[~same].tolist()))
+        exceptions = list(map(_write_number, values[~same].tolist()))
         pool = pa.concat_arrays(
             [
                 pa.array([*self._texts, *heads], pa.large_string()),
                 pa.array(values.reshape(-1)).cast(pa.large_string()),
-                pa.array(others, pa.large_string()),
+                pa.array(exceptions, pa.large_string()),
             ]
         )
         where = begin + np.arange(B * F).reshape(B, F)
-        where[~same] = begin + B * F + np.arange(len(others))
+        where[~same] = begin + B * F + np.arange(len(exceptions))
         N = numbers.shape[1]
         at_heads = constant + np.arange(2 * B).reshape(2, B).T
         fields = np.hstack([at_heads, where[:, :N], constant - len(_WORDS) + words, where[:, N:]])
@@ -234,8 +234,8 @@ class LineFormat:
         places[:, ::2], places[:, 1::2] = np.arange(fields.shape[1] + 1), fields
         _, offsets, text = pool.take(pa.array(places.reshape(-1))).buffers()
         ends = np.frombuffer(offsets, np.int64, places.size + 1)[:: places.shape[1]].tolist()
-        whole = text.to_pybytes()
-        return [whole[begin:end] for begin, end in pairwise(ends)]
+        lines = text.to_pybytes()
+        return [lines[begin:end] for begin, end in pairwise(ends)]
 
     def _ordered(self, array: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values (B, Q) of all questions in the order of a line."""
@@ -283,7 +283,7 @@ def format_lines(predictions: Iterable[Prediction]) -> list[bytes]:
     return lines
 
 
-def _number(value: float) -> str:
+def _write_number(value: float) -> str:
     """A number as ``repr`` writes it; null where it is not finite."""
     return repr(value) if value - value == 0.0 else "null"
 

@@ -450,7 +450,7 @@ class RowParser:
         """One row."""
         if self.notation.long is not None:
             row = self.notation.long.spread(row, self.notation.style) or {}
-        values = list(map(row.get, self.names))
+        values: list[Any] = list(map(row.get, self.names))
         # Finite floats alone are the most common case, and are recognised without a call for each of them.
         if values and _FLOATS.issuperset(map(type, values)) and math.isfinite(sum(values)):
             time, time_text, problems = self._time(row)
