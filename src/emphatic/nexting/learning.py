@@ -76,6 +76,9 @@ MANY, FEW_MEMBERS, FEW_OUTSIDE = 128, 4, 0
 _ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 300 << 20
 #: Bytes that a question takes besides its weights, and for each row that is learned from at a time.
 _QUESTION_BYTES, _ROW_BYTES = 60_000, 400
+#: Numbers that ridges keep for a feature and question, and matrices of all features while the offline fit is solved;
+#: the most features that it has, and the bytes of sums of several fits that are made together.
+_RIDGE_COLUMNS, _SOLVED, _FITTED, _FITS_BYTES = 5, 6, 4096, 1 << 26
 #: Nanoseconds that ridges take for a pair of active features of a row, and for n³ of a solution.
 _PAIR_NS, _SOLVE_NS = 1.0, 0.05
 #: Answers of all questions that are worked on at a time, and the rows that are learned from at a time, at least.
@@ -266,10 +269,13 @@ def expected_size(horde: Horde, rows: int) -> Size:
     memory += _QUESTION_BYTES * questions + _ROW_BYTES * questions * min(rows, block_rows(questions))
     for maker, group in zip(makers, horde.groups, strict=True):
         if group.ridges is not None:
-            memory += 8 * maker.n**2
+            memory += 8 * maker.n * (maker.n + _RIDGE_COLUMNS * len(group.questions))
             solutions = rows / 1000 + 10 * math.log(1 + rows / 64)
             seconds += rows * _PAIR_NS * 1e-9 * maker.active**2 + solutions * _SOLVE_NS * 1e-9 * maker.n**3
-    memory += 3 * 8 * n**2  # copies of a ridge's matrix while it is solved for
+    # The offline fit sums φφᵀ of both sides of its cut, for all rows and those known at each horizon, and solves.
+    horizons = len(np.unique(horde.gamma))
+    sums = [16 * min(maker.n, _FITTED) ** 2 * (1 + horizons) for maker in makers]
+    memory += max(max(sums), min(sum(sums), _FITS_BYTES)) + _SOLVED * 8 * n**2
     return Size(sum(K), n, memory, seconds)
 
 
