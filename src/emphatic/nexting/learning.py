@@ -166,7 +166,8 @@ def _correlations(values: Array) -> NDArray[np.float32]:
         varies = np.isfinite(size) & (size > 1e-12 * np.abs(known).max(axis=0, initial=0.0))
         unit = np.where(varies, centred / size, 0.0).astype(np.float32)
     with blas_threads(1):  # the bits depend on how many there are
-        return np.abs(unit.T @ unit)
+        close: NDArray[np.float32] = np.abs(unit.T @ unit)
+    return close
 
 
 def make_horde(settings: Settings, step: float | None) -> Horde:
