@@ -77,6 +77,9 @@ MANY, FEW_MEMBERS, FEW_OUTSIDE = 128, 4, 0
 _ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 300 << 20
 #: Bytes that a question takes besides its weights, and for each row that is learned from at a time.
 _QUESTION_BYTES, _ROW_BYTES = 60_000, 400
+#: Numbers that ridges keep for a feature and question, and matrices of all features while the offline fit is solved;
+#: the most features that it has, and the bytes of sums of several fits that are made together.
+_RIDGE_COLUMNS, _SOLVED, _FITTED, _FITS_BYTES = 5, 6, 4096, 1 << 26
 #: Nanoseconds that ridges take for a pair of active features of a row, and for n³ of a solution.
 _PAIR_NS, _SOLVE_NS = 1.0, 0.05
 #: Nanoseconds of a question and row besides: seasons, combination, interval, alarm.
@@ -168,7 +171,8 @@ def _correlations(values: Array) -> NDArray[np.float32]:
         varies = np.isfinite(size) & (size > 1e-12 * np.abs(known).max(axis=0, initial=0.0))
         unit = np.where(varies, centred / size, 0.0).astype(np.float32)
     with blas_threads(1):  # the bits depend on how many there are
-        return np.abs(unit.T @ unit)
+        close: NDArray[np.float32] = np.abs(unit.T @ unit)
+    return close
 
 
 def make_horde(settings: Settings, step: float | None) -> Horde:
@@ -272,10 +276,13 @@ def expected_size(horde: Horde, rows: int) -> Size:
     memory += _QUESTION_BYTES * questions + _ROW_BYTES * questions * min(rows, block_rows(questions))
     for maker, group in zip(makers, horde.groups, strict=True):
         if group.ridges is not None:
-            memory += 8 * maker.n**2
+            memory += 8 * maker.n * (maker.n + _RIDGE_COLUMNS * len(group.questions))
             solutions = rows / 1000 + 10 * math.log(1 + rows / 64)
             seconds += rows * _PAIR_NS * 1e-9 * maker.active**2 + solutions * _SOLVE_NS * 1e-9 * maker.n**3
-    memory += 3 * 8 * n**2  # copies of a ridge's matrix while it is solved for
+    # The offline fit sums φφᵀ of both sides of its cut, for all rows and those known at each horizon, and solves.
+    horizons = len(np.unique(horde.gamma))
+    sums = [16 * min(maker.n, _FITTED) ** 2 * (1 + horizons) for maker in makers]
+    memory += max(max(sums), min(sum(sums), _FITS_BYTES)) + _SOLVED * 8 * n**2
     return Size(sum(K), n, memory, seconds)
 
 

@@ -37,8 +37,8 @@ class Returns:
 
     ``gammas`` are those of the horizons. ``centres``, one per signal, are subtracted before summing: a signal far from
     0 would lose digits in long sums. ``every``, one per signal, is the usual number of rows from a reading to the next,
-    1 by default: a reading covers so many rows. ``state`` (Q, 3) is what the rows given so far hand on to those before them; set
-    it to an earlier copy to compute the returns of a block again.
+    1 by default: a reading covers so many rows. ``state`` (Q, 3) is what the rows given so far hand on to those before
+    them; set it to an earlier copy to compute the returns of a block again.
     """
 
     def __init__(self, gammas: ArrayLike, centres: ArrayLike, every: ArrayLike | None = None) -> None:
