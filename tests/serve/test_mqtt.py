@@ -71,6 +71,10 @@ def connect(service: Served) -> None:
     time.sleep(0.3)  # until it has subscribed
 
 
+def wait_until_acknowledged(service: Served) -> None:
+    wait_for(lambda: service.client.get("/readyz").json()["sources"][0]["lag"] == 0)
+
+
 def signals(service: Served) -> set[str]:
     return set(service.client.get("/signals").json()["signals"])
 
@@ -94,6 +98,7 @@ def test_devices_that_report_one_at_a_time(port: int, tmp_path: Path) -> None:
         # Both report every two seconds, in turns: the grid makes one row of two readings.
         wait_for(lambda: 95 <= service.metric("step") <= 105)
         assert service.metric("malformed_total") == 0
+        wait_until_acknowledged(service)
         held = journal_readings(tmp_path / "model.journal")
         assert all(reading.keys() & {"time"} for reading in held)
         assert [round(row["time"] - start) for row in held] == list(range(200))  # in one unit, whatever they send
@@ -104,6 +109,7 @@ def test_devices_that_report_one_at_a_time(port: int, tmp_path: Path) -> None:
         for t in range(130):
             sender.send(*sends[2 + t % 2](t))
         wait_for(lambda: service.metric("readings_total") == 130)
+        wait_until_acknowledged(service)
         held = journal_readings(tmp_path / "single.journal")
         assert all(before - 1 <= row["time"] <= time.time() + 1 for row in held)  # the time of arrival
         assert {name for row in held for name in row} == {"time", "home/door/state", "home/attic"}

@@ -198,7 +198,8 @@ def test_a_work_queue(tmp_path: Path) -> None:
             service.kill()
         sender.send("plant", readings(10, 70))
         with Served(tmp_path / "model", *options) as service:
-            wait_for(lambda: service.metric("step") == 80 and service.metric("unacknowledged") == 0)
+            wait_for(lambda: service.metric("step") == 80)
+            wait_for(lambda: sender.do(sender.stream.stream_info("plant")).state.messages == 0)  # acknowledged
             assert source_of(service)["losses"] == []
             assert [row["time"] for row in journal_readings(tmp_path / "model.journal")] == [
                 row["time"] for row in readings(80)

@@ -8,25 +8,30 @@ import ipaddress
 import json
 import logging
 import math
+import os
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 import numpy as np
 from numpy.typing import NDArray
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -62,6 +67,8 @@ _QUESTIONS = 50
 _CHANGE_PATIENCE = 5.0
 #: Lines that are written without another thread.
 _FEW = 16
+#: The longest model that is taken, in bytes, and the seconds that it may take.
+_LONGEST_MODEL, _MODEL_PATIENCE = 1 << 28, 120.0
 _JSON, _LINES = "application/json", "application/x-ndjson"
 #: The line of a reading that is known, and whose prediction is not.
 _NO_ANSWER = b'{"step": null, "time": null, "predictions": {}}\n'
@@ -128,6 +135,7 @@ class _Interface:
             Route("/", self.page),
             Route("/login", self.login, methods=["POST"]),
             Route("/ask", self.ask, methods=["GET", "POST", "DELETE"]),
+            Route("/model", self.model, methods=["GET", "PUT"]),
             Route("/predictions", self.predictions),
             Route("/forecast", self.forecast),
             Route("/signals", self.signals),
@@ -236,9 +244,14 @@ class _Interface:
     async def _change(self, text: str, stop: bool) -> Response | None:
         """Ask a question of one line, or no longer; the answer if that cannot be done, or not now."""
         service = self.service
+        return await self._carry_out(service.ask(text, stop))
+
+    async def _carry_out(self, change: Future[None], patience: float = _CHANGE_PATIENCE) -> Response | None:
+        """Wait for a change of the model; the answer if it cannot be done, or not now."""
+        service = self.service
         try:
-            async with asyncio.timeout(_CHANGE_PATIENCE):
-                await asyncio.wrap_future(service.ask(text, stop))  # given up, it is not carried out
+            async with asyncio.timeout(patience):
+                await asyncio.wrap_future(change)  # given up, it is not carried out
         except ValueError as error:
             return _error(422, str(error))
         except (TimeoutError, EndedError):
@@ -252,6 +265,43 @@ class _Interface:
                 reason = "the service is busy"
             return JSONResponse({"error": f"{reason}; ask again later"}, 503, {"retry-after": "5"})
         return None
+
+    async def model(self, request: Request) -> Response:
+        """The model as it is now, or, by PUT, another one in its place."""
+        if not self.sessions.has_token:
+            return _error(403, "the model is only given and taken with a token: start the service with --token-file")
+        service = self.service
+        if not service.learn and request.method == "PUT":
+            return _error(403, "a service with --no-learn keeps its model")
+        path = service.model.with_name(f".{service.model.name}.{secrets.token_hex(8)}")
+        delete = BackgroundTask(path.unlink, missing_ok=True)
+        refusal: Response | None
+        if request.method != "PUT":
+            refusal = await self._carry_out(service.export(path), _MODEL_PATIENCE)
+            if refusal is None:
+                return FileResponse(
+                    path, media_type="application/octet-stream", filename=service.model.name, background=delete
+                )
+            path.unlink(missing_ok=True)
+            return refusal
+        try:
+            async with asyncio.timeout(_MODEL_PATIENCE):
+                refusal = await _receive_file(request, path)
+            if refusal is not None:
+                return refusal
+            successor = await asyncio.to_thread(service.load, path)
+        except TimeoutError:
+            return _error(408, f"the model took more than {_MODEL_PATIENCE:g} seconds")
+        except ClientDisconnect:
+            return _error(400, "the client has gone")
+        except OSError as error:
+            return _error(503, f"the model cannot be kept: {error.strerror}")
+        except (ValueError, ArithmeticError, RecursionError, MemoryError) as error:  # CheckpointError too
+            return _error(422, str(error).replace(str(path), "the model") or type(error).__name__)
+        finally:
+            path.unlink(missing_ok=True)
+        refusal = await self._carry_out(service.replace_model(successor), _MODEL_PATIENCE)
+        return JSONResponse({"step": successor.step}) if refusal is None else refusal
 
     async def signals(self, request: Request) -> Response:
         """What is read, and what is predicted."""
@@ -333,6 +383,18 @@ class _Interface:
     async def icon(self, request: Request) -> Response:
         """Browsers ask for it."""
         return Response(status_code=204)
+
+
+async def _receive_file(request: Request, path: Path) -> Response | None:
+    """Write the body of a request to a file; the answer to one that is too long."""
+    size = 0
+    with open(path, "xb", opener=partial(os.open, mode=0o600)) as file:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > _LONGEST_MODEL:
+                return _error(413, f"the model is longer than {_LONGEST_MODEL >> 20} MiB")
+            file.write(chunk)
+    return None
 
 
 async def _body(request: Request, closing: asyncio.Event, longest: int, patience: float) -> bytes | Response:
@@ -766,6 +828,11 @@ class Sessions:
         self._token = None if token is None else token.encode()
         self._attempts = attempts
         self._open: dict[str, None] = {}
+
+    @property
+    def has_token(self) -> bool:
+        """Whether a token is needed."""
+        return self._token is not None
 
     def allow(self, headers: Headers, cookies: dict[str, str]) -> bool:
         """Whether a request has the token, or a session."""

@@ -788,10 +788,67 @@ class Service:
             ``EndedError`` if the service ends before. While readings wait for kernels it waits too, and a future that
             is cancelled by then leaves the model as it is.
         """
-        done: Future[None] = Future()
         change = (lambda predictor: predictor.stop_asking(text)) if stop else (lambda predictor: predictor.ask(text))
+        return self._submit(change)
+
+    def _submit(self, change: Callable[[Predictor], None]) -> Future[None]:
+        done: Future[None] = Future()
         self._changes.put((change, done))
         return done
+
+    def export(self, path: Path) -> Future[None]:
+        """Write the model as it is between two blocks of readings to a file, as ``emphatic nexting`` would.
+
+        Args:
+            path: The file.
+
+        Returns:
+            A future, as of ``ask``; its exception is a ValueError if there is no model yet.
+        """
+
+        def change(predictor: Predictor) -> None:
+            if predictor.horde is None:
+                raise ValueError("there is no model yet: it warms up")
+            predictor.horde.save(path, **predictor.state())
+
+        return self._submit(change)
+
+    def load(self, path: Path) -> Predictor:
+        """A model from a file of somebody else, for ``replace_model``; CheckpointError or ValueError if it is none.
+
+        Its kernels are compiled here, so that no reading waits for them.
+
+        Args:
+            path: The file.
+        """
+        predictor, _ = Predictor.load(path, learn=self.learn, unit="reading")
+        compile_for_live(predictor.settings)
+        return predictor
+
+    def replace_model(self, successor: Predictor) -> Future[None]:
+        """Learn and predict with another model from the next reading on.
+
+        Each reading goes to one of the two, and the new model is saved in place of the old one before the future is
+        done. If it cannot be saved, the old one goes on.
+
+        Args:
+            successor: The model.
+
+        Returns:
+            A future, as of ``ask``; its exception is a ValueError if the model cannot be saved.
+        """
+
+        def change(predictor: Predictor) -> None:
+            self._sync(wait=False)
+            before = (self.predictor, self.recent, self._errors, self.latest, self.saved_step)
+            self.predictor, self.latest, self.saved_step = successor, None, -1
+            self._watch()
+            if not self._save():
+                self.predictor, self.recent, self._errors, self.latest, self.saved_step = before
+                raise ValueError(f"the model cannot be saved, and the old one goes on: {self.trouble}")
+            logger.info("%s: replaced at step %d by a model at step %d.", self.model, predictor.step, successor.step)
+
+        return self._submit(change)
 
     def _change(self) -> None:
         """Carry out the changes that wait, unless they or readings that came before them need kernels."""
@@ -803,7 +860,7 @@ class Service:
                 continue
             try:
                 change(self.predictor)
-            except (ValueError, ArithmeticError, RecursionError) as error:
+            except (ValueError, ArithmeticError, RecursionError, OSError) as error:
                 done.set_exception(ValueError(str(error)))
                 continue
             if self.recent is not None:
