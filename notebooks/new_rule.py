@@ -164,7 +164,7 @@ def _():
 
             emphatic sweep collision --rule td,vtrace,etd,my_rules:rule --runs 10 --rerun 20 --plot pdf
 
-        and a file of settings gives the rule's own parameters: `docs/studies.md`.
+        and a file of settings gives the rule's own parameters: `docs/sweeps.md`.
         """
     )
     return
