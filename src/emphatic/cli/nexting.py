@@ -29,25 +29,25 @@ def nexting(
         str | None,
         typer.Argument(
             help="A CSV, Parquet, Arrow, JSON lines, Excel, MCAP, SQLite or DuckDB file, a ROS 2 bag's folder, an "
-            "export of a tool, the address of a database or a time series store, or - for a pipe; default: a "
-            "household's electric power."
+            "export of a tool, the address of a database or a time series store, or - for a pipe; default: "
+            "the sample log."
         ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Output folder; default: nexting/NAME, or NAME-2 … if that is taken.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Configuration file (TOML); flags override it.")] = None,
     print_config: Annotated[bool, typer.Option("--print-config", help="Print the settings as TOML and exit.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results in the output folder.")] = False,
     no_offline: Annotated[
-        bool, typer.Option("--no-offline", help="Skip the offline fit that the predictions are compared with.")
+        bool, typer.Option("--no-offline", help="Skip the offline ridge fit, one of the baselines.")
     ] = False,
     write: Annotated[
         str | None,
-        typer.Option(help="Store to write predictions, intervals and alarms to: postgresql://…, results.db, …"),
+        typer.Option(help="Database to write predictions, intervals and alarms to: postgresql://…, results.db, …"),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False,
     model: Annotated[
         Path | None, typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel=_LIVE)
     ] = None,
@@ -73,20 +73,20 @@ def nexting(
         str | None, typer.Option(help="A Ray cluster to learn on, host:port, or 'local'.", rich_help_panel=_CLUSTER)
     ] = None,
     shards: Annotated[
-        int | None, typer.Option(help="Parts to learn in; default: one per node.", rich_help_panel=_CLUSTER)
+        int | None, typer.Option(help="Number of shards; default: one per node.", rich_help_panel=_CLUSTER)
     ] = None,
     storage: Annotated[
         Path | None,
         typer.Option(
-            help="Folder that all nodes share, for what a restart needs; default: .cluster in the output folder.",
+            help="Folder for checkpoints that all nodes can reach; default: .cluster in the output folder.",
             rich_help_panel=_CLUSTER,
         ),
     ] = None,
     block: Annotated[
-        int | None, typer.Option(help="Rows sent at a time; default: 1016.", rich_help_panel=_CLUSTER)
+        int | None, typer.Option(help="Rows per block that is sent; default: 1016.", rich_help_panel=_CLUSTER)
     ] = None,
     checkpoint_every: Annotated[
-        str | None, typer.Option(help="How often shards are saved; default: 30s.", rich_help_panel=_CLUSTER)
+        str | None, typer.Option(help="Time between checkpoints of the shards; default: 30s.", rich_help_panel=_CLUSTER)
     ] = None,
     **flags: Any,
 ) -> None:
@@ -102,7 +102,7 @@ def nexting(
         if flags["topics"] is not None:
             _refuse("--topics needs a robot log: a pipe has no topics.")
         if flags["sort"]:
-            _refuse("--sort needs a file: on a pipe, rows come in the order of time.")
+            _refuse("--sort needs a file: the rows of a pipe must be in the order of time.")
         if flags["by"] is not None:
             _refuse("--by needs a file: on a pipe, start one process for each machine.")
         if resume or overwrite or no_offline or print_config:
@@ -119,7 +119,7 @@ def nexting(
     cluster = {"shards": shards, "storage": storage, "block": block, "checkpoint_every": checkpoint_every}
     cluster = {name: value for name, value in cluster.items() if value is not None}
     if ray is not None and flags["by"] is not None:
-        _refuse("--by learns in this process: leave out --ray.")
+        _refuse("--by cannot be combined with --ray. Leave out --ray.")
     if cluster and ray is None:
         _refuse(f"--{next(iter(cluster)).replace('_', '-')} needs a cluster: --ray ADDRESS, or --ray local.")
     folder = out
@@ -163,7 +163,7 @@ def nexting(
 def figures(
     folder: Annotated[Path, typer.Argument(help="The output folder of emphatic nexting, or a report.html.")],
     out: Annotated[Path | None, typer.Option(help="The folder to write to; default: FOLDER/figures.")] = None,
-    whole: Annotated[bool, typer.Option("--whole", help="The whole log instead of the close-up.")] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="Plot the whole log instead of its last part.")] = False,
 ) -> None:
     """Write the plots of a report as SVG files, one for each signal and one of the learning curves."""
     from emphatic.report.plots import check_formats, draw_file, file_names, read_plots
@@ -171,7 +171,7 @@ def figures(
     def command() -> int:
         page = folder / "report.html" if folder.is_dir() else folder
         if not page.is_file():
-            raise ValueError(f"{folder}: there is no report here. Name the output folder of a finished run.")
+            raise ValueError(f"{folder}: no report found. Give the output folder of a finished run.")
         try:
             plots = read_plots(page.read_text("utf-8"))
         except ValueError:
@@ -240,10 +240,10 @@ def _stopped(folder: Path | None, is_cluster: bool) -> str:
     from emphatic.nexting.runner import is_stopped
 
     if is_cluster:
-        return f"Stopped; continue with --resume --out {folder}, if rows had been learned."
+        return f"Stopped. Continue with --resume --out {folder}, if rows had been learned."
     if folder is not None and is_stopped(folder):
-        return f"Stopped; continue with --resume --out {folder}."
-    return "Stopped; nothing was saved."
+        return f"Stopped. Continue with --resume --out {folder}."
+    return "Stopped. Nothing was saved."
 
 
 def _run_on_ray(path: str, address: str, arguments: dict[str, Any]) -> NextingResult:
@@ -316,7 +316,7 @@ def _show(result: NextingResult, folder: Path) -> None:
         if online == NONE:
             empty.setdefault(f"no scores, {rows[0]['reasons']['variance_explained']}", []).append(str(horizon))
         elif offline == NONE:
-            empty.setdefault(f"no offline fit, {rows[0]['reasons']['offline']}", []).append(str(horizon))
+            empty.setdefault(f"no offline ridge fit, {rows[0]['reasons']['offline']}", []).append(str(horizon))
     Console().print(table)
     for reason, unscored in empty.items():
         print(f"{', '.join(unscored)}: {reason}.")

@@ -166,7 +166,7 @@ class Agent:
         """
         learner = self._learner
         if not self.acting or learner is None:
-            raise RuntimeError("Agent.step needs an episode under way: call start(observation) first.")
+            raise RuntimeError("Agent.step was called before start(): call start(observation) first.")
         guard = self._guard
         if guard.users:
             guard.wait()

@@ -204,7 +204,7 @@ def restored(header: dict[str, Any], arrays: dict[str, NDArray[Any]], features: 
     if header["kind"] == "maker":
         return MakerObserver(Features.load(header["maker"], arrays))
     if features is None:
-        wanted = "be passed again where they are a function, which no file can hold"
+        wanted = "be passed again where they are a function, which a file cannot hold"
         raise refusal("features", "Agent.load", wanted, "none")
     observer = observer_of(features)
     n = int(header["n"])

@@ -295,11 +295,11 @@ class GVF:
             if value is None or (field.name == "name" and value == self._named()):
                 continue
             if callable(value):
-                raise ValueError(f"question {self.name!r} has a function as its {field.name}, which no file can hold")
+                raise ValueError(f"question {self.name!r} has a function as its {field.name}, which a file cannot hold")
             key = "lambda" if field.name == "lambda_" else field.name
             if isinstance(value, Policy):
                 if callable(value.target) or callable(value.behaviour):
-                    raise ValueError(f"question {self.name!r} has a function as its policy, which no file can hold")
+                    raise ValueError(f"question {self.name!r} has a function as its policy, which a file cannot hold")
                 behaviour = dict(value.behaviour) if isinstance(value.behaviour, Mapping) else value.behaviour
                 column = {} if value.column is None else {"column": value.column}
                 value = {"target": dict(value.target), "behaviour": behaviour} | column

@@ -164,7 +164,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
             path: The file.
         """
         if not self.episodes.hordes:
-            raise RuntimeError("There is nothing to save before the warm-up is over.")
+            raise RuntimeError("Nothing can be saved during the warm-up.")
         (horde,) = self.episodes.hordes
         horde.save(path, gymnasium={"every": self._every, "since": self._since})
 
@@ -483,7 +483,7 @@ class Episodes:
             try:
                 features.warm_up(rows, names=self._names)
             except ValueError as error:
-                raise ValueError(f"{error} Give every part a range, or pass warm_up=500 to find it.") from error
+                raise ValueError(f"{error} Give every part a range, or pass warm_up=500.") from error
         self._hordes += [self._new(deepcopy(features)) for _ in range(B - 1)]
         for horde in self._hordes:
             horde.prepare(self._names)

@@ -140,7 +140,7 @@ def sweep(
         if isinstance(rerun, bool) or not isinstance(rerun, int) or rerun < 0:
             raise refusal("rerun", "sweep", "be a whole number of 0 or more", repr(rerun))
         if tolerance is not None and not is_share(tolerance):
-            raise refusal("tolerance", "sweep", "be a share between 0 and 1", repr(tolerance))
+            raise refusal("tolerance", "sweep", "be a number between 0 and 1", repr(tolerance))
         count = _StepCount(progress)
         result, store = _carry_out(plan, folder, resume, run, count)
         result = replace(result, tolerance=tolerance, distribution=bool(distribution))
