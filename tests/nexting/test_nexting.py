@@ -498,7 +498,7 @@ def test_bad_flags(given: list[str], said: str, call: Call, tmp_path: Path) -> N
         ("features = [{kind = 'none'}]", "'kind'"),
         ("features = [{kind = 'soft_bins', of = 'c'}]", "'c' too"),
         ("features = [{kind = 'time_of_day'}]", "'time'"),
-        ("questions = [{cumulant = 'a'}]", "'horizon' in its place"),
+        ("questions = [{cumulant = 'a'}]", "'horizon' instead"),
         ("questions = [{cumulant = 'c', horizon = 2}]", "'c' in"),
         ("questions = [{cumulant = 'a', gamma = 1.0}]", "γ must be below 1"),
         ("questions = [{cumulant = 'a', horizon = 2, name = 'row'}]", "other than 'row'"),

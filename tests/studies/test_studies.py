@@ -490,7 +490,7 @@ def test_a_table(tmp_path: Path) -> None:
         ({"others": {"flat": [0.0]}}, "must be 400 finite numbers"),
         ({"R": np.zeros(399)}, r"'R' parameter of Recorded must be a number or of shape \(400,\)"),
         ({"cuts": [401]}, "'cuts' parameter"),
-        ({"gamma_next": 1.0}, "be long enough that some return is known"),
+        ({"gamma_next": 1.0}, "be long enough for at least one known return"),
         ({"outcome": (np.zeros(3), np.zeros(3, bool))}, "'outcome' parameter"),
         ({"rho": 2.0}, "'outcome' parameter of Recorded must be given off-policy"),
     ],

@@ -124,7 +124,7 @@ class Environment:
         """Begin an episode in a first state.
 
         Args:
-            seed: Sets the random numbers anew.
+            seed: Seeds the random numbers.
             options: Not used.
         """
         if seed is not None:
@@ -175,7 +175,7 @@ class MountainCar:
         """Begin an episode.
 
         Args:
-            seed: Sets the random numbers anew.
+            seed: Seeds the random numbers.
             options: Not used.
         """
         if seed is not None:
