@@ -550,7 +550,7 @@ class Ratio:
         """μ(a) by a table, a function or a number."""
         behaviour = self._behaviour
         if behaviour is None:
-            wanted = "be given with the step, or set as env.mu before it, because these actions cannot be counted"
+            wanted = "be given with the step, or set env.mu before it: these actions cannot be counted"
             raise refusal("mu", "learn", wanted, f"none for {self.of!r}")
         if callable(behaviour):
             return self._density(behaviour, held, t, action)
