@@ -1,8 +1,8 @@
 """How soon would the pole fall, if I kept pushing left? And right?
 
-CartPole is driven by an agent that pushes at random, a little more to the side to which the pole leans. Beside it two
-questions are learned off-policy about policies that never drive: always left, always right. In the end the answers are
-compared with what happens when the cart really is pushed so, from the same states.
+An agent drives CartPole. It pushes at random, a little more often to the side to which the pole leans. At the same time
+two questions are learned off-policy, about policies that never drive: always left, always right. At the end the
+predictions are compared with what happens when the cart really is pushed in this way, from the same states.
 
     python examples/cartpole.py            # 100,000 steps
     python examples/cartpole.py --quick    # 20,000 steps
@@ -70,7 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="20,000 steps instead of 100,000")
     answers, truth = learned(20_000 if parser.parse_args().quick else 100_000)
-    print(f"{'at ten of the last states':40}learned  truth")
+    print(f"{'at ten of the last states':40}learned actual")
     for k, question in enumerate(QUESTIONS):
         for t in range(0, CHECKED, CHECKED // 10):
             print(f"{question.name:40}{answers[t, k]:7.1f}{truth[t, k]:7.0f}")

@@ -1,7 +1,7 @@
 """What will the cheetah's sensors read? Nexting on MuJoCo's HalfCheetah, while another policy moves it.
 
-Each of the 17 sensors, and the reward, is predicted over three horizons, from tile-coded features, as the cheetah
-runs; then each prediction is held against what really followed.
+Each of the 17 sensors, and the reward, is predicted at three horizons, from tile-coded features, while it runs.
+Then each prediction is compared with the actual return.
 
     python examples/halfcheetah.py            # 50,000 steps
     python examples/halfcheetah.py --quick    # 6,000 steps
@@ -56,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="6,000 steps instead of 50,000")
     questions, predictions, followed = learned(6_000 if parser.parse_args().quick else 50_000)
-    print("explained variance of the second half, by signal and horizon")
+    print("variance explained in the second half, by signal and horizon")
     C, half = followed.shape[1], len(followed) // 2
     explained = np.empty(len(questions))
     for q in range(len(questions)):

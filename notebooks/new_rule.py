@@ -16,8 +16,8 @@ def _():
         """
         # A new rule, from idea to figure
 
-        **The idea.** Importance sampling ratios make off-policy traces wild. V-trace clips ρ at 1 in the trace. What if
-        the clip were a parameter, c̄, between that and none at all?
+        **The idea.** Importance sampling ratios can make off-policy traces very large. V-trace clips ρ at 1
+        in the trace. What if the limit is a parameter, c̄?
 
         $$e \\leftarrow \\gamma\\lambda\\min(\\rho^-, \\bar c)\\,e + \\varphi, \\qquad
           \\theta \\leftarrow \\theta + \\alpha\\rho\\delta e$$
@@ -34,7 +34,7 @@ def _():
         """
         ## The rule
 
-        Every linear TD rule is X ← A X + B [φ ; φ'], and a rule is the function that makes the scalars A and B.
+        Every linear TD rule is X ← A X + B [φ ; φ'], and a rule is the function that computes the scalars A and B.
         θ ← θ + αρδe with the new e = c e + φ is θ + (αρδ)c e + (αρδ)φ. `memory` carries γ and ρ to the next step.
         """
     )
@@ -64,13 +64,13 @@ def _():
         extra_ranges={"clip": (0.0, np.inf)},
         interest=False,
     )
-    mo.md(f"It was checked as it was made. Of A, what is always 0 or 1: {rule.form[0]}.")
+    mo.md(f"The rule was checked when it was created. The entries of A that are always 0 or 1: {rule.form[0]}.")
     return (rule,)
 
 
 @app.cell
 def _():
-    mo.md("## Is it right?\n\nWith c̄ = 1 it must be `vtrace`, and with a large c̄ `td`, to the last digits.")
+    mo.md("## Is it right?\n\nWith c̄ = 1 it must equal `vtrace`, and with a large c̄ `td`, up to rounding.")
     return
 
 
@@ -164,7 +164,7 @@ def _():
 
             emphatic sweep collision --rule td,vtrace,etd,my_rules:rule --runs 10 --rerun 20 --plot pdf
 
-        and a file of settings gives the rule's own parameters: `docs/studies.md`.
+        A configuration file can set the rule's own parameters: see `docs/sweeps.md`.
         """
     )
     return

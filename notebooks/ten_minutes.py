@@ -19,13 +19,13 @@ def _():
         """
         # The algorithm in ten minutes
 
-        A learner sees a stream: features φ, a reward R, features φ', R, φ'', …. It is to predict, at each step, the sum
-        of the rewards that will follow, each later one discounted by γ:
+        A learner sees a stream: features φ, a reward R, features φ', R, φ'', …. At each step it predicts the sum of the
+        rewards that will follow. Later rewards are discounted by γ:
 
         $$G_t = R_{t+1} + \\gamma R_{t+2} + \\gamma^2 R_{t+3} + \\dots \\approx \\theta \\cdot \\varphi_t$$
 
-        and it may see all this while somebody else acts: behaviour follows μ, and the question is about another
-        policy, π. Their ratio for the action taken is ρ = π/μ.
+        The learner may watch while somebody else acts: the behaviour policy μ chooses the actions, and the question is
+        about another policy, π. Their ratio for the action taken is ρ = π/μ.
         """
     )
     return
@@ -33,7 +33,7 @@ def _():
 
 @app.cell
 def _():
-    mo.md("## All of it, line for line\n\nThis is the whole algorithm. Every symbol of the paper is in it.")
+    mo.md("## The whole algorithm, line for line\n\nEvery symbol of the paper is in it.")
     return
 
 
@@ -51,8 +51,8 @@ def _():
         ## Why emphasis
 
         Two states with one weight: their values are θ and 2θ. π always goes right, to the second; μ goes either way.
-        There is no reward, so that θ = 0 is right. Off-policy TD(0) walks away from it, whatever the step size; what
-        its expected update does is α(b − Aθ), and here A is negative.
+        There is no reward, so θ = 0 is the right answer. Off-policy TD(0) moves away from it, whatever the step size:
+        its expected update is α(b − Aθ), and here A is negative.
         """
     )
     return
@@ -89,13 +89,13 @@ def _():
         """
         ## What emphasis is
 
-        μ visits states as often as it visits them. π, once it is somewhere, goes on to other states, and an update is
-        worth what it is worth to *those* as well. F follows the stream and adds that up,
+        An update at a state also matters for the states to which π leads from there. The follow-on trace F adds this up
+        along the stream,
 
         $$F_t = \\rho_{t-1}\\gamma_t F_{t-1} + I_t, \\qquad M_t = \\lambda_t I_t + (1 - \\lambda_t) F_t$$
 
-        and M weighs the update. I is how much we care for a state, 1 unless you say otherwise. On the five-state chain,
-        where π goes right and μ mostly left, the difference is plain:
+        and the emphasis M is the weight of the update. The interest I says how much a state matters (default: 1).
+        The five-state chain, where π goes right and μ mostly left, shows the difference:
         """
     )
     return
@@ -106,8 +106,8 @@ def _():
     chain = problems.chain()
     where, worth = 31 * chain.d_mu, 31 * chain.emphasis("etd")
     mo.md(
-        f"- how often μ is in each state, × 31: {where.round().astype(int).tolist()}\n"
-        f"- how much each counts, × 31: {worth.round().astype(int).tolist()}"
+        f"- how often μ visits each state, × 31: {where.round().astype(int).tolist()}\n"
+        f"- emphasis of each state, × 31: {worth.round().astype(int).tolist()}"
     )
     return chain, where, worth
 
@@ -128,8 +128,8 @@ def _():
         """
         ## Now do it
 
-        `learn` takes one step. `run` takes a whole stream, and gives the predictions made before each update; `probe`
-        gives the error along the way.
+        `learn` takes one step. `run` takes a whole stream and returns the predictions made before each update; `probe`
+        also returns the error of each step.
         """
     )
     return
@@ -156,7 +156,7 @@ def _():
         ## Where next
 
         - one learner on your own stream: `docs/core.md`
-        - many questions of a robot or a log at once: `docs/questions.md`, `docs/nexting.md`
+        - many questions about a robot or a log: `docs/questions.md`, `docs/nexting.md`
         - every rule of the family: `docs/rules.md`; your own: the notebook *A new rule, from idea to figure*
         """
     )

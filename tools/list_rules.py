@@ -74,7 +74,7 @@ def _described(rule: Rule) -> list[str]:
     lines = inspect.cleandoc(module.__doc__ or "").splitlines()
     short = f"`emphatic.{rule.class_name}(n)`" if rule.class_name else f'`emphatic.Learner("{rule.name}", n)`'
     extra = [f"`{name}` ({_default(rule, name)})" for name in rule.extra]
-    about = f"Learners: {short}." + (f" Parameters of its own: {', '.join(extra)}." if extra else "")
+    about = f"Learners: {short}." + (f" Extra parameters: {', '.join(extra)}." if extra else "")
     return [*lines, "", about + ("" if rule.interest else " Accepts only I = 1.")]
 
 

@@ -116,11 +116,11 @@ def test_machines_are_refused_wherever_they_are_asked_for(table: Path, tmp_path:
 
     from emphatic.cli import app
 
-    with pytest.raises(ValueError, match="'by' learns in this process: leave out --ray"):
+    with pytest.raises(ValueError, match="'by' cannot be combined with --ray"):
         run(table, tmp_path / "out", Settings(by="mode"))
     done = CliRunner().invoke(app, ["nexting", str(table), "--by", "mode", "--ray", "local"])
     assert done.exit_code == 2
-    assert "--by learns in this process: leave out --ray." in done.output
+    assert "--by cannot be combined with --ray. Leave out --ray." in done.output
     assert not (tmp_path / "out").exists()
 
 
@@ -207,7 +207,7 @@ def test_the_command_on_ray_interrupted_and_resumed(table: Path, alone: Path, tm
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=300)
     assert running.returncode == 130, errors
-    assert errors.splitlines()[-1].startswith("Stopped; continue with --resume --out")
+    assert errors.splitlines()[-1].startswith("Stopped. Continue with --resume --out")
     done = run_command(*arguments, "--resume", timeout=300)
     assert done.returncode == 0, done.stderr
     compare(out, alone)

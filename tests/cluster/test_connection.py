@@ -85,7 +85,7 @@ def test_too_few_cpus(head: str, tmp_path: Path) -> None:
 def test_storage_that_a_shard_cannot_see(head: str, tmp_path: Path) -> None:
     descriptor = os.open(tmp_path, os.O_RDONLY)
     try:  # a path that is another one in every process
-        with pytest.raises(ClusterError, match=r"shards 0, 1 do not see this folder") as caught:
+        with pytest.raises(ClusterError, match=r"shards 0, 1 cannot see this folder") as caught:
             ClusterLearner(RULE, N, K, **SETUP, address=head, storage=f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)

@@ -201,7 +201,7 @@ def test_a_stopped_shard_comes_back_and_ray_listens_on_loopback_alone(tmp_path: 
     assert time.monotonic() - stopped < 60
     assert "done" in output
     lines = errors.splitlines()
-    assert any(f"shard 0, process {shards[0]}, gives no sign of life: it is killed" in line for line in lines)
+    assert any(f"shard 0, process {shards[0]}, does not answer: it is killed" in line for line in lines)
     if tuple(map(int, ray.__version__.split(".")[:2])) >= (2, 60):  # earlier ones print a line of their own
         assert all(line.startswith("emphatic.cluster") for line in lines), errors
     assert (tmp_path / "ray.log").stat().st_size > 1000

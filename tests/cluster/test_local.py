@@ -402,7 +402,7 @@ def test_a_horde_resumes_and_takes_blocks_of_any_kind(tmp_path: Path) -> None:
         assert horde.is_warm
         assert horde.position == 200
         got += horde.stream(lambda row: (numbers[b : b + 100] for b in range(row, 900, 100)), predictions="driver")
-        with pytest.raises(RuntimeError, match="warmed up once"):
+        with pytest.raises(RuntimeError, match="warmed up only once"):
             horde.warm_up(table)
     assert np.array_equal(np.concatenate([one for one in got if one is not None]), expected)
     with pytest.raises(ValueError, match="a different engine"):

@@ -515,7 +515,7 @@ def test_bad_parts_are_refused(make: Callable[[], Any], message: str) -> None:
         (f.Bias(), {"names": ["a", "a", "b"]}, "'names' parameter of warm_up"),
         (f.Bias(), {"names": "abc"}, "'names' parameter of warm_up"),
         (f.SoftBins("S9"), {}, "'S9' too"),
-        (f.SoftBins("*"), {"values": np.empty((0, 3))}, "have rows where a range is to be found"),
+        (f.SoftBins("*"), {"values": np.empty((0, 3))}, "have rows, to find a range"),
         (f.SoftBins("*", range=(1e9, 1e9 + 1e-6)), {}, "'range' parameter of a part must be wide enough"),
         (f.Tiles(list(NAMES), tiles=1 << 16), {}, "fewer than 2**48 features"),
         (f.TimeOfDay(), {}, "'time' parameter of Features is required"),

@@ -519,7 +519,7 @@ def test_what_cannot_be_saved_or_loaded(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has a function as its"):
         env.save(path)
     waiting = LearnGVFs(gymnasium.make("CartPole-v1"), SAVED, tiles(SPACE), warm_up=30)
-    with pytest.raises(RuntimeError, match="before the warm-up is over"):
+    with pytest.raises(RuntimeError, match="Nothing can be saved during the warm-up"):
         waiting.save(path)
     saved = LearnGVFs(gymnasium.make("CartPole-v1"), SAVED, coder())
     saved.reset(seed=0)

@@ -324,7 +324,7 @@ def test_asked_to_stop_it_says_how_to_go_on(small: Path, tmp_path: Path, number:
         assert child.stdout.readline() == b"now\n"
         child.send_signal(number)
         said, wrong = child.stdout.read(), without_progress(child.stderr.read().decode())
-        going_on = f"Stopped; continue with --resume --out {tmp_path / 'out'}.\n"
+        going_on = f"Stopped. Continue with --resume --out {tmp_path / 'out'}.\n"
         assert (child.wait(), said, wrong) == (expected, b"", going_on)
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".unfinished"]
 
@@ -340,7 +340,7 @@ def test_without_the_offline_fit_it_resumes_too(
         assert call(small, "--horizons", 2, "--out", "out")[0] == 130
     code, said, wrong = call(small, "--horizons", 2, "--out", "out", "--resume", "--no-offline")
     assert (code, wrong) == (0, "")
-    assert "2: no offline fit, skipped, as requested with --no-offline." in said
+    assert "2: no offline ridge fit, skipped, as requested with --no-offline." in said
     assert call(small, "--horizons", 2, "--out", "whole")[0] == 0
     without, whole = loaded(Path("out"))[1], loaded(Path("whole"))[1]
     for one, other in zip(without, whole, strict=True):
@@ -426,7 +426,7 @@ def test_an_interrupt_before_the_first_checkpoint_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(nexting, "learn_log", stop)
-    assert call(small, "--out", "a/b/out") == (130, "", "Stopped; nothing was saved.\n")
+    assert call(small, "--out", "a/b/out") == (130, "", "Stopped. Nothing was saved.\n")
     assert not Path("a").exists()
 
 
@@ -498,7 +498,7 @@ def test_bad_flags(given: list[str], said: str, call: Call, tmp_path: Path) -> N
         ("features = [{kind = 'none'}]", "'kind'"),
         ("features = [{kind = 'soft_bins', of = 'c'}]", "'c' too"),
         ("features = [{kind = 'time_of_day'}]", "'time'"),
-        ("questions = [{cumulant = 'a'}]", "'horizon' in its place"),
+        ("questions = [{cumulant = 'a'}]", "'horizon' instead"),
         ("questions = [{cumulant = 'c', horizon = 2}]", "'c' in"),
         ("questions = [{cumulant = 'a', gamma = 1.0}]", "γ must be below 1"),
         ("questions = [{cumulant = 'a', horizon = 2, name = 'row'}]", "other than 'row'"),

@@ -201,7 +201,7 @@ def test_a_switch_whose_words_are_named_stays_words() -> None:
     horde.run(log)
     assert horde.categories == ("move",)
     horde.run(log)  # and so it stays
-    with pytest.raises(ValueError, match="have a target of numbers, for its column 'move' holds numbers"):
+    with pytest.raises(ValueError, match="have a target of numbers, because its column 'move' holds numbers"):
         emphatic.Horde(horde.questions, emphatic.features.Features([emphatic.features.Bias()])).run(open_table(log))
 
 

@@ -186,7 +186,7 @@ def test_undefined_policies() -> None:
         MDP(gamma=0.9, pi=[[1.0, 0.0], [0.0, 0.0]], **half)
     with pytest.raises(ValueError, match=r"'pi' parameter of MDP must sum to 1 over actions. Got 0.0 for state 0"):
         MDP(gamma=0.0, pi=[[0.0, 0.0], [0.0, 0.0]], **half)
-    with pytest.raises(ValueError, match=r"'mu' parameter of MDP must be given where 'pi' is undefined"):
+    with pytest.raises(ValueError, match=r"'mu' parameter of MDP must be given if 'pi' is undefined"):
         MDP(gamma=0.0, pi=[[1.0, 0.0], [0.0, 0.0]], **half | {"mu": None})
     with pytest.raises(ValueError, match=r"'cells' parameter of MDP must be 2 different whole numbers"):
         MDP(gamma=0.0, pi=[1.0, 0.0], cells=[3, 3], **half)

@@ -261,7 +261,7 @@ def test_figures_as_svg_are_those_of_the_page(tmp_path: Path, capsys: pytest.Cap
         with pytest.raises(SystemExit) as stopped:
             app(["figures", str(where)])
         assert stopped.value.code == 2
-        assert f"Error: {where}: there is no report here. Name the output folder" in capsys.readouterr().err
+        assert f"Error: {where}: no report found. Give the output folder" in capsys.readouterr().err
 
 
 def test_ticks_of_figures_tell_numbers_apart() -> None:

@@ -257,27 +257,27 @@ UNFIT = {
     "c = c % 2.0": ("numbers, names", "`c % 2.0`"),
     "c = not c": ("numbers, names", "`not c`"),
     "c = ~c": ("numbers, names", "`~c`"),
-    "c = abs(c)": ("call nothing but Python's own min and max", "`abs(c)`"),
-    "c = helper(c)": ("call nothing but Python's own min and max", "`helper(c)`"),
-    "c = np.minimum(c, w)": ("call nothing but Python's own min and max", "`np.minimum(c, w)`"),
+    "c = abs(c)": ("call only Python's min and max", "`abs(c)`"),
+    "c = helper(c)": ("call only Python's min and max", "`helper(c)`"),
+    "c = np.minimum(c, w)": ("call only Python's min and max", "`np.minimum(c, w)`"),
     "c = min(c, 1.0, 2.0)": ("of two numbers each", "`min(c, 1.0, 2.0)`"),
     "c = min(c, key=w)": ("of two numbers each", "`min(c, key=w)`"),
     "c = min(*x)": ("of two numbers each", "`min(*x)`"),
-    "min = c; c = min(c, w)": ("Python's own min and max", "`min(c, w)`"),
+    "min = c; c = min(c, w)": ("Python's min and max", "`min(c, w)`"),
     "c = np.pi * c": ("write the number itself", "`np.pi`"),
-    "c = min * c": ("use finite numbers alone", "`min` = <built-in function min>"),
-    "c = helper": ("use finite numbers alone", "`helper` = <function"),
-    "c = LIMIT * c": ("have a value when the rule is made", "`LIMIT`"),
-    "c = True * c": ("use finite numbers alone", "`True`"),
-    "c = YES * c": ("use finite numbers alone", "`YES` = True"),
-    "c = 'a'": ("use finite numbers alone", "`'a'`"),
-    "c = None": ("use finite numbers alone", "`None`"),
-    "c = 1j * c": ("use finite numbers alone", "`1j`"),
-    "c = 1e999 * c": ("use finite numbers alone", "`1e309`"),
-    f"c = {10**400}": ("use finite numbers alone", "`1000"),
-    "c = c > 0.0": (r"as factors of a product alone, such as c \* \(a > b\)", "`c > 0.0`"),
-    "c = c + (c > 0.0)": ("as factors of a product alone", "`c > 0.0`"),
-    "c = c * (c == 0.0)": ("as factors of a product alone", "`c == 0.0`"),
+    "c = min * c": ("use only finite numbers", "`min` = <built-in function min>"),
+    "c = helper": ("use only finite numbers", "`helper` = <function"),
+    "c = LIMIT * c": ("have a value when the rule is created", "`LIMIT`"),
+    "c = True * c": ("use only finite numbers", "`True`"),
+    "c = YES * c": ("use only finite numbers", "`YES` = True"),
+    "c = 'a'": ("use only finite numbers", "`'a'`"),
+    "c = None": ("use only finite numbers", "`None`"),
+    "c = 1j * c": ("use only finite numbers", "`1j`"),
+    "c = 1e999 * c": ("use only finite numbers", "`1e309`"),
+    f"c = {10**400}": ("use only finite numbers", "`1000"),
+    "c = c > 0.0": (r"only as factors of a product, such as c \* \(a > b\)", "`c > 0.0`"),
+    "c = c + (c > 0.0)": ("only as factors of a product", "`c > 0.0`"),
+    "c = c * (c == 0.0)": ("only as factors of a product", "`c == 0.0`"),
     "c = c * (0.0 < c < 1.0)": ("numbers, names", "`0.0 < c < 1.0`"),
     "c = c * ((c > 0.0) and (w > 0.0))": ("write a product of comparisons for 'and'", "`c > 0.0 and w > 0.0`"),
     "c = 1.0 if c > 0.0 else 2.0": ("write a comparison as a factor", "`1.0 if c > 0.0 else 2.0`"),
@@ -288,7 +288,7 @@ UNFIT = {
     "a, (b, d) = c, w": ("numbers, names", "`(b, d)`"),
     "a = b = c": ("numbers, names", "`a = b = c`"),
     "c = (a := w)": ("numbers, names", "`(a := w)`"),
-    "c = (lambda: w)()": ("call nothing but", "`(lambda: w)()`"),
+    "c = (lambda: w)()": ("call only", "`(lambda: w)()`"),
     "def h(): return c": ("write what it does in its place", "`def h():`"),
     "return (), (), ()": ("numbers, names", "`return ((), (), ())`"),
     "del c": ("numbers, names", "`del c`"),
@@ -323,7 +323,7 @@ BROKEN = {
     "a, b = c, w, w": ("be one that can be called", "ValueError: too many values to unpack"),
     "c = 1.0 / 0.0": ("be one that can be called", "ZeroDivisionError"),
     "w = w, w": ("be one that can be called", "TypeError"),
-    "gamma_next = 0.5": ("compute what it remembers", "0.5 for gamma"),
+    "gamma_next = 0.5": ("compute its memory", "0.5 for gamma"),
 }
 
 
@@ -347,7 +347,7 @@ def test_what_cannot_be_called_is_refused(line: str) -> None:
         ("((1.0, c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), (c, c)", "memory as a tuple of 1"),
         ("((1.0, c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), c", "memory as a tuple of 1"),
         ("((1.0, x), (0.0, c)), ((w, 0.0), (1.0, 0.0)), (c,)", "return numbers in A, B and memory"),
-        ("((1.0, c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), (0.0,)", "compute what it remembers.* Got 0.0 for gamma"),
+        ("((1.0, c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), (0.0,)", "compute its memory.* Got 0.0 for gamma"),
         ("((1.0, c), (c, c)), ((w, 0.0), (1.0, 0.0)), (c,)", "an arrow.* e takes theta"),
         ("((1.0, c), (0.0, c)), ((w, 0.0), (1.0, c)), (c,)", "only weights take φ'.* the trace e takes φ'"),
     ],
@@ -389,7 +389,7 @@ def test_what_is_no_function_is_refused(function: Any) -> None:
 def test_a_function_without_source_is_refused() -> None:
     space: dict[str, Any] = {}
     exec(TD.format(line="", more=""), space)
-    with pytest.raises(ValueError, match=r"put the function into a module and import it. Got f, of which no source"):
+    with pytest.raises(ValueError, match=r"put the function into a module and import it. Got f, whose source"):
         td_like(space["f"])
 
 
@@ -405,7 +405,7 @@ def test_a_file_that_was_changed_since_gives_no_other_rule(tmp_path: Path, monke
     assert td_like(changing.f) == right
     for text in (TD.format(line="w = 2.5 * w", more=""), TD.format(line="w = 0.5 * c", more=""), "g = 1", "def f("):
         path.write_text(text)
-        with pytest.raises(ValueError, match="which was changed since: import it again"):
+        with pytest.raises(ValueError, match="which has changed since then: import it again"):
             td_like(changing.f)
 
 
@@ -524,8 +524,8 @@ def test_names_are_identifiers(field: str, name: Any) -> None:
         ({"extra": ("q", "q")}, "'extra' .* name each once. Got 'q' 2 times"),
         ({"traces": ("w",)}, "'traces' .* other names than 'weights'. Got 'w' in both"),
         ({"memory": ("gamma", "ew", "e")}, "'memory' .* other names than 'traces'. Got 'e' in both"),
-        ({"weights": ("v", "theta")}, "'weights' .* 'theta' for the first of the weights alone"),
-        ({"weights": ("v", "w"), "traces": ("theta",)}, "'traces' .* 'theta' for the first of the weights alone"),
+        ({"weights": ("v", "theta")}, "'weights' .* 'theta' only for the first of the weights"),
+        ({"weights": ("v", "w"), "traces": ("theta",)}, "'traces' .* 'theta' only for the first of the weights"),
         ({"defaults": {"kappa": "eta"}, "extra": ("eta", "kappa")}, "'extra' .* other names than 'eta'"),
         ({"defaults": None}, "'defaults' .* be a mapping from extra parameters. Got None"),
         ({"defaults": {"q": 1.0}}, "'defaults' .* be of extra parameters, here kappa. Got 'q' instead"),

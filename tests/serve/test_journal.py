@@ -268,7 +268,7 @@ def test_check_and_repair_on_the_command_line(tmp_path: Path) -> None:
     folder = tmp_path / "model.journal"
     write_journal(folder)
     whole = call("journal", "check", tmp_path / "model")
-    assert (whole.exit_code, whole.stdout.splitlines()[-1]) == (0, "Every line is whole.")
+    assert (whole.exit_code, whole.stdout.splitlines()[-1]) == (0, "Every line is intact.")
     path = sorted(folder.glob("*.jsonl"))[1]
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:4], *lines[6:9], b"nonsense\n", *lines[10:]]))
@@ -281,12 +281,12 @@ def test_check_and_repair_on_the_command_line(tmp_path: Path) -> None:
     assert path.read_bytes() == before
     repaired = call("journal", "repair", path)
     assert repaired.exit_code == 0
-    copy = Path(repaired.stdout.splitlines()[-1].removeprefix("The journal as it was is in ").rstrip("."))
+    copy = Path(repaired.stdout.splitlines()[-1].removeprefix("The original journal is in ").rstrip("."))
     assert (copy / path.name).read_bytes() == before
     assert len(numbers(folder)) == 57
     again = call("journal", "repair", folder)
-    assert again.stdout.splitlines()[-1] == "There is nothing to repair."
-    assert "An earlier repair could not save 3 readings." in again.stdout
+    assert again.stdout.splitlines()[-1] == "Nothing to repair."
+    assert "An earlier repair lost 3 readings." in again.stdout
     for wrong in (tmp_path, tmp_path / "nothing"):
         refused = call("journal", "repair", wrong)
         assert (refused.exit_code, "is not a" in refused.stderr) == (2, True)

@@ -255,7 +255,7 @@ def test_too_few_runs_for_a_tolerance_interval(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", [0, 1, -0.5, 1.5, True, "many"])
 def test_what_is_no_share_is_refused(share: Any) -> None:
-    with pytest.raises(ValueError, match="'tolerance' parameter of sweep must be a share between 0 and 1"):
+    with pytest.raises(ValueError, match="'tolerance' parameter of sweep must be a number between 0 and 1"):
         swept({"rule": "td", "alpha": 0.01}, tolerance=share)
 
 

@@ -86,7 +86,7 @@ def test_runs_of_which_one_differs_have_an_end(R: int, tiny: float) -> None:
 def test_intervals_cover(distribution: str, R: int) -> None:
     """As the table of the page says, to three standard errors of so many repetitions."""
     share = coverage.measure(distribution, R, 2000, seed=1)
-    page = (Path(__file__).parents[2] / "docs" / "studies.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text("utf-8")
     (line,) = re.findall(rf"^\| {re.escape(distribution)} \|(.*)\|$", page, re.M)
     printed = float(line.split("|")[coverage.RUNS.index(R)])
     assert share == pytest.approx(printed, abs=3 * math.sqrt(printed * (1 - printed) / 2000) + 0.0005)

@@ -490,7 +490,7 @@ def test_a_table(tmp_path: Path) -> None:
         ({"others": {"flat": [0.0]}}, "must be 400 finite numbers"),
         ({"R": np.zeros(399)}, r"'R' parameter of Recorded must be a number or of shape \(400,\)"),
         ({"cuts": [401]}, "'cuts' parameter"),
-        ({"gamma_next": 1.0}, "be long enough that some return is known"),
+        ({"gamma_next": 1.0}, "be long enough for at least one known return"),
         ({"outcome": (np.zeros(3), np.zeros(3, bool))}, "'outcome' parameter"),
         ({"rho": 2.0}, "'outcome' parameter of Recorded must be given off-policy"),
     ],
@@ -602,7 +602,7 @@ def test_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert sorted(os.listdir("sweep")) == ["random_walk-states=5", "random_walk-states=7"]
     assert Order(problem="a/log.csv", predict="speed km/h", horizon="2min").name == "log-speed_km_h-2min"
     said = RUNNER.invoke(app, ["sweep", "two-theta", "--rule", "td", "--lambda", "0", *few]).output
-    assert "The first weights have no error here" in said
+    assert "The initial weights already have zero error" in said
 
 
 def test_a_problem_comes_before_a_file_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

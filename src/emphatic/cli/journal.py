@@ -59,12 +59,12 @@ def repair(file: _File) -> None:
     except FAILURES as error:
         raise typer.Exit(report_error(error)) from None
     if copy is None:
-        typer.echo("There is nothing to repair.")
+        typer.echo("Nothing to repair.")
         return
     typer.echo(
         f"Repaired: {_count(inspection.readings)} saved, {_count(inspection.lost_count)} lost.{_ranges(inspection)}"
     )
-    typer.echo(f"The journal as it was is in {copy}.")
+    typer.echo(f"The original journal is in {copy}.")
 
 
 def _folder(path: Path) -> Path:
@@ -87,7 +87,7 @@ def _show(folder: Path, inspection: Inspection) -> None:
     where = f", number {inspection.first} to {inspection.last}" if inspection.last >= inspection.first else ""
     typer.echo(f"{folder}: {_count(inspection.readings)}{where}.")
     if inspection.empty:
-        typer.echo(f"An earlier repair could not save {_count(inspection.empty)}.")
+        typer.echo(f"An earlier repair lost {_count(inspection.empty)}.")
     for damage in inspection.damages[:_LISTED]:
         typer.echo(f"Damaged: {damage}.")
     if len(inspection.damages) > _LISTED:
@@ -95,7 +95,7 @@ def _show(folder: Path, inspection: Inspection) -> None:
     if inspection.torn is not None:
         typer.echo(f"Torn: {inspection.torn.path.name}: {inspection.torn.problem}")
     if not inspection.damages and inspection.torn is None:
-        typer.echo("Every line is whole.")
+        typer.echo("Every line is intact.")
 
 
 def _count(count: int) -> str:

@@ -41,9 +41,9 @@ def serve(
         typer.Option(help="The model to load, if it exists, and save; default: nexting/live/model.safetensors."),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="The address to listen at; any that other machines can reach needs --token-file.")
+        str, typer.Option(help="The address to listen on. An address that other machines can reach needs --token-file.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen at; 0 for any that is free.")] = 8765,
+    port: Annotated[int, typer.Option(help="The port to listen on; 0 for any free port.")] = 8765,
     warm_up: Annotated[
         int | None,
         typer.Option(
@@ -52,12 +52,13 @@ def serve(
     ] = None,
     save_every: Annotated[str, typer.Option(help="How often to save the model.")] = "30s",
     journal: Annotated[
-        Path | None, typer.Option(help="The folder for readings since the last save; default: MODEL.journal.")
+        Path | None,
+        typer.Option(help="Folder of the journal (readings since the last save); default: MODEL.journal."),
     ] = None,
     no_learn: Annotated[bool, typer.Option("--no-learn", help="Predict without learning.")] = False,
-    config: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Configuration file (TOML); flags override it.")] = None,
     publish: Annotated[
-        str | None, typer.Option(help="Send predictions there too: mqtt://HOST:1883/TOPIC or redis://HOST:6379/STREAM.")
+        str | None, typer.Option(help="Also send predictions to mqtt://HOST:1883/TOPIC or redis://HOST:6379/STREAM.")
     ] = None,
     publish_as: Annotated[
         PublishAs,
@@ -91,16 +92,16 @@ def serve(
         ),
     ] = None,
     id_field: Annotated[
-        str, typer.Option(help="The field of a reading that has its id; '' for none. A known id is not learned again.")
+        str, typer.Option(help="The field of a reading with its id; '' for none. A known id is not learned again.")
     ] = "reading_id",
-    id_window: Annotated[int, typer.Option(help="How many ids of readings are remembered.", min=0)] = 100_000,
+    id_window: Annotated[int, typer.Option(help="The number of ids that are remembered.", min=0)] = 100_000,
     source_timeout: Annotated[
-        str, typer.Option(help="Without a connection to the source for so long, /readyz says that it is not ready.")
+        str, typer.Option(help="After this time without a connection to the source, /readyz returns 503.")
     ] = "30s",
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="A file with the token that clients must give, as Authorization: Bearer TOKEN; or set EMPHATIC_TOKEN."
+            help="A file with the token that clients must send, as Authorization: Bearer TOKEN; or set EMPHATIC_TOKEN."
         ),
     ] = None,
     allow_host: Annotated[
@@ -124,14 +125,15 @@ def serve(
     ca_file: Annotated[
         Path | None,
         typer.Option(
-            help="The PEM file of the authorities that sign brokers' certificates.", show_default="those of the system"
+            help="The PEM file of the certificate authorities of the brokers.", show_default="those of the system"
         ),
     ] = None,
     client_cert: Annotated[
-        Path | None, typer.Option(help="The PEM file of the certificate to show to brokers that ask for one.")
+        Path | None, typer.Option(help="The PEM file of the client certificate, for brokers that require one.")
     ] = None,
     client_key: Annotated[
-        Path | None, typer.Option(help="The PEM file of that certificate's key.", show_default="in --client-cert")
+        Path | None,
+        typer.Option(help="The PEM file of the key of --client-cert.", show_default="in --client-cert"),
     ] = None,
     log_level: Annotated[
         LogLevel, typer.Option(help="Log messages of this level and above.", case_sensitive=False)
@@ -271,7 +273,7 @@ def warm() -> None:
     try:
         folder = cache_folder()
         if folder is None:
-            raise ValueError("there is no cache folder to write to. Set EMPHATIC_CACHE_DIR to a folder of your own.")
+            raise ValueError("the cache folder cannot be written. Set EMPHATIC_CACHE_DIR to a folder that you own.")
         compile_for_live()
         compile_for_questions()
         compile_for_logs()

@@ -22,11 +22,11 @@ __all__ = ["reproduce", "sweep"]
 
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies by name.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them, and a page that leads to each.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs, and tolerances to match.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Run all studies, and write a page with links to each.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs, with wider tolerances.")] = False,
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("reproduce"),
-    jobs: Annotated[int, typer.Option(help="Processes that share the work; -1: one per core.")] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of everything that is sampled, 0 or more.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Number of processes; -1: one per core.")] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed, 0 or more.")] = 0,
     rule: Annotated[
         str | None,
         typer.Option(help="Your own rules, MODULE:NAME, comma-separated, beside those of collision or four-rooms."),
@@ -88,7 +88,7 @@ def sweep(
     ] = None,
     stepsize: Annotated[
         str | None,
-        typer.Option(help="How step sizes are found: auto,autostep,…; alpha multiplies.", rich_help_panel="Grid"),
+        typer.Option(help="Step-size methods: auto,autostep,…; --alpha then scales them.", rich_help_panel="Grid"),
     ] = None,
     eta: Annotated[str | None, typer.Option(help="β/α of the gradient rules.", rich_help_panel="Grid")] = None,
     beta: Annotated[str | None, typer.Option(help="β, in place of eta.", rich_help_panel="Grid")] = None,
@@ -104,7 +104,7 @@ def sweep(
     plot: Annotated[
         str | None, typer.Option(help="Also draw figures, comma-separated: svg, pdf, png. Needs emphatic[plot].")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes side by side; −1 for one per core.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Number of processes; −1 for one per core.")] = None,
     ray: Annotated[
         str | None, typer.Option(help="A Ray cluster to learn on, host:port, or 'local'.", rich_help_panel=_CLUSTER)
     ] = None,
@@ -112,7 +112,7 @@ def sweep(
         int | None, typer.Option(help="Processes on the cluster; default: one per CPU.", rich_help_panel=_CLUSTER)
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write to; default: sweep/NAME.")] = None,
-    config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags override it.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Configuration file (TOML); flags override it.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume/--fresh", help="Resume a sweep that was stopped, or start again.")
     ] = True,
@@ -133,7 +133,7 @@ def sweep(
     if shards is not None and ray is None:
         raise typer.Exit(report_error(ValueError("--shards needs a cluster: --ray ADDRESS, or --ray local.")))
     if jobs is not None and ray is not None:
-        raise typer.Exit(report_error(ValueError("--jobs is for one machine; with --ray it is --shards.")))
+        raise typer.Exit(report_error(ValueError("--jobs is for one machine. With --ray use --shards.")))
     grid = {"rule": rule, "alpha": alpha, "lambda": lambda_, "eta": eta, "beta": beta, "kappa": kappa, "zeta": zeta}
     grid |= {"xi": xi, "stepsize": stepsize, "ridge": ridge, "forgetting": forgetting}
 
@@ -183,7 +183,7 @@ def sweep(
         _show_sweep(result, folder)
         return 0
 
-    raise typer.Exit(carry_out(command, lambda: "Stopped; the same command goes on from here."))
+    raise typer.Exit(carry_out(command, lambda: "Stopped. Run the same command again to continue."))
 
 
 def _sweep_on_ray() -> Callable[..., Sweep]:
@@ -286,7 +286,7 @@ def _show_sweep(results: Sweep, folder: Path) -> None:
             worst = f"{row['worst']:.4g}" if math.isfinite(row["worst"]) else "diverged"
             print(f"{label} over alpha: area {row['area']:.4g}, worst {worst}.")
     if next(iter(plan.source.baselines(plan.runs).values())) == 0.0:
-        print("The first weights have no error here: begin with others, --theta.")
+        print("The initial weights already have zero error. Set other initial weights with --theta.")
     diverged = int(results.diverged.any(axis=1).sum())
     if diverged:
         print(f"{diverged:,} of {len(results.mean):,} settings diverged in some run.")

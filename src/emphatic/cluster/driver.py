@@ -104,7 +104,7 @@ class Manifest:
         try:
             fields = json.loads(text)
             if fields.pop("format") != _FORMAT:
-                raise ValueError("its format is of another version")
+                raise ValueError("its format has another version")
             manifest = Manifest(**fields)
             if not (_is_count(manifest.block) and _is_count(manifest.rows) and isinstance(manifest.session, str)):
                 raise ValueError("its numbers are not counts")
@@ -285,7 +285,7 @@ def _insist(act: Callable[[], None]) -> None:
         try:
             return act()
         except OSError as error:
-            _log.warning("the storage fails, trying again: %s", error)
+            _log.warning("the storage cannot be written, trying again: %s", error)
             time.sleep(pause)
     return act()
 
@@ -689,7 +689,7 @@ class Driver:
                 reply: Reply = self.backend.get(call)
             except Lost as lost:
                 self.restarts += 1
-                _log.warning("shard %d was lost at block %d: %s; bringing it back", shard, number, lost)
+                _log.warning("shard %d failed at block %d: %s; restarting it", shard, number, lost)
                 began = time.monotonic()
                 self._bring_back(shard)
                 seconds = time.monotonic() - began

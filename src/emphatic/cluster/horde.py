@@ -193,7 +193,7 @@ class ClusterHorde(Cluster, BlockLearner):
             guard: As for ``Horde.warm_up``.
         """
         if self._driver is not None:
-            raise RuntimeError("A ClusterHorde is warmed up once, before its first row.")
+            raise RuntimeError("A ClusterHorde can be warmed up only once, before its first row.")
         return super().warm_up(table, rows, guard)
 
     def warm_up_on(self, names: Sequence[str], categories: Sequence[str], block: Block, step: float | None) -> Self:
@@ -266,7 +266,7 @@ class ClusterHorde(Cluster, BlockLearner):
         """All questions as one Horde, in this process, as they were saved last."""
         driver = self._running()
         if driver.manifest.block == 0:
-            raise RuntimeError("Nothing has been learned yet: there is nothing to gather.")
+            raise RuntimeError("Nothing has been learned yet, so there is nothing to gather.")
         name = f"{driver.manifest.block:012d}-{driver.manifest.session}.safetensors"
         files = [self.storage / f"shard-{shard:05d}" / name for shard in range(self._shards)]
         makers_of = {name: g for g, (_, names) in enumerate(self._features) for name in names}

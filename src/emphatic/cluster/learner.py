@@ -84,7 +84,7 @@ class Cluster:
         if not isinstance(self._every, int | float) or not self._every >= 0:
             raise refusal("checkpoint_every", "a cluster", "be seconds or a duration", repr(checkpoint_every))
         if storage is None and address != IN_PROCESS:
-            raise refusal("storage", "a cluster", "be a folder that all nodes share", "none")
+            raise refusal("storage", "a cluster", "be a folder that all nodes can reach", "none")
         self._temporary = TemporaryDirectory(prefix="emphatic-") if storage is None else None
         self.storage = Path(self._temporary.name if self._temporary else os.fspath(storage or "")).absolute()
         self._gpus = int(engine.startswith("cuda"))
@@ -136,7 +136,7 @@ class Cluster:
                 manifest = Manifest(0, 0, self._session, self._setup)
                 manifest.write(self.storage)
             else:
-                _log.info("%s: going on from block %d, row %d", self.storage, manifest.block, manifest.rows)
+                _log.info("%s: continuing from block %d, row %d", self.storage, manifest.block, manifest.rows)
             start = Start(self._session, manifest.block, manifest.session)
             folder = str(self.storage)
             begin = [(index, model, warm_up, folder, start) for index, model in enumerate(models)]
@@ -198,7 +198,7 @@ class Cluster:
         if predictions not in ("driver", "shard", None):
             raise refusal("predictions", "stream", "be 'driver', 'shard' or None", repr(predictions))
         if driver.is_streaming:
-            raise RuntimeError("The shards are learning from another stream: end it first, or close() it.")
+            raise RuntimeError("The shards are still learning from another stream: finish it first, or close() it.")
         try:
             yield from driver.stream(parcels, predictions, on_checkpoint)
         except BaseException as error:
@@ -215,8 +215,8 @@ class Cluster:
     def _running(self) -> Driver:
         if self._driver is None:
             raise RuntimeError(
-                f"{type(self).__name__} has not begun, or is closed. What it saved is in {self.storage}: create it "
-                "again to go on."
+                f"{type(self).__name__} has not started, or is closed. Its checkpoints are in {self.storage}: create "
+                "it again to continue."
             )
         return self._driver
 

@@ -81,7 +81,7 @@ def run(
     folder = (storage or out / ".cluster").absolute()
     settings = Settings.combine(config)
     if settings.by is not None:
-        raise ValueError("'by' learns in this process: leave out --ray.")
+        raise ValueError("'by' cannot be combined with --ray. Leave out --ray.")
     if overwrite:
         _clear(folder)
     executor = ClusterExecutor(out, folder, address, resume, announce=announce or silent, **options)
@@ -105,7 +105,7 @@ def describe_cost(seconds: float, rows: int, block: int, shards: int | None) -> 
         shards: The number of shards; None if the cluster decides.
 
     >>> describe_cost(0.5, 50_000, 1016, 2)
-    'a cluster only costs here: one process learns this in about 1 s, 2 shards in about 11 s. Leave out --ray.'
+    'a cluster is slower here: one process learns this in about 1 s, 2 shards in about 11 s. Leave out --ray.'
     >>> describe_cost(600.0, 5_000_000, 1016, 2)
     ''
     """
@@ -114,7 +114,7 @@ def describe_cost(seconds: float, rows: int, block: int, shards: int | None) -> 
     if sharded <= seconds:
         return ""
     times = f"one process learns this in about {max(1, seconds):,.0f} s, {count} shards in about {sharded:,.0f} s"
-    return f"a cluster only costs here: {times}. Leave out --ray."
+    return f"a cluster is slower here: {times}. Leave out --ray."
 
 
 class ClusterExecutor:
@@ -131,7 +131,7 @@ class ClusterExecutor:
         announce: Called before the cluster is used, if one process would be done sooner.
     """
 
-    without_answers = "single answers are not kept on a cluster"
+    without_answers = "candidate predictions are not available on a cluster"
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class ClusterExecutor:
         if manifest is not None and manifest.rows:
             return ResumePoint(manifest.rows, manifest.more)
         if checkpoint_file(self._out).exists():
-            raise ValueError(f"{self._out}: the unfinished run there is not of a cluster. Resume it without --ray.")
+            raise ValueError(f"{self._out}: the unfinished run here did not use a cluster. Resume it without --ray.")
         return None
 
     def prepare(self, log: OpenedLog, horde: Horde) -> Learners:

@@ -129,7 +129,7 @@ class Connection:
     def _connect(self, address: str | None, local: bool, cpus: int | None) -> None:
         ray = self.ray
         if ray.is_initialized():
-            _log.info("using the Ray that this process is connected to")
+            _log.info("using the Ray cluster that this process is connected to")
             if not local and address != "auto" and ray.get_runtime_context().gcs_address != address:
                 raise ClusterError(
                     f"This process is connected to another Ray, {ray.get_runtime_context().gcs_address}."
@@ -172,7 +172,7 @@ class Connection:
             self.close()
             if not local and _is_unauthenticated(error):
                 raise ClusterError(
-                    f"The Ray at {arguments['address']} requires a token: copy its head node's to this "
+                    f"Ray at {arguments['address']} requires a token: copy its head node's to this "
                     "machine, and set RAY_AUTH_MODE=token."
                 ) from error
             raise failure from error
@@ -304,7 +304,7 @@ def _check_address(address: str) -> None:
     except (OSError, OverflowError) as error:
         raise ClusterError(f"No Ray answers at {address}: {error}. Start one there with ray start --head.") from error
     if not is_ray:
-        raise ClusterError(f"What listens at {address} is not Ray. Start one with ray start --head --port PORT.")
+        raise ClusterError(f"The server at {address} is not Ray. Start one with ray start --head --port PORT.")
 
 
 def _is_unauthenticated(error: BaseException | None) -> bool:
@@ -435,7 +435,7 @@ class RayShards:
             return self._call(self._ray.put, value)
         except self._ray.exceptions.ObjectStoreFullError:
             wanted = "Use smaller blocks, a smaller 'ahead', or a Ray with a larger object store."
-            raise ClusterError(f"Ray's object store has no room for the blocks that are kept. {wanted}") from None
+            raise ClusterError(f"Ray's object store is too small for the blocks. {wanted}") from None
         except ClusterError as error:
             raise self._connection.failure(str(error)) from None
 
@@ -467,7 +467,7 @@ class RayShards:
         """The answer of a shard that may have died, as soon as it is back; without a method, when it is."""
         self._heard[shard] = self._said[shard] = time.monotonic()
         self._pulses[shard] = None
-        why = "it gave no sign of life"
+        why = "it did not answer"
         while True:
             begun = self._begun.pop(shard, None) or self._actors[shard].begin.remote(*self._begin[shard])
             call = self.call(shard, method, *arguments) if method else begun
@@ -500,8 +500,8 @@ class RayShards:
             path.unlink()
         if blind:
             raise ClusterError(
-                f"{storage}: shards {', '.join(map(str, blind))} do not see this folder. "
-                "The storage must be one that all nodes share, by the same path."
+                f"{storage}: shards {', '.join(map(str, blind))} cannot see this folder. "
+                "The storage must be a folder that all nodes reach by the same path."
             )
 
     def end(self) -> None:
@@ -554,7 +554,7 @@ class RayShards:
     def _put_down(self, shard: int) -> None:
         place, self._places[shard], self._pulses[shard] = self._places[shard], None, None
         assert place is not None
-        what = f"shard {shard}, process {place.process}, gives no sign of life: it is killed and started again"
+        what = f"shard {shard}, process {place.process}, does not answer: it is killed and started again"
         _log.warning("%s; Ray's log: %s", what, self._connection.keep_log())
         if place.node == self._ray.get_runtime_context().get_node_id():
             kill_process(place.process)

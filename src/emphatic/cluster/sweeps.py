@@ -118,7 +118,7 @@ class ShardedTasks:
                         scores[piece[0]][piece[1]] = backend.get(call)
                     except Lost as lost:
                         waiting.appendleft(piece)
-                        _log.warning("shard %d was lost: %s; bringing it back, and its task again", shard, lost)
+                        _log.warning("shard %d failed: %s; restarting it and its task", shard, lost)
                         backend.revive(shard)
                     idle.append(shard)
                     done = scores[piece[0]]

@@ -37,7 +37,7 @@ class Setting:
 
     Args:
         help: What it means: the help of its flag, and its line on the reference page.
-        must: What a value must be, as it stands in a message: "'coverage' must be a share between 0 and 1."
+        must: What a value must be, as it stands in a message: "'coverage' must be a number between 0 and 1."
         is_valid: Whether a value is one. None, where that is the default, is always valid.
         commands: The commands that have it as a flag.
         flag_type: The type of the flag; ``bool`` is a switch, without a value.

@@ -166,7 +166,7 @@ class Agent:
         """
         learner = self._learner
         if not self.acting or learner is None:
-            raise RuntimeError("Agent.step needs an episode under way: call start(observation) first.")
+            raise RuntimeError("Agent.step was called before start(): call start(observation) first.")
         guard = self._guard
         if guard.users:
             guard.wait()
@@ -249,7 +249,7 @@ class Agent:
         return float(self.learner.rbar)
 
     def train(self, env: Environment, episodes: int, *, seed: int | None = None) -> Training:
-        """Act in a Gymnasium environment for so many episodes, and learn.
+        """Act in a Gymnasium environment for this many episodes, and learn.
 
         ``env.mu`` is set to the probability of each action where there is such an attribute, as in ``LearnGVFs``: that
         wrapper learns the answers to questions on the same stream.
@@ -318,7 +318,7 @@ class Agent:
         Args:
             path: The file.
             features: Must be passed again if it was a function.
-            algorithm: Must be passed again if its rule is one of your own.
+            algorithm: Must be passed again if it is your own rule.
         """
         rule = None if algorithm is None else algorithm.base
         learner, saved = Learner.load_with(path, rule=rule)

@@ -139,7 +139,7 @@ class FunctionObserver(Observer):
         phi = self._phi(observation)
         if isinstance(phi, Active):
             if not self.n:
-                wanted = "have an attribute n, the number of features, where it returns Active"
+                wanted = "have an attribute n, the number of features, if it returns Active"
                 raise refusal("features", "Agent", wanted, show(self.function))
             self.slots = max(self.slots, phi.indices.size)
         else:
@@ -204,7 +204,7 @@ def restored(header: dict[str, Any], arrays: dict[str, NDArray[Any]], features: 
     if header["kind"] == "maker":
         return MakerObserver(Features.load(header["maker"], arrays))
     if features is None:
-        wanted = "be passed again where they are a function, which no file can hold"
+        wanted = "be passed again if they are a function, which a file cannot hold"
         raise refusal("features", "Agent.load", wanted, "none")
     observer = observer_of(features)
     n = int(header["n"])

@@ -37,7 +37,7 @@ class Schedule:
         if self.kind not in ("linear", "exponential"):
             raise refusal("kind", "Schedule", "be 'linear' or 'exponential'", show(self.kind))
         if self.kind == "exponential" and min(self.start, self.end) <= 0.0:
-            raise refusal("end", "Schedule", "be above 0, as 'start', where it is exponential", show(self.end))
+            raise refusal("end", "Schedule", "be above 0, like 'start', if the schedule is exponential", show(self.end))
 
     @property
     def codes(self) -> tuple[float, float, float, float]:
@@ -104,7 +104,7 @@ class Softmax:
     def __post_init__(self) -> None:
         for rate in _ends(self.temperature):
             if not (_is_number(rate) and rate > 0.0):
-                wanted = "be a finite number above 0, or a Schedule of such"
+                wanted = "be a finite number above 0, or a Schedule of such numbers"
                 raise refusal("temperature", "Softmax", wanted, show(self.temperature))
 
     @property
@@ -113,7 +113,7 @@ class Softmax:
         return (1.0, *_codes(self.temperature))
 
 
-_WANTED = "be a number from 0 to 1, a Schedule of such, or Softmax(temperature)"
+_WANTED = "be a number from 0 to 1, a Schedule of such numbers, or Softmax(temperature)"
 
 
 def policy_of(epsilon: object) -> EpsilonGreedy | Softmax:

@@ -158,7 +158,7 @@ class Features:
 
     @property
     def active(self) -> int:
-        """k, the slots of a row: at most so many features are active at once."""
+        """k, the largest number of features that are active in one row."""
         return self._require().active
 
     @property

@@ -211,7 +211,7 @@ class Tiles(ScaledPart):
     Source: Sutton & Barto (2018), section 9.5.4.
 
     Args:
-        of: One source, or "*", is tiled by itself; a list of sources is tiled jointly.
+        of: One source, or "*", is tiled separately; a list of sources is tiled jointly.
         range: (low, high) of the grid, or a list of one pair per source; None for what the warm-up finds.
         spacing: "equal" for edges equally far apart; "quantile" for edges half-way between that place and the
             corresponding quantile of the warm-up's readings.

@@ -45,7 +45,7 @@ def check_signal_names(names: Sequence[str]) -> tuple[str, ...]:
     signals = () if isinstance(names, str) else tuple(names)
     fine = signals and all(isinstance(name, str) for name in signals) and len(set(signals)) == len(signals)
     if not fine or "*" in signals:
-        raise refusal("names", "warm_up", "be a list of different names, none of them '*'", repr(names))
+        raise refusal("names", "warm_up", "be a list of different names other than '*'", repr(names))
     return signals
 
 
@@ -182,7 +182,7 @@ class Scale:
         """
         finite = np.clip(seen[np.isfinite(seen)], -1e300, 1e300)
         if self.range is None and not len(seen):
-            raise refusal("values", "warm_up", "have rows where a range is to be found", "none")
+            raise refusal("values", "warm_up", "have rows, to find a range", "none")
         low, high = self.range or _find_range(finite)
         equal = np.linspace(low, high, self.knots)
         if not (np.diff(equal) > 0).all():

@@ -33,7 +33,7 @@ class Record:
             try:
                 object.__setattr__(self, item.name, _without_numpy(getattr(self, item.name)))
             except RecursionError:
-                raise refusal(item.name, type(self).__name__, "not be nested so deeply", "a list in lists") from None
+                raise refusal(item.name, type(self).__name__, "not be nested as deeply", "a list in lists") from None
         self.check()
 
     def check(self) -> None:

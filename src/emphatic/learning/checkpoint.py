@@ -118,7 +118,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, An
 
 
 def has_entry(path: str | os.PathLike[str], entry: str) -> bool:
-    """Whether the header of a checkpoint has this entry; False also for what is no checkpoint."""
+    """Whether the header of a checkpoint has this entry; False also if the file is not a checkpoint."""
     if not os.path.isfile(path):  # (a pipe would wait for a writer)
         return False
     try:

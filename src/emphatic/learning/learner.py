@@ -81,7 +81,7 @@ class Learner:
     ``RuntimeError``. Threads that only read may do so at the same time.
 
     Args:
-        rule: A name from ``emphatic.rules.names()``, or a ``Rule`` of your own.
+        rule: A name from ``emphatic.rules.names()``, or your own ``Rule``.
         n: The number of features.
         K: The number of learners; None for one without the K axis.
         dtype: The dtype of the vectors, "float64" or "float32".
@@ -161,11 +161,11 @@ class Learner:
     ) -> Any:
         """One step; returns the TD error δ = R + γ'θ·φ' − θ·φ, from before the update.
 
-        Arguments are in the order of Sutton (2015): alpha through rho are at t, the rest at t+1. φ and φ' are (n,) or
-        ``Active``; every other argument is a number, or with K learners an array (K,).
+        Arguments are in the order of Sutton (2015): alpha to rho belong to time t, the others to t+1. φ and φ' are (n,)
+        or ``Active``; every other argument is a number, or with K learners an array (K,).
 
         At a termination pass ``gamma_next=0`` and any φ' (zeros by convention), and continue with the next episode's
-        first state; or give the terminal state a call of its own with φ = 0 and I = 0.
+        first state; or make a separate call for the terminal state with φ = 0 and I = 0.
 
         Args:
             alpha: The step size α; with a ``stepsize``, a factor of it.
@@ -587,7 +587,7 @@ class Learner:
         Args:
             path: The file that ``save`` wrote.
             engine: Another engine to continue with.
-            rule: The ``Rule`` of your own that the learner has.
+            rule: Your own ``Rule``, if the learner has one.
             devices: The GPUs among which the cuda engine divides the learners.
         """
         return cls._load(path, engine, rule, devices, more=True)
@@ -1009,7 +1009,7 @@ def load(
     Args:
         path: The file.
         engine: Another engine to continue with.
-        rule: The ``Rule`` of your own that the learner has, which a file does not hold.
+        rule: Your own ``Rule``, if the learner has one: a file cannot hold it.
         devices: The GPUs among which the cuda engine divides the learners; they are not saved.
     """
     if checkpoint.has_entry(path, "least_squares"):

@@ -124,7 +124,7 @@ class Environment:
         """Begin an episode in a first state.
 
         Args:
-            seed: Sets the random numbers anew.
+            seed: Seeds the random numbers.
             options: Not used.
         """
         if seed is not None:
@@ -140,7 +140,7 @@ class Environment:
         """
         s = self._state
         if s < 0:
-            raise RuntimeError("Environment.step needs an episode under way: call reset() first.")
+            raise RuntimeError("Environment.step was called before reset(): call reset() first.")
         arrived = _drawn(self._arrivals[s, action], self._generator.random())
         reward = float(self.mdp.R[s, action, arrived])
         if arrived == self.mdp.S:
@@ -175,7 +175,7 @@ class MountainCar:
         """Begin an episode.
 
         Args:
-            seed: Sets the random numbers anew.
+            seed: Seeds the random numbers.
             options: Not used.
         """
         if seed is not None:
@@ -190,7 +190,7 @@ class MountainCar:
             action: 0, 1 or 2.
         """
         if math.isnan(self._position):
-            raise RuntimeError("MountainCar.step needs an episode under way: call reset() first.")
+            raise RuntimeError("MountainCar.step was called before reset(): call reset() first.")
         push = 0.001 * (action - 1) - 0.0025 * math.cos(3.0 * self._position)
         self._velocity = min(max(self._velocity + push, -0.07), 0.07)
         self._position = min(max(self._position + self._velocity, -1.2), 0.5)

@@ -101,7 +101,7 @@ def example_9_4(I: ArrayLike = (1.0, 0.0, 0.0, 0.0), lambda_: ArrayLike = 1.0) -
     """Four states in a row, two to a feature, of which only the first is of interest.
 
     States: four and the end; an episode begins in the first.
-    Actions: one, which goes on to the next state.
+    Actions: one, which leads to the next state.
     Policies: the same.
     Rewards and discount: R = 1 on every step, γ = 1: v_π = (4, 3, 2, 1).
     Features: (1, 0), (1, 0), (0, 1), (0, 1).

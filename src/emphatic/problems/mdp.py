@@ -94,7 +94,7 @@ class MDP:
         interest = check_per_state("I", I, S, 0.0, math.inf)
         target = check_policy("pi", pi, S, A, interest == 0.0)
         if mu is None and not target.any(axis=1).all():
-            raise refusal("mu", "MDP", "be given where 'pi' is undefined in some states", "none")
+            raise refusal("mu", "MDP", "be given if 'pi' is undefined in some states", "none")
         fields = {
             "P": full,
             "R": check_rewards(R, full.shape, np.shape(P)),
@@ -181,7 +181,7 @@ class MDP:
 
     @cached_property
     def d_mu(self) -> FloatArray:
-        """d_μ (S,): the share of time behaviour spends in each state, an end being followed by a first state."""
+        """d_μ (S,): the fraction of time behaviour spends in each state, an end being followed by a first state."""
         return read_only(find_visits(self._restarting, *self._recurrent))
 
     @cached_property
@@ -199,14 +199,14 @@ class MDP:
         bad = np.argwhere((self.pi > 0.0) & (self.mu == 0.0) & self._recurrent[0][:, None])
         if len(bad):
             s, a = bad[0]
-            wanted = "take every action that 'pi' takes in a state that is visited, or ρ = π/μ is infinite"
+            wanted = "take every action that 'pi' takes in a visited state; otherwise ρ = π/μ is infinite"
             raise refusal("mu", "MDP", wanted, f"0.0 for state {s}, action {a}, where pi is {self.pi[s, a]}")
 
     # ------------------------------------------------------------------ average reward
 
     @cached_property
     def d_pi(self) -> FloatArray:
-        """d_π (S,): the share of time the target policy spends in each state; an end is followed by a first state."""
+        """d_π (S,): the fraction of time π spends in each state; an end is followed by a first state."""
         P = self._target_chain
         return read_only(find_visits(P, *find_recurrent(P, self.start), "d_pi", "pi"))
 
@@ -527,7 +527,7 @@ def from_gymnasium(
     """The MDP of a Gymnasium environment that has its transitions in ``env.unwrapped.P``: FrozenLake, Taxi, ….
 
     What is flagged as terminated ends the episode; the first states are those of ``initial_state_distrib``, or all.
-    A time limit is no part of the table, nor of the MDP.
+    A time limit is not part of the table, and not part of the MDP.
 
     Args:
         env: An environment, or the id of one.

@@ -97,7 +97,7 @@ class Stream:
         return f"Stream({runs}T={self.T}, n={self.Phi.shape[-1]})"
 
     def inputs(self, rule: str | rules.AnyRule) -> dict[str, Any]:
-        """Keywords for ``Learner.run``: all that the rule takes except α and its own parameters (β, ξ, …).
+        """Keywords for ``Learner.run``: everything that the rule takes except α and its own parameters (β, ξ, …).
 
         ``stream.inputs(rule) | {"lambda_": 0.9}`` has another λ. λ' is left to follow it unless the MDP's λ varies.
 

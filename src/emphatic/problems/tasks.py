@@ -49,7 +49,7 @@ class Tasks:
     """K ``MDP``s that differ in π, R, γ, I and λ, and are the same in P, μ, Φ, the first states and ``cells``.
 
     Learner k of K learns task k: pass ``simulate``'s stream and ``probe`` to ``Learner(rule, n, K)`` unchanged.
-    ``tasks[k]`` is task k by itself, and arrays have a leading axis K.
+    ``tasks[k]`` is task k alone, and arrays have a leading axis K.
 
     Args:
         tasks: The MDPs.

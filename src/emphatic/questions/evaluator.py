@@ -471,11 +471,11 @@ class Ratio:
             ("behaviour", self._column, tuple(signals)),
         ):
             if column is not None and column not in known:
-                wanted = f"name columns that there are, {', '.join(known[:12])}, as its {what!r}"
+                wanted = f"name existing columns, {', '.join(known[:12])}, as its {what!r}"
                 raise refusal("policy", "GVF", wanted, f"{column!r} in {of!r}")
         if policy.column in signals and self._target is not None and not any(map(_is_number, self._target)):
             wanted = (
-                f"have a target of numbers, for its column {policy.column!r} holds numbers (of ON and OFF, 1 and 0)"
+                f"have a target of numbers, because its column {policy.column!r} holds numbers (of ON and OFF, 1 and 0)"
             )
             raise refusal("policy", "GVF", wanted, f"{list(self._target)} in {of!r}")
 
@@ -508,7 +508,7 @@ class Ratio:
         if raw.actions is not None:
             return raw.actions
         if self.policy.column is None:
-            wanted = f"be given, for {self.of!r} has a policy and no column of actions"
+            wanted = f"be given, because {self.of!r} has a policy and no column of actions"
             raise refusal("action", "observe", wanted, "none")
         return raw.column(self.policy.column)
 
@@ -550,7 +550,7 @@ class Ratio:
         """μ(a) by a table, a function or a number."""
         behaviour = self._behaviour
         if behaviour is None:
-            wanted = "be given where actions cannot be counted: with the step, or set env.mu before it"
+            wanted = "be given with the step, or set env.mu before it: these actions cannot be counted"
             raise refusal("mu", "learn", wanted, f"none for {self.of!r}")
         if callable(behaviour):
             return self._density(behaviour, held, t, action)

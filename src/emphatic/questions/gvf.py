@@ -84,7 +84,7 @@ class Policy:
             give densities.
         column: The column that holds the action chosen in each row.
         behaviour: μ(a): a number, a table, the name of a column that holds it, a function of (observation, action), or
-            "count", the fraction of all actions so far that were a (unless μ comes with the step, or the stream has
+            "count", the fraction of past actions that were a (unless μ comes with the step, or the stream has
             one of its own).
 
     >>> Policy({"left": 0.2, "right": 0.8}, column="move", behaviour=0.5)
@@ -115,7 +115,9 @@ def _check_table(argument: str, probabilities: Mapping[Any, Any]) -> dict[str, f
             raise refusal(argument, "Policy", f"give action {action!r} a probability from 0 to 1", repr(p))
     total = sum(table.values())
     if len(table) < len(probabilities) or total > 1.0 + 1e-6 or (argument == "target" and total < 1.0 - 1e-6):
-        raise refusal(argument, "Policy", "have different actions and probabilities of 1 in all", repr(probabilities))
+        raise refusal(
+            argument, "Policy", "have different actions, and probabilities that add up to 1", repr(probabilities)
+        )
     return table
 
 
@@ -231,7 +233,7 @@ class GVF:
             raise refusal("cumulant", "GVF", "be a signal, an expression of signals or a function", "None")
         if (self.gamma is None) == (self.horizon is None):
             got = "neither" if self.gamma is None else "both"
-            raise refusal("gamma", "GVF", "be given, or 'horizon' in its place", got)
+            raise refusal("gamma", "GVF", "be given, or 'horizon' instead", got)
         for argument in _RANGES:
             _check_quantity(argument, getattr(self, argument))
         if isinstance(self.horizon, str):
@@ -269,7 +271,7 @@ class GVF:
         """
         if isinstance(self.horizon, str):
             if not step or not np.isfinite(step):
-                raise refusal("horizon", "GVF", "be in steps, for the stream has no time", repr(self.horizon))
+                raise refusal("horizon", "GVF", "be in steps, because the stream has no time", repr(self.horizon))
             return 1.0 - 1.0 / max(1.0, durations.seconds(self.horizon) / step)
         if self.horizon is not None:
             return 1.0 - 1.0 / float(self.horizon)
@@ -295,11 +297,11 @@ class GVF:
             if value is None or (field.name == "name" and value == self._named()):
                 continue
             if callable(value):
-                raise ValueError(f"question {self.name!r} has a function as its {field.name}, which no file can hold")
+                raise ValueError(f"question {self.name!r} has a function as its {field.name}, which a file cannot hold")
             key = "lambda" if field.name == "lambda_" else field.name
             if isinstance(value, Policy):
                 if callable(value.target) or callable(value.behaviour):
-                    raise ValueError(f"question {self.name!r} has a function as its policy, which no file can hold")
+                    raise ValueError(f"question {self.name!r} has a function as its policy, which a file cannot hold")
                 behaviour = dict(value.behaviour) if isinstance(value.behaviour, Mapping) else value.behaviour
                 column = {} if value.column is None else {"column": value.column}
                 value = {"target": dict(value.target), "behaviour": behaviour} | column

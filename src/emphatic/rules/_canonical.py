@@ -151,7 +151,7 @@ class Canonical:
             case ast.Compare(left, [ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() as operation], [right]) if factor:
                 return ast.Compare(self._scalar(left), [operation], [self._scalar(right)])
             case ast.Compare(_, [_]):
-                raise self._refusal(node, "use <, <=, > and >= as factors of a product alone, such as c * (a > b)")
+                raise self._refusal(node, "use <, <=, > and >= only as factors of a product, such as c * (a > b)")
             case ast.Call(ast.Name(("min" | "max") as name), [one, other], []) if self._is_builtin(name):
                 return ast.Call(_load(name), [self._scalar(one), self._scalar(other)], [])
             case ast.Call(ast.Name(name), [one], []) if self.known.get(name) and self.outside(name) is self.known[name]:
@@ -159,7 +159,7 @@ class Canonical:
             case ast.Call(callee):
                 name = ast.unparse(callee)
                 advice = _CALLS.get(name.rpartition(".")[2])
-                wanted = "call nothing but Python's own min and max, of two numbers each"
+                wanted = "call only Python's min and max, of two numbers each"
                 raise self._refusal(node, f"{wanted} (write {advice} for {name})" if advice else wanted)
             case ast.Subscript(ast.Name(name), index):
                 return self._entry(node, name, index)
@@ -172,7 +172,7 @@ class Canonical:
             number = math.inf
         if not math.isfinite(number):
             got = f"`{node.id}` = {value!r}" if isinstance(node, ast.Name) else f"`{ast.unparse(node)}`"
-            raise self._refusal(node, "use finite numbers alone, its own and from outside", got)
+            raise self._refusal(node, "use only finite numbers, its own and from outside", got)
         size = ast.Constant(abs(number))
         return ast.UnaryOp(ast.USub(), size) if math.copysign(1.0, number) < 0.0 else size
 
@@ -180,7 +180,7 @@ class Canonical:
         try:
             return self.outside(node.id)
         except KeyError:
-            raise self._refusal(node, "use names that have a value when the rule is made") from None
+            raise self._refusal(node, "use names that have a value when the rule is created") from None
 
     def _is_builtin(self, name: str) -> bool:
         return name not in self.names and self.outside(name) is {"min": min, "max": max}[name]

@@ -154,7 +154,7 @@ def _check_kept(rule: AnyRule) -> None:
             if name in ATTRIBUTES:
                 raise refusal(rule.name, field, "hold names that are not attributes of Learner itself", repr(name))
             if name == "theta" and rule.weights[0] != "theta":
-                raise refusal(rule.name, field, "have 'theta' for the first of the weights alone", f"it in {field!r}")
+                raise refusal(rule.name, field, "use 'theta' only for the first of the weights", f"it in {field!r}")
             if name in seen:
                 raise refusal(rule.name, field, f"hold other names than {seen[name]!r}", f"{name!r} in both")
             seen[name] = field

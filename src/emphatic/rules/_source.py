@@ -60,7 +60,7 @@ def _node(rule: str, function: types.FunctionType, field: str) -> ast.FunctionDe
         text = "".join(inspect.findsource(function)[0])
     except (OSError, TypeError):
         wanted = "have its source in a file, which engines compile: put the function into a module and import it"
-        raise refusal(rule, field, wanted, f"{code.co_name}, of which no source is found") from None
+        raise refusal(rule, field, wanted, f"{code.co_name}, whose source is not found") from None
     try:
         tree = _parsed(text)
     except SyntaxError:
@@ -74,7 +74,7 @@ def _node(rule: str, function: types.FunctionType, field: str) -> ast.FunctionDe
             if isinstance(node, ast.AsyncFunctionDef):
                 raise refusal(rule, field, "be a plain function", f"async def {node.name}")
             return node
-    wanted = f"be as {code.co_filename} has it, which was changed since: import it again"
+    wanted = f"be as {code.co_filename} has it, which has changed since then: import it again"
     raise refusal(rule, field, wanted, f"{code.co_name} with other code")
 
 

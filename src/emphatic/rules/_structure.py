@@ -75,7 +75,7 @@ def check_shapes(rule: AnyRule, update: Any) -> None:
                 raise refusal(rule.name, "function", "return numbers in A, B and memory", _format(entry))
     for name, entry in zip(rule.memory, memory, strict=True):
         if isinstance(entry, float):
-            wanted = "compute what it remembers: a constant need not be remembered"
+            wanted = "compute its memory: a constant does not belong in the memory"
             raise refusal(rule.name, "function", wanted, f"{entry} for {name}")
 
 

@@ -73,7 +73,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         mu: The probability (or density) with which the agent chose its action: a function of (observation, action), a
             table or a number; by default all actions of a ``Discrete`` space are equally likely. It is used for
             policies whose ``behaviour`` is "count"; where nothing gives μ, actions are counted.
-        rule: A name or a rule of your own; for one that uses π or μ itself (tree_backup, abtd), every question must
+        rule: A name or your own rule; for one that uses π or μ itself (tree_backup, abtd), every question must
             have a policy.
         alpha: α, a number or one per question; by default 0.1 over the mean of φ·φ.
         rates: With several rates a question has a learner for each, with α that many times ``alpha`` (or 1 over the
@@ -164,7 +164,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
             path: The file.
         """
         if not self.episodes.hordes:
-            raise RuntimeError("There is nothing to save before the warm-up is over.")
+            raise RuntimeError("Nothing can be saved during the warm-up.")
         (horde,) = self.episodes.hordes
         horde.save(path, gymnasium={"every": self._every, "since": self._since})
 
@@ -183,7 +183,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
             path: The file.
             env: The environment, in the same state as before, or to be reset.
             mu: Must be passed again if it was a function.
-            rule: Must be passed again if it was a rule of your own.
+            rule: Must be passed again if it was your own rule.
         """
         horde, saved = Horde.load_with(path, mu=mu, rule=rule)
         space = env.observation_space
@@ -483,7 +483,7 @@ class Episodes:
             try:
                 features.warm_up(rows, names=self._names)
             except ValueError as error:
-                raise ValueError(f"{error} Give every part a range, or pass warm_up=500 to find it.") from error
+                raise ValueError(f"{error} Give every part a range, or pass warm_up=500.") from error
         self._hordes += [self._new(deepcopy(features)) for _ in range(B - 1)]
         for horde in self._hordes:
             horde.prepare(self._names)
@@ -532,7 +532,7 @@ def tiles(
 
     Args:
         space: The space of observations, a ``Box`` or ``Discrete``.
-        of: Groups of components, each tiled jointly; by default each component is tiled by itself.
+        of: Groups of components, each tiled jointly; by default each component is tiled separately.
         ranges: The range of a component, by name; by default the space's own bounds. For a component with neither, the
             wrapper needs a ``warm_up``.
         tiles: The number of tiles along each component.

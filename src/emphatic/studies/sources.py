@@ -138,7 +138,7 @@ class Simulated:
     def _build(self, **seed: tuple[int, int]) -> MDP | Tasks:
         problem = self.problem if isinstance(self.problem, MDP | Tasks) else self.problem(**seed)
         if not isinstance(problem, MDP | Tasks):
-            raise refusal("problem", "sweep", "be a problem, or a function that makes one", repr(problem))
+            raise refusal("problem", "sweep", "be a problem, or a function that creates one", repr(problem))
         return problem
 
     def tasks(self, run: int) -> tuple[MDP, ...]:
@@ -368,10 +368,10 @@ class Recorded:
                 raise refusal("outcome", "Recorded", "be (G, known), two of (T,)", f"{G.shape}, {known.shape}")
             object.__setattr__(self, "outcome", (G, known))
         elif not np.isin(self.rho, (0.0, 1.0)).all():
-            wanted = "be given off-policy, where returns of the log are not those of the target policy"
+            wanted = "be given off-policy, because the returns of the log are not those of the target policy"
             raise refusal("outcome", "Recorded", wanted, "none")
         if not self.truth[1].any():
-            raise refusal("R", "Recorded", "be long enough that some return is known", f"{self.steps} steps")
+            raise refusal("R", "Recorded", "be long enough for at least one known return", f"{self.steps} steps")
 
     def __repr__(self) -> str:
         return f"Recorded({self.name!r}, T={self.steps}, n={self.n})"

@@ -72,7 +72,7 @@ class SweepConfig:
     grid: tuple[Mapping[str, Any], ...] = setting((), help="")
     runs: int | None = _flag(help="Seeded runs of each setting; default: 10.", flag_type=int)
     steps: int | None = _flag(help="Steps per run; default: 10,000.", flag_type=int)
-    every: int | None = _flag(help="Steps between errors; default: 1.", flag_type=int)
+    every: int | None = _flag(help="Compute the error every N steps; default: 1.", flag_type=int)
     points: int | list[int] | None = setting(
         help="Points of a learning curve: how many (default 50), or comma-separated steps.",
         from_text=_parse_points,
@@ -81,16 +81,16 @@ class SweepConfig:
     seed: int | None = _flag(help="Seed of all runs; default: 0.", flag_type=int)
     theta: list[float] | str | None = setting(help="Initial weights, comma-separated; default: 0.", commands=("sweep",))
     rerun: int | None = _flag(
-        help="Report the best setting of each rule on so many fresh runs; default: 0.", flag_type=int
+        help="Report the best setting of each rule on this many fresh runs; default: 0.", flag_type=int
     )
     tolerance: float | None = _flag(
-        help="Tolerance intervals: between which so large a share of all runs lies, such as .9.",
+        help="Tolerance intervals, which contain this fraction of all runs, such as .9.",
         flag_type=float,
-        must="a share between 0 and 1",
+        must="a number between 0 and 1",
         is_valid=is_share,
     )
     distribution: bool | None = _flag(
-        help="Show the errors of all runs of the best settings on the page.",
+        help="Show the errors of all runs of the best settings in the report.",
         flag_type=bool,
         must="true or false",
         is_valid=lambda value: isinstance(value, bool),
@@ -98,7 +98,7 @@ class SweepConfig:
     )
     predict: str | None = _log_flag(help="The column to predict.", must="the name of a column", is_valid=_is_text)
     horizon: float | str | None = _log_flag(
-        help="How far ahead: steps, or 15min.",
+        help="Horizon: steps, or a duration such as 15min.",
         must="steps or a duration",
         is_valid=lambda value: isinstance(value, int | float | str),
         from_text=as_step_count,
@@ -110,7 +110,7 @@ class SweepConfig:
         from_text=lambda text: text or False,
     )
     delimiter: str | None = _log_flag(
-        help="What separates the columns of CSV.",
+        help="Column separator of CSV.",
         must="text",
         is_valid=_is_text,
         from_text=lambda text: "\t" if text == "\\t" else text,
@@ -165,7 +165,7 @@ class SweepConfig:
             if value is not None:
                 raise ValueError(f"--{name} goes with a problem, and {self.problem!r} is a log, used as it is.")
         if self.predict is None or self.horizon is None:
-            raise ValueError("a log needs the column to predict and how far ahead: --predict COLUMN --horizon STEPS.")
+            raise ValueError("a log needs the column to predict and a horizon: --predict COLUMN --horizon STEPS.")
         return Recorded.table(self.problem, self.predict, self.horizon, time=self.time, delimiter=self.delimiter)
 
     def _make_problem(self) -> Callable[..., MDP | Tasks]:

@@ -140,7 +140,7 @@ def sweep(
         if isinstance(rerun, bool) or not isinstance(rerun, int) or rerun < 0:
             raise refusal("rerun", "sweep", "be a whole number of 0 or more", repr(rerun))
         if tolerance is not None and not is_share(tolerance):
-            raise refusal("tolerance", "sweep", "be a share between 0 and 1", repr(tolerance))
+            raise refusal("tolerance", "sweep", "be a number between 0 and 1", repr(tolerance))
         count = _StepCount(progress)
         result, store = _carry_out(plan, folder, resume, run, count)
         result = replace(result, tolerance=tolerance, distribution=bool(distribution))
@@ -170,10 +170,10 @@ def _check_seed_and_jobs(seed: int, jobs: int | None) -> None:
 def _check_log_arguments(**arguments: object) -> None:
     """ValueError if one of the arguments that do not go with a log was given."""
     wanted = {
-        "theta": "be left out with a log, where all weights begin at 0",
-        "d": "be left out with a log, whose steps all have the same weight",
-        "rerun": "be 0 with a log, of which there are no other runs",
-        "steps": "be left out with a log, which is used as it is",
+        "theta": "be left out with a log: all weights start at 0",
+        "d": "be left out with a log: all its steps have the same weight",
+        "rerun": "be 0 with a log: it is a single run",
+        "steps": "be left out with a log: it is used as it is",
     }
     for name, value in arguments.items():
         if value is not None:
@@ -185,7 +185,7 @@ def _simulate(
 ) -> Simulated:
     resolved = problems.get(problem) if isinstance(problem, str) else problem
     if not isinstance(resolved, MDP | Tasks) and not _makes_problems(resolved):
-        wanted = "be a name, an MDP, Tasks, a function (of nothing, or of a seed) that makes one, or Recorded"
+        wanted = "be a name, an MDP, Tasks, a function (without parameters, or of a seed) that creates one, or Recorded"
         raise refusal("problem", "sweep", wanted, repr(problem))
     T = whole("steps", steps, "sweep")
     weights = (None if value is None else parse_numbers(name, value) for name, value in (("theta", theta), ("d", d)))
@@ -288,7 +288,7 @@ class SweepPlan:
         if isinstance(source, Recorded):
             for name, value in (("runs", runs), ("every", every)):
                 if value != 1:
-                    raise refusal(name, "sweep", "be 1 on a log, which is used once and as it is", repr(value))
+                    raise refusal(name, "sweep", "be 1 on a log: it is used once", repr(value))
         if isinstance(points, Sequence | np.ndarray):
             steps = _check_points(points, source, every)
         elif points is None:
