@@ -79,7 +79,7 @@ def test_questions_are_asked_once_about_signals_that_there_are() -> None:
         parse("powr at +1").check(["power", "x"])
     with pytest.raises(ValueError, match="has no time"):
         parse("x at +1h").span(None)
-    with pytest.raises(ValueError, match="shorter than the usual step"):
+    with pytest.raises(ValueError, match="shorter than a typical step"):
         parse("x at +1min").span(3600.0)
     assert parse(f"{quoted('pm2.5')} at +3").span(3600.0) == 3 * 3600.0
 

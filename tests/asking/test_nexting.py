@@ -124,7 +124,7 @@ def test_a_live_model_is_asked_more_and_less() -> None:
     [
         ("P(x > 3 in 3h)", "Did you mean 'P\\(x > 3 within 3h\\)'"),
         ("y at +2h", "no signal 'y'"),
-        ("x at +2min", "shorter than the usual step"),
+        ("x at +2min", "shorter than a typical step"),
         (["x at +1h", "x at +1h"], "asked twice"),
         ([3], "must be a list of questions"),
     ],

@@ -209,9 +209,7 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_from_there(tmp_path: Path) -
     assert child.returncode == 128 + signal.SIGTERM, child.stderr
     assert child.stderr.endswith(f"Stopped. Continue with --resume --out {out}.\n")
     assert emphatic.Horde.load(out / ".unfinished" / "model.safetensors").rows == 2 * BLOCK
-    with pytest.raises(
-        ValueError, match="holds a run that was stopped: continue it with resume=True, or replace it with"
-    ):
+    with pytest.raises(ValueError, match="holds an interrupted run: continue it with resume=True, or replace it with"):
         emphatic.nexting.run(path, horizons=2, out=out)
     first = emphatic.nexting.run(path, horizons=2, out=out, resume=True)
     second = emphatic.nexting.run(path, horizons=2, out=whole)

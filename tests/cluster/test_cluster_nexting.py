@@ -141,7 +141,7 @@ def test_an_interrupted_run_resumes(
     assert manifest.rows >= min(at, ROWS - 1) > 0  # the block that was being looked at is there
     with pytest.raises(ValueError, match="add --resume, or give another --storage"):
         run(table, out, **options)
-    with pytest.raises(ValueError, match="another table or with other settings"):
+    with pytest.raises(ValueError, match="another table or other settings"):
         run(table, out, settings=Settings(rates=(0.1,)), **options, resume=True)
     with pytest.raises(ValueError, match="give the same --out"):
         run(table, tmp_path / "other", **options, resume=True)

@@ -189,7 +189,7 @@ def test_a_horde_has_ridges_where_it_is_asked_for_them() -> None:
     assert all(values.shape == after.shape and np.isfinite(values).all() for values in combined.answers.values())
     assert before.shape == after.shape
     assert not np.array_equal(before, after)
-    with pytest.raises(RuntimeError, match="rows of a log only"):
+    with pytest.raises(RuntimeError, match="only rows of a log"):
         combined.begin({"wave": 0.0, "walk": 0.0})
     with pytest.raises(ValueError, match="least_squares"):
         horde(least_squares="yes")

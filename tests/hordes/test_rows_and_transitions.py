@@ -306,7 +306,7 @@ def test_a_log_of_transitions_replays_to_the_same_weights() -> None:
     again = emphatic.Learner("true_online_etd", horde.features.n, K=4)
     again.run(**horde.log())
     np.testing.assert_allclose(again.theta, horde.learner.theta, rtol=1e-10, atol=1e-12)
-    with pytest.raises(RuntimeError, match="transitions only"):
+    with pytest.raises(RuntimeError, match="only transitions"):
         horde.observe(Agent(stream).observation(0))
 
 

@@ -112,7 +112,7 @@ def test_resume_knows_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     before, text = contents(out), source.read_bytes()
     assert text[-8:] != b"0.00000\n"
     source.write_bytes(text[:-8] + b"0.00000\n")
-    with pytest.raises(ValueError, match="another table or with other settings"):
+    with pytest.raises(ValueError, match="another table or other settings"):
         Nexting(source, Settings(horizons=(2,)), out).run(resume=True)
     assert contents(out) == before
     source.write_bytes(text)

@@ -247,26 +247,26 @@ def test_the_counts_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     result = run(columns, out=tmp_path / "out", time=False)
     counts = {"x": {"pulled_in": 2, "missing": 12}}
     assert result.reading["guarded"] == counts
-    assert "Far readings: x (2 pulled in, 12 taken for missing)." in ingest_lines(result.reading)
+    assert "Outliers: x (2 pulled in, 12 counted as missing)." in ingest_lines(result.reading)
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert [score["guarded"] for score in summary[:: len(HORIZONS)]] == [counts["x"], {"pulled_in": 0, "missing": 0}]
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "Far readings" in page
-    assert "taken for missing" in page
+    assert "Outliers" in page
+    assert "counted as missing" in page
     predictor = Predictor(Settings(horizons=HORIZONS, time=False))
     assert predictor.guarded_counts() == {}
     predictor.take(lines(columns))
     assert predictor.guarded_counts() == counts
     with caplog.at_level(logging.WARNING, "emphatic"):
         predictor.log_counts()
-    assert "x: 2 far readings pulled in, 12 taken for missing." in [record.getMessage() for record in caplog.records]
+    assert "x: 2 outliers pulled in, 12 counted as missing." in [record.getMessage() for record in caplog.records]
 
 
 def test_a_clean_log_says_nothing(tmp_path: Path) -> None:
     result = run(log(11), out=tmp_path / "out")
     assert result.reading["guarded"] == {}
-    assert not any("Far readings" in line for line in ingest_lines(result.reading))
-    assert "Far readings" not in (tmp_path / "out" / "report.html").read_text()
+    assert not any("Outliers" in line for line in ingest_lines(result.reading))
+    assert "Outliers" not in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_actions_are_left_as_they_are() -> None:

@@ -325,9 +325,9 @@ def test_messages_are_plain_lines_whatever_logging_is_set_up(level: str, lines_:
     assert (
         done.stderr.decode().splitlines()
         == [
-            "emphatic: no model yet: warming up on the first 576 readings; until then predictions are the present "
+            "emphatic: no model yet: warming up on the first 576 readings; until then predictions are the current "
             "readings.",
-            "emphatic: stopped after 1 of 576 readings of the warm-up: they are saved; the next run goes on from them.",
+            "emphatic: stopped after 1 of 576 readings of the warm-up: saved; the next run continues with them.",
         ][:lines_]
     )
 
@@ -419,8 +419,8 @@ def test_a_pipe_gives_the_predictions_of_the_file(kind: str, tmp_path: Path) -> 
         wanted = np.column_stack([expected[f"{name}.{end}"] for name in names])[500:]
         np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
     errors = b"".join(lines_).count(b"Error")
-    assert f"line {8 + header}: 'level' is not a number: 'Error'; treated as missing." in stderr
-    assert f"'level' is not a number: {errors} times, each treated as missing." in stderr
+    assert f"line {8 + header}: 'level' is not a number: 'Error'; counted as missing." in stderr
+    assert f"'level' is not a number: {errors} times, each counted as missing." in stderr
     # Both models know how the log was written, and had the same times.
     models = [Horde.load_with(tmp_path / name)[1] for name in ("out/model.safetensors", "live")]
     assert models[0]["notation"] == models[1]["notation"]
@@ -459,10 +459,10 @@ def test_a_time_that_cannot_be_read_is_reported(tmp_path: Path, whole: tuple[lis
     code, out, stderr = fed(text, "--model", str(model))
     assert code == 0
     assert [one["time"] for one in out] == [1.7e9 + ROWS, None, None, None, None, None]
-    assert "line 2: the time 'time' cannot be read: 'soon'; treated as missing." in stderr
+    assert "line 2: the time 'time' cannot be read: 'soon'; counted as missing." in stderr
     assert "line 3" not in stderr
     assert "line 4: the time 'time' is absent" in stderr
-    assert "the time 'time' cannot be read: 2 times, each treated as missing." in stderr
+    assert "the time 'time' cannot be read: 2 times, each counted as missing." in stderr
 
 
 def test_a_model_that_knows_no_notation_goes_on_as_ever(whole: tuple[list[bytes], Path], tmp_path: Path) -> None:

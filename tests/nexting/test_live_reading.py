@@ -118,8 +118,8 @@ def test_settings_that_the_model_overrides_are_reported(
     given = Settings.combine(FEW, horizons=(2, 7), delimiter=";", time="Zeit", stepsize="idbd")
     code, out, err = piped(line, european_model, capsys, settings=given, learn=False)
     assert (code, len(out)) == (0, 1)
-    assert f"{european_model}: the model's own settings hold; ignored, since they differ: " in err
-    named = err.split("since they differ: ")[1].split(".\n")[0].split(", ")
+    assert f"{european_model}: using the settings stored in the model. Ignored, because they differ: " in err
+    named = err.split("because they differ: ")[1].split(".\n")[0].split(", ")
     assert {"horizons", "time", "stepsize"} <= {*named}
     assert "delimiter" not in named
     same = Horde.load_with(european_model)[1]["settings"]
@@ -174,11 +174,11 @@ def test_a_stray_record_in_the_warm_up_defines_no_signal(caplog: pytest.LogCaptu
     assert len(made) == 123 - 2 - 1
     assert {len(prediction.values) for prediction in made} == {2}
     messages = [record.getMessage() for record in caplog.records]
-    assert [line for line in messages if "stray" in line] == [
-        "line 1: a stray record, with none of the columns of the others; skipped.",
-        "line 31: a stray record, with none of the columns of the others; skipped.",
+    assert [line for line in messages if "none of the columns" in line] == [
+        "line 1: a reading with none of the columns of the others; skipped.",
+        "line 31: a reading with none of the columns of the others; skipped.",
     ]
-    assert "1 of the first readings are out of order; nothing is learned across." in messages
+    assert "1 of the first readings are out of order; each starts a new sequence." in messages
     assert "column 'alarm' is not used: in only 1 of the first 98 readings." in messages
     # Readings that take turns are not stray.
     turns = [json.dumps({"time": 1.7e9 + t, f"s{t % 30}": t % 7}).encode() for t in range(120)]

@@ -96,9 +96,9 @@ def test_sections_are_those_asked_for_and_unknown_ones_are_refused(tmp_path: Pat
     assert "too few" in page
     with pytest.raises(ValueError, match="'sections' names 'm/9', and there is no such machine"):
         run(data, sections="m/9")
-    with pytest.raises(ValueError, match=r"no column 'machines' to tell machines apart by. Did you mean 'machine'"):
+    with pytest.raises(ValueError, match=r"no column 'machines' with the machines. Did you mean 'machine'"):
         emphatic.nexting.run(data, by="machines")
-    with pytest.raises(ValueError, match="need the column that tells machines apart"):
+    with pytest.raises(ValueError, match="need the column with the machines"):
         emphatic.nexting.run(rows_of(0), share=True)
 
 
@@ -119,9 +119,9 @@ def test_a_killed_run_resumes_with_the_same_bits(share: bool, tmp_path: Path, mo
     with pytest.raises(KeyboardInterrupt):
         run(log(), share=share, out=tmp_path / "killed")
     monkeypatch.setattr(machines, "run_machine", run_machine)
-    with pytest.raises(ValueError, match="a run that was stopped: continue it with resume=True"):
+    with pytest.raises(ValueError, match="an interrupted run: continue it with resume=True"):
         run(log(), share=share, out=tmp_path / "killed")
-    with pytest.raises(ValueError, match="of another table or with other settings"):
+    with pytest.raises(ValueError, match="another table or other settings"):
         run(log(count=2), share=share, out=tmp_path / "killed", resume=True)
     resumed = run(log(), share=share, out=tmp_path / "killed", resume=True)
     assert resumed.summary == whole.summary
@@ -141,7 +141,7 @@ def test_the_refusal_names_the_flag(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "emphatic", "nexting", str(path), "--out", str(tmp_path / "out"), "-q"]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
-    assert "Learn from each by itself: --by machine." in refused.stderr
+    assert "Learn from each separately: --by machine." in refused.stderr
 
 
 def signals() -> dict[str, Any]:

@@ -138,8 +138,11 @@ def test_four_files_a_short_table_and_where_the_report_is(finished: tuple[Path, 
     assert sorted(path.name for path in out.iterdir()) == FILES
     assert str(out / "report.html") in said.replace("\n", "")
     assert len(said.splitlines()) < 14
-    assert "Time: 'time' (ISO 8601); usual step 1 min; 2 gaps." in said
-    assert "Columns left out: 'id' (text without 2 to 50 different words in the first rows)." in said
+    assert "Time: 'time' (ISO 8601); typical step 1 min; 2 gaps." in said
+    assert (
+        "Columns left out: 'id' (text column with fewer than 2 or more than 50 distinct values in the first rows)."
+        in said
+    )
     table, _ = loaded(out)
     signals = ["wave (°C)", "walk", "level"]
     assert table.column_names == ["row", "time", *with_ends(*(f"{s}@{h}" for s in signals for h in (2, "1h")))]
@@ -340,7 +343,7 @@ def test_without_the_offline_fit_it_resumes_too(
         assert call(small, "--horizons", 2, "--out", "out")[0] == 130
     code, said, wrong = call(small, "--horizons", 2, "--out", "out", "--resume", "--no-offline")
     assert (code, wrong) == (0, "")
-    assert "2: no offline ridge fit, skipped, as requested with --no-offline." in said
+    assert "2: no offline ridge fit, skipped because of --no-offline." in said
     assert call(small, "--horizons", 2, "--out", "whole")[0] == 0
     without, whole = loaded(Path("out"))[1], loaded(Path("whole"))[1]
     for one, other in zip(without, whole, strict=True):
@@ -369,7 +372,7 @@ def test_resume_knows_its_table_and_settings(
         code, said, wrong = call("--out", out, "--resume", given[0], "--horizons", *given[1:])
         assert (code, said) == (2, "")
         assert wrong.startswith("Error: ")
-        assert "another table or with other settings" in wrong
+        assert "another table or other settings" in wrong
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     # What a killed run may have left: a part that the checkpoint does not know of, and files half written.
     for kind in ("predictions", "readings"):
@@ -404,7 +407,7 @@ def test_an_unfinished_run_of_an_earlier_version_is_refused(
     horde.save(model, **more)
     code, said, wrong = call(small, "--horizons", 2, "--out", out, "--resume")
     assert (code, said) == (2, "")
-    assert "is of an earlier version. Start again with --overwrite." in wrong
+    assert "was written by an earlier version. Start again with --overwrite." in wrong
     assert call(small, "--horizons", 2, "--out", out, "--overwrite")[0] == 0
 
 
@@ -458,7 +461,7 @@ def test_bad_files(kind: str, call: Call, tmp_path: Path) -> None:
     ("given", "said"),
     [
         (["missing.csv"], "there is no such file"),
-        (["."], "this is a folder"),
+        (["."], "this folder is not a ROS 2 bag"),
         (["good.csv", "--delimiter", "|"], "--delimiter"),
         (["good.csv", "--delimiter", "ab"], "delimiter"),
         (["good.csv", "--predict", "c"], "there is no numeric column 'c'"),

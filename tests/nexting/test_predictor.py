@@ -81,15 +81,15 @@ def test_what_cannot_be_used_is_logged_and_counted(caplog: pytest.LogCaptureFixt
     bad = [t for t in range(200) if t % 17 == 5 and t % 4 == 3]
     assert predictor.problems == {"'x' is not a number": len(bad), "the time 'time' is absent": 4}
     assert predictor.malformed == 202
-    problem = f"line {bad[0] + 1}: 'x' is not a number: 'Error'; treated as missing. More of these are counted."
+    problem = f"line {bad[0] + 1}: 'x' is not a number: 'Error'; counted as missing. Further ones are only counted."
     assert messages.count(problem) == 1
     assert sum("is not a number" in line for line in messages) == 2
     assert "line 202: longer than 8 MiB; skipped." in messages
     assert sum(line.endswith("; skipped.") for line in messages) == 100
     assert messages[-3:] == [
         "202 malformed lines skipped.",
-        f"'x' is not a number: {len(bad)} times, each treated as missing.",
-        "the time 'time' is absent: 4 times, each treated as missing.",
+        f"'x' is not a number: {len(bad)} times, each counted as missing.",
+        "the time 'time' is absent: 4 times, each counted as missing.",
     ]
 
 

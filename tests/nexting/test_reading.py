@@ -64,13 +64,15 @@ def test_the_last_lines_and_the_summary_say_how_the_table_was_read(call: Call) -
     del lines[100:110]
     code, out, err = call(lines, "--horizons", "2,10min,2d")
     assert code == 0, err
-    assert "Time: 'time' (%d/%m/%Y %H:%M); usual step 5 min; 2 gaps." in out
+    assert "Time: 'time' (%d/%m/%Y %H:%M); typical step 5 min; 2 gaps." in out
     dropped = "1 × units below the header (first: 2); 1 × 6 fields, where the header has 4 (first: 51)"
     assert f"Rows dropped: {dropped}." in out
-    assert "Short rows: 1; the fields that are not there count as missing." in out
-    left = "'at' (a time of day), 'id' (text without 2 to 50 different words in the first rows)"
+    assert "Short rows: 1; absent fields count as missing." in out
+    left = (
+        "'at' (a time of day), 'id' (text column with fewer than 2 or more than 50 distinct values in the first rows)"
+    )
     assert f"Columns left out: {left}." in out
-    assert "Not scored: 2d (the log is too short: 5,305 rows would do)." in out
+    assert "Not scored: 2d (the log is too short: 5,305 rows are needed)." in out
     table, summary = written()
     reading = summary[0]["reading"]
     assert reading["time"] == {"columns": ["time"], "format": "%d/%m/%Y %H:%M", "zone": None}
@@ -170,7 +172,7 @@ def test_switches_are_predicted(call: Call) -> None:
 def test_percentages_are_predicted_and_the_last_lines_say_so(call: Call) -> None:
     code, out, _ = call(rows("time,level", lambda t, x: f"{t:%Y-%m-%d %H:%M},{50 + 10 * x:.3f}%"), "--horizons", 2)
     assert code == 0
-    assert "Percent signs left out (50% is 50): 'level'." in out
+    assert "Percent signs ignored (50% is 50): 'level'." in out
     table, summary = written()
     derived = ["level@2.low", "level@2.high", "level.anomaly", "level.alarm", "level.why"]
     assert table.column_names == ["row", "time", "level@2", *derived]
@@ -209,9 +211,9 @@ def test_a_horizon_shorter_than_the_step_is_refused(call: Call) -> None:
     for given in (["--horizons", "1s"], ["--horizons", "2,4min"]):
         code, _, err = call(iso(), *given)
         assert code == 2
-        assert "is shorter than the usual step of the log, 5 min. Use 5min or more" in err
+        assert "is shorter than a typical step of the log, 5 min. Use 5min or more" in err
     Path("few.toml").write_text(FEW + "questions = [{cumulant = 'x', horizon = '30s', name = 'q'}]\n")
-    assert "'30s' is shorter than the usual step" in call(iso(), "--horizons", 2)[2]
+    assert "'30s' is shorter than a typical step" in call(iso(), "--horizons", 2)[2]
     Path("few.toml").write_text(FEW)
     assert call(iso(), "--horizons", "5min")[0] == 0
 
@@ -220,14 +222,14 @@ def test_too_few_rows_say_how_many_would_do(call: Call) -> None:
     code, _, err = call(iso()[:11], "--horizons", "2,9")
     assert code == 2
     assert "10 rows are too few" in err
-    assert f"{rows_to_score(0.5)} would do for the shortest horizon, 2" in err
+    assert f"{rows_to_score(0.5)} are needed for the shortest horizon, 2" in err
     needed = rows_to_score(0.5)
     code, out, _ = call(iso()[: needed + 1], "--horizons", "2,9")
     assert code == 0
-    assert out.count("rows would do") == 1  # it is not said twice
+    assert out.count("rows are needed") == 1  # it is not said twice
     _, summary = written()
-    too_short = f"the log is too short, {rows_to_score(1 - 1 / 9)} rows would do"
-    assert summary[1]["reasons"]["skill"] == f"no return is known in the second half: {too_short}"
+    too_short = f"the log is too short, {rows_to_score(1 - 1 / 9)} rows are needed"
+    assert summary[1]["reasons"]["skill"] == f"no return of the second half is known: {too_short}"
     assert [row["variance_explained"] is None for row in summary] == [False, True]
     (why,) = summary[0]["reading"]["unscored"]
     assert why["horizon"] == 9
@@ -249,7 +251,7 @@ def test_a_column_that_is_never_read_says_why_it_has_no_score(call: Call) -> Non
         rows("time,x,y,z", lambda t, x: f"{t:%Y-%m-%d %H:%M},{x},,3"), "--horizons", 2, "--predict", "x,y,z"
     )
     assert code == 0
-    assert "Not scored: y (it has no reading in the whole log), z (it never changes)." in out
+    assert "Not scored: y (it has no value in the whole log), z (it never changes)." in out
 
 
 @pytest.mark.parametrize(

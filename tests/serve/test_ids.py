@@ -326,7 +326,7 @@ def test_predictions_must_not_come_back(source: str, publish: str, refused: bool
     check_loop(source, None)
     check_loop(None, publish)
     if refused:
-        with pytest.raises(ValueError, match="predictions must go elsewhere"):
+        with pytest.raises(ValueError, match="send predictions elsewhere"):
             check_loop(source, publish)
     else:
         check_loop(source, publish)

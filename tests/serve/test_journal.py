@@ -121,7 +121,7 @@ def test_what_a_crash_leaves_of_the_last_line_is_dropped_and_said(
             held = whole[:cut].count(b"\n")
             assert again.last == held
             is_torn = bool(tail) or not whole[:cut].endswith(b"\n")
-            assert ("cut off by a crash" in caplog.text) == is_torn
+            assert ("a crash interrupted" in caplog.text) == is_torn
             again.append({"x": "next"})
             again.sync()
             again.close()
@@ -169,7 +169,7 @@ def test_an_old_journal_with_a_hole_or_with_damage_is_refused(tmp_path: Path) ->
     (tmp_path / f"{5:020d}.jsonl").rename(tmp_path / f"{2:020d}.jsonl")
     assert len(numbers(tmp_path)) == 2
     (tmp_path / f"{2:020d}.jsonl").write_text("nonsense\n")
-    with pytest.raises(JournalError, match=r"is damaged: .*line 1: it is not a whole line.*emphatic journal repair"):
+    with pytest.raises(JournalError, match=r"is damaged: .*line 1: the line is incomplete.*emphatic journal repair"):
         numbers(tmp_path)
     repair(tmp_path)
     assert numbers(tmp_path) == [(1, 1)]

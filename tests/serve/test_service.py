@@ -70,7 +70,10 @@ def test_it_learns_saves_and_goes_on(tmp_path: Path) -> None:
     assert service.alive
     assert [reply.outcome for reply in replies[:59]] == [WarmingUp(count, 60) for count in range(1, 60)]
     assert all(isinstance(reply.outcome, Prediction) for reply in replies[59:100])
-    assert [str(reply.outcome) for reply in replies[100:]] == ["not JSON", "none of the signals S1, S2 is in it"]
+    assert [str(reply.outcome) for reply in replies[100:]] == [
+        "not JSON",
+        "the reading has none of the model's signals (S1, S2)",
+    ]
     assert (service.step, service.readings, service.malformed, service.warming_up) == (100, 102, 2, False)
     assert len(journal_readings(tmp_path / "model.journal")) == 101
     service.close()
@@ -142,7 +145,7 @@ def test_a_warm_up_that_cannot_be_learned_from_starts_again(tmp_path: Path, capl
     assert "cannot be learned from" in caplog.text
     many = [{f"n{i}_{j}": 1 for j in range(300)} for i in range(10)]
     refused = [str(reply.outcome) for reply in offered(service, many)]
-    assert refused[-1] == "it brings more than 2,000 names into the warm-up"
+    assert refused[-1] == "with this reading the warm-up would have more than 2,000 names"
     offered(service, readings(120))
     assert not service.warming_up
     service.close()
@@ -180,7 +183,7 @@ def test_one_service_a_model_and_one_model_a_journal(tmp_path: Path) -> None:
     other.close()
     later = tmp_path / "other" / "model.journal" / f"{99:020d}.jsonl"
     later.write_text('{"S1": 1}\n')
-    with pytest.raises(ValueError, match="does not follow on the model"):
+    with pytest.raises(ValueError, match="does not belong to the model"):
         opened(tmp_path / "other")
     later.unlink()
     opened(tmp_path / "other").close()
@@ -199,7 +202,7 @@ def test_a_journal_of_another_model_is_refused_and_left_as_it_is(tmp_path: Path)
     held = journal_readings(journal)
     assert len(held) == 70
     foreign = Service(tmp_path / "model", SETTINGS, warm_up=60, journal=journal)
-    with pytest.raises(ValueError, match="with 70 readings from number 1 on, does not follow on the model"):
+    with pytest.raises(ValueError, match="with 70 readings from number 1 on, does not belong to the model"):
         foreign.open()
     assert journal_readings(journal) == held
     opened(crashed).close()  # its own model never was saved

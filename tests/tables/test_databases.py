@@ -182,7 +182,7 @@ def test_what_is_quoted_does_not_count() -> None:
 def test_files_that_are_no_databases(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text("time,x\n0,1\n1,2\n2,5\n")
-    with pytest.raises(TableError, match="this is no database, so query=… does not apply"):
+    with pytest.raises(TableError, match="this is not a database, so query=… does not apply"):
         open_table(log, query="select 1")
     (tmp_path / "cut.db").write_bytes(b"SQLite format 3\0" + b"\0" * 50)
     with pytest.raises(TableError, match=r"cut\.db: the query failed: file is not a database"):

@@ -145,7 +145,7 @@ def test_messages_of_json(tmp_path: Path) -> None:
     assert table.names == ("/base.speed", "/base.ok", "/base.deep.er.x", *(f"/base.four[{i}]" for i in range(4)))
     assert table.ignored == {
         "/base.t": "a time stamp: rows have the time of the log", "/base.mode": "text", "/base.long":
-        "an array of 17 values", "/base.parts": "a list of other than numbers", "/base.empty":
+        "an array of 17 values", "/base.parts": "a list that contains other things than numbers", "/base.empty":
         "an object without fields", "/base.varies": "an array whose length varies",
     }  # fmt: skip
     (block,) = table.blocks()
@@ -313,7 +313,7 @@ def bad_files(folder: Path, whole: bytes) -> dict[str, tuple[Path, str]]:
     made = {}
     for name, content, why in (
         ("short.mcap", whole[: len(whole) // 2], "cut short"),
-        ("begun.mcap", whole[:8], "damaged or cut short"),
+        ("begun.mcap", whole[:8], "damaged or incomplete"),
         ("magic.mcap", b"\x89MCAP1\r\n" + whole[8:], "not an MCAP file"),
         ("empty.mcap", b"", "the file is empty"),
         ("text.mcap", b"time,x\n1,2\n", "not an MCAP file"),
@@ -323,7 +323,7 @@ def bad_files(folder: Path, whole: bytes) -> dict[str, tuple[Path, str]]:
         (folder / name).write_bytes(content)
         made[name] = (folder / name, why)
     (folder / "folder").mkdir()
-    made["folder"] = (folder / "folder", "a folder, and no ROS 2 bag")
+    made["folder"] = (folder / "folder", "this folder is not a ROS 2 bag")
     for name, text in (("yaml", "a: [b"), ("other", "a: b"), ("lost", "rosbag2_bagfile_information: {version: 9}")):
         (folder / name).mkdir()
         (folder / name / "metadata.yaml").write_text(text)

@@ -204,7 +204,9 @@ def test_a_redirect_does_not_take_the_password_elsewhere(monkeypatch: pytest.Mon
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            with pytest.raises(TableError, match=r"the server is elsewhere: http://127\.0\.0\.1:1/pass/\*\*\*"):
+            with pytest.raises(
+                TableError, match=r"the server redirects to another address: http://127\.0\.0\.1:1/pass/\*\*\*"
+            ):
                 open_table(f"prometheus://127.0.0.1:{server.server_port}", query="up")
         finally:
             server.shutdown()
@@ -332,7 +334,7 @@ def test_prometheus(prometheus: str, monkeypatch: pytest.MonkeyPatch, tmp_path: 
             open_table(prometheus, query=query, range=SPAN)
     with pytest.raises(TableError, match="a query is needed"):
         open_table(prometheus)
-    with pytest.raises(TableError, match="Prometheus takes no values of the past"):
+    with pytest.raises(TableError, match="Prometheus does not accept past values"):
         nexting.run(prometheus, query="temperature", range=RANGE, step="1min", out=tmp_path / "out", write=prometheus)
     result = nexting.run(prometheus, query="temperature", range=RANGE, step="1min", horizons=[2], offline=False)
     assert result.reading["query"] == {

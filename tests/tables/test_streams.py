@@ -445,9 +445,9 @@ BAD: dict[str, tuple[bytes | str, dict[str, Any], str]] = {
     "UTF-16": ("a,b\n1,2\n".encode("utf16"), {}, "UTF-16: convert it"),
     "names twice": ("a,b,a\n1,2,3\n", {}, "line 1 names more than one column 'a'"),
     "zip": (b"PK\x03\x04 and more", {}, "a zip archive"),
-    "gzip cut short": (gzip.compress(b"a,b\n" + b"1,2\n" * 9999)[:-20], {}, "damaged or cut short"),
-    "parquet cut short": (b"PAR1" + bytes(100), {}, "damaged or cut short"),
-    "arrow cut short": (b"ARROW1\0\0" + bytes(100), {}, "damaged or cut short"),
+    "gzip cut short": (gzip.compress(b"a,b\n" + b"1,2\n" * 9999)[:-20], {}, "damaged or incomplete"),
+    "parquet cut short": (b"PAR1" + bytes(100), {}, "damaged or incomplete"),
+    "arrow cut short": (b"ARROW1\0\0" + bytes(100), {}, "damaged or incomplete"),
     "JSON array": ('[{"a": 1}]', {}, "one object a line instead"),
     "JSON over lines": ('{"a":\n1}\n', {}, "line 1 is not a JSON object"),
     "JSON without names": ("{}\n{}\n", {}, "the table has no columns"),
@@ -472,7 +472,7 @@ def test_a_bad_file_gets_one_clear_message(what: str, tmp_path: Path) -> None:
 def test_no_file_a_folder_and_columns_of_one_name(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="there is no such file"):
         open_table(tmp_path / "nothing.csv")
-    with pytest.raises(TableError, match="this is a folder"):
+    with pytest.raises(TableError, match="this folder is not a ROS 2 bag"):
         open_table(str(tmp_path))
     with pytest.raises(TableError, match="more than one column is named 'a'"):
         open_table(pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], ["a", "a"]))
@@ -489,7 +489,7 @@ def test_a_damaged_page_is_found_on_the_way(tmp_path: Path) -> None:
     whole_file = emphatic.data.household().read_bytes()
     path = tmp_path / "log.parquet"
     path.write_bytes(whole_file[:150_000] + bytes(9000) + whole_file[159_000:])
-    with pytest.raises(TableError, match="damaged or cut short"):
+    with pytest.raises(TableError, match="damaged or incomplete"):
         list(open_table(path).blocks())
 
 

@@ -58,7 +58,7 @@ def make_cards(asked: Asked, plots: Plots) -> list[Card]:
         last = float(rows["time"][-1]) if dated and len(rows["time"]) else None
         span = question.span(asked.timing.step)
         panel = _event_panel(rows, dated) if question.is_event else _number_panel(question.kind, rows, span, dated)
-        shown = "probability and events" if question.is_event else "forecasts with intervals, and what came"
+        shown = "probability and events" if question.is_event else "forecasts with intervals, and actual values"
         plot = plots(Plot({"": [panel]}, f"asked {q}"), f"{question.text}: {shown}")
         reliability = _reliability(score, plots) if question.is_event and score["scored"] else None
         cards.append(

@@ -122,7 +122,7 @@ class Question:
             if length < 0.99 * step:
                 usual = durations.format_duration(step).replace(" ", "")
                 raise ValueError(
-                    f"{self.text!r}: {self.horizon!r} is shorter than the usual step of the log, {usual}. Use {usual} "
+                    f"{self.text!r}: {self.horizon!r} is shorter than a typical step of the log, {usual}. Use {usual} "
                     "or more, or a number of rows."
                 )
             return length

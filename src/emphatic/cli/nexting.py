@@ -36,7 +36,7 @@ def nexting(
     out: Annotated[
         Path | None, typer.Option(help="Output folder; default: nexting/NAME, or NAME-2 … if that is taken.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file of settings; flags override it.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Configuration file (TOML); flags override it.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was interrupted.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results in the output folder.")] = False,
     print_config: Annotated[
@@ -44,20 +44,16 @@ def nexting(
     ] = False,
     no_offline: Annotated[
         bool,
-        typer.Option(
-            "--no-offline", help="Skip the offline fit that the predictions are compared with.", rich_help_panel=_OUTPUT
-        ),
+        typer.Option("--no-offline", help="Skip the offline ridge fit, one of the baselines.", rich_help_panel=_OUTPUT),
     ] = False,
     write: Annotated[
         str | None,
         typer.Option(
-            help="Store to write predictions, intervals and alarms to: postgresql://…, results.db, …",
+            help="Database to write predictions, intervals and alarms to: postgresql://…, results.db, …",
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print nothing but errors.", rich_help_panel=_OUTPUT)
-    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.", rich_help_panel=_OUTPUT)] = False,
     model: Annotated[
         Path | None, typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel=_LIVE)
     ] = None,
@@ -83,20 +79,20 @@ def nexting(
         str | None, typer.Option(help="A Ray cluster to learn on, host:port, or 'local'.", rich_help_panel=_CLUSTER)
     ] = None,
     shards: Annotated[
-        int | None, typer.Option(help="Parts to learn in; default: one per node.", rich_help_panel=_CLUSTER)
+        int | None, typer.Option(help="Number of shards; default: one per node.", rich_help_panel=_CLUSTER)
     ] = None,
     storage: Annotated[
         Path | None,
         typer.Option(
-            help="Folder that all nodes share, for what a restart needs; default: .cluster in the output folder.",
+            help="Folder for checkpoints that all nodes can reach; default: .cluster in the output folder.",
             rich_help_panel=_CLUSTER,
         ),
     ] = None,
     block: Annotated[
-        int | None, typer.Option(help="Rows sent at a time; default: 1016.", rich_help_panel=_CLUSTER)
+        int | None, typer.Option(help="Rows per block that is sent; default: 1016.", rich_help_panel=_CLUSTER)
     ] = None,
     checkpoint_every: Annotated[
-        str | None, typer.Option(help="How often shards are saved; default: 30s.", rich_help_panel=_CLUSTER)
+        str | None, typer.Option(help="Time between checkpoints of the shards; default: 30s.", rich_help_panel=_CLUSTER)
     ] = None,
     **flags: Any,
 ) -> None:

@@ -303,7 +303,7 @@ class Horde(BlockLearner):
     def features(self) -> Features:
         """The features that all questions share; if they have features of their own, see ``makers``."""
         if len(self._makers) > 1:
-            raise RuntimeError("The questions of this Horde have features of their own: see makers.")
+            raise RuntimeError("The questions of this Horde have their own features: see makers.")
         return self._makers[0]
 
     @property
@@ -330,7 +330,7 @@ class Horde(BlockLearner):
     def learner(self) -> Learner:
         """The learner: the questions with the first rate, then all with the next, and so on."""
         if len(self.learners) > 1:
-            raise RuntimeError("The questions of this Horde have features of their own: see learners.")
+            raise RuntimeError("The questions of this Horde have their own features: see learners.")
         return self.learners[0]
 
     @property
@@ -595,7 +595,7 @@ class Horde(BlockLearner):
         evaluator = self._evaluator
         if self._episode is not None or self.setup.record:
             what = "An episode is in progress: continue with learn(), or call cut() first."
-            raise RuntimeError("A Horde with record=True accepts transitions only." if self.setup.record else what)
+            raise RuntimeError("A Horde with record=True accepts only transitions." if self.setup.record else what)
         B, gap = len(block), block.gap
         if not B:
             return np.empty((0, len(self.questions)))
@@ -631,7 +631,7 @@ class Horde(BlockLearner):
     def _begin(self, group: Group | Groups, block: Block) -> Array:
         """The first row of an episode; functions see the originals, or the row where there are none."""
         if self.setup.least_squares:
-            raise RuntimeError("A Horde with least_squares=True accepts rows of a log only.")
+            raise RuntimeError("A Horde with least_squares=True accepts only rows of a log.")
         evaluator = self._evaluator
         values = np.where(np.isfinite(block.values), block.values, np.nan)
         hold = self._hold.copy()
@@ -656,7 +656,7 @@ class Horde(BlockLearner):
             return self._begin(group, block)
         evaluator, row_before = self._evaluator, self._episode
         if row_before is None:
-            raise RuntimeError("An episode must begin before its first step: call begin(observation).")
+            raise RuntimeError("learn() was called before an episode began: call begin(observation) first.")
         terminated, truncated = bool(block.terminated[0]), block.truncated  # type: ignore[index]
         raw_before, filled_before = row_before
         raw_before.actions = filled_before.actions = [block.action_before]
@@ -1132,7 +1132,7 @@ def _check_flags(scaled: bool, centred: bool, record: bool, least_squares: bool,
         if not isinstance(flag, bool):
             raise refusal(what, "Horde", "be True or False", repr(flag))
     if record and makers > 1:
-        raise refusal("record", "Horde", "be False where questions have features of their own", "True")
+        raise refusal("record", "Horde", "be False if questions have their own features", "True")
     if record and least_squares:
         raise refusal("least_squares", "Horde", "be False where transitions are recorded", "True")
 
@@ -1270,7 +1270,7 @@ def _saved_arguments(
         checkpoint.check_own_rule(header)
     behaviour = saved.get("mu") if mu is None else mu
     if isinstance(behaviour, str):
-        raise ValueError("its 'mu' was a function, which no file holds: give it again, as mu=…")
+        raise ValueError("its 'mu' was a function, which a file cannot hold: pass it again as mu=…")
     questions = [GVF.from_config(table) for table in saved["questions"]]
     features: Any = _saved_maker(saved, _arrays(stored, ""))
     if "groups" in saved:

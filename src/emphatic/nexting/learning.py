@@ -467,8 +467,7 @@ def choose_columns(
     if len(reasons) == len(table.names):
         listed = ", ".join(f"{name!r} ({why})" for name, why in list(reasons.items())[:6])
         raise ValueError(
-            f"{table.name}: there is no signal to predict: {listed}. To predict a column all the same, name it: "
-            "predict=…"
+            f"{table.name}: there is no signal to predict: {listed}. To predict a column anyway, name it: predict=…"
         )
     # What never changes is not predicted, but stays a column: what comes after a row changes nothing before it.
     constant = {name: why for name, why in reasons.items() if why == CONSTANT}
@@ -519,7 +518,7 @@ def _check_scorable(name: str, rows: int, horizons: Sequence[float | str], gamma
     needed = rows_to_score(gamma)
     if rows < needed:
         raise ValueError(
-            f"{name}: {rows} rows are too few to learn from and to score: {needed:,} would do for the shortest "
+            f"{name}: {rows} rows are too few: {needed:,} are needed for the shortest "
             f"horizon, {shortest}. Use a longer log{'' if gamma <= 0.0 else ', or shorter horizons'}."
         )
 
@@ -760,7 +759,7 @@ class LocalExecutor:
         out: The output folder.
     """
 
-    without_answers = "with one rate the learner's prediction is the answer"
+    without_answers = "with one rate, the prediction of its learner is used"
 
     block = BLOCK
 
@@ -921,7 +920,7 @@ class Learned:
         """Columns of text that neither features nor questions use, and why."""
         used = {config["of"] for config in self.log.settings.features or () if config["kind"] == "one_hot"}
         used |= {question.policy.column for question in self.horde.questions if question.policy is not None}
-        why = f"text without 2 to {WORDS} different words in the first rows"
+        why = f"text column with fewer than 2 or more than {WORDS} distinct values in the first rows"
         return {name: why for name in self.log.table.categories if name not in used}
 
     def features(self, maker: int) -> Features:
@@ -958,15 +957,15 @@ def find_resumption(log: OpenedLog, out: Path, executor: Executor, resume: bool,
         return Resumption(store, identity, checksum, None)
     state = point.state
     if any(state.get(name) is None for name in ("counts", "run", "guard")):
-        raise ValueError(f"{executor.stopped_run} is of an earlier version. Start again with --overwrite.")
+        raise ValueError(f"{executor.stopped_run} was written by an earlier version. Start again with --overwrite.")
     if (
         state.get("settings") != log.settings.table()
         or state.get("table") != identity | {"is": state.get("table", {}).get("is")}
         or not _is_same_run(log, store.run, point, checksum, progress)
     ):
         raise ValueError(
-            f"{executor.stopped_run} is of another table or with other settings. "
-            "Resume with the same, or start again with --overwrite."
+            f"{executor.stopped_run} used another table or other settings. "
+            "Resume with the same ones, or start again with --overwrite."
         )
     return Resumption(store, identity, checksum, point)
 

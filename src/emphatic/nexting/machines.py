@@ -177,7 +177,7 @@ def _open_whole(source: object, settings: Settings) -> Table:
     if by not in table.names and by not in table.categories:
         known = [*table.names, *table.categories]
         raise ValueError(
-            f"{table.name}: there is no column {by!r} to tell machines apart by.{suggestion(by, known)} "
+            f"{table.name}: there is no column {by!r} with the machines.{suggestion(by, known)} "
             f"Columns: {', '.join(known[:20])}."
         )
     return table
@@ -332,9 +332,7 @@ def run_machines(job: Nexting, resume: bool = False) -> NextingResult:
                 teacher = Horde.load(of_machine / "model.safetensors")
             job.progress("learning", rows.edges[i + 1], rows.edges[-1])
         if all("why" in record for record in records):
-            raise ValueError(
-                f"{table.name}: no machine can be learned from. {records[0]['machine']}: {records[0]['why']}"
-            )
+            raise ValueError(f"{table.name}: no machine has enough data. {records[0]['machine']}: {records[0]['why']}")
         seconds = {"reading": 0.0, "learning": 0.0, "scoring": 0.0}
         for record in records:
             seconds |= {phase: seconds[phase] + record.get("seconds", {}).get(phase, 0.0) for phase in seconds}
@@ -390,7 +388,7 @@ def _begin(out: Path, run: Mapping[str, Any], resume: bool) -> None:
     if resume and file.exists():
         if file.read_text("utf-8") != text:
             raise ValueError(
-                f"{out}: the unfinished run there is of another table or with other settings. Resume with the same, or "
+                f"{out}: the unfinished run here used another table or other settings. Resume with the same ones, or "
                 "start again with --overwrite."
             )
         return
@@ -585,7 +583,7 @@ def _render(
         sections.append(_section(i, record, folder / f"{i:06d}" / "page.html", plots))
     explained = [fact["variance_explained"] for fact in scored]
     lead = f"{count(len(records), 'machine')} by column {settings.by!r}, "
-    lead += "learned with one set of weights." if settings.share else "each learned from by itself."
+    lead += "learned with one set of weights." if settings.share else "each learned separately."
     if explained:
         lead += f" Variance explained for the median machine: {percent(statistics.median(explained))}."
     return render_page(
@@ -595,7 +593,7 @@ def _render(
         links,
         plots,
         tables={name: table(columns, rows, sort=True, tall=True) for name, rows in tables.items() if rows},
-        without=[(fact["name"], fact.get("why", "no return is known in the second half")) for fact in without],
+        without=[(fact["name"], fact.get("why", "no return of the second half is known")) for fact in without],
         sections=sections,
         settings=settings.table(),
         versions=versions("pyarrow"),

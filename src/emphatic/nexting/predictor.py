@@ -399,7 +399,7 @@ def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, Set
         readings = [(int(line), dict(reading)) for line, reading in saved["readings"]]
         return readings, saved["delimiter"], settings, dict(saved.get("more", {}))
     except (ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{path}: this is not the saved warm-up of a pipe. Remove it to begin anew.") from None
+        raise CheckpointError(f"{path}: this is not the saved warm-up of a pipe. Remove it to start over.") from None
 
 
 # ---------------------------------------------------------------------- the predictor
@@ -652,12 +652,12 @@ class Predictor:
             logger.warning("%d malformed %ss skipped.", self.malformed, self._unit)
         for problem, count in self.problems.items():
             if count > 1:
-                logger.warning("%s: %d times, each treated as missing.", problem, count)
+                logger.warning("%s: %d times, each counted as missing.", problem, count)
         if self.backwards > 1:
             logger.warning("%d readings out of order in all.", self.backwards)
         for name, counts in self.guarded_counts().items():
             logger.warning(
-                "%s: %d far readings pulled in, %d taken for missing.", name, counts["pulled_in"], counts["missing"]
+                "%s: %d outliers pulled in, %d counted as missing.", name, counts["pulled_in"], counts["missing"]
             )
 
     def guarded_counts(self) -> dict[str, dict[str, int]]:
@@ -680,7 +680,7 @@ class Predictor:
             names = parser.names
             if not reading.keys() & {*names, *parser.categories}:
                 unnamed = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-                raise Malformed(f"none of the signals {', '.join(names[:_NAMED])}{unnamed} is in it")
+                raise Malformed(f"the reading has none of the model's signals ({', '.join(names[:_NAMED])}{unnamed})")
             raise Malformed("; ".join(f"{problem}: {text}" for problem, text in row.problems.items()))
         if row.problems:
             self._report(number, row.problems)
@@ -764,7 +764,11 @@ class Predictor:
             self.problems[problem] += 1
             if self.problems[problem] == 1:
                 logger.warning(
-                    "%s %d: %s: %s; treated as missing. More of these are counted.", self._unit, number, problem, text
+                    "%s %d: %s: %s; counted as missing. Further ones are only counted.",
+                    self._unit,
+                    number,
+                    problem,
+                    text,
                 )
 
     # ------------------------------------------------------------------ the warm-up
@@ -776,10 +780,12 @@ class Predictor:
         """
         nested = [name for name, value in reading.items() if is_nested(value)]
         if not reading or (nested and all(value is None or is_nested(value) for value in reading.values())):
-            raise Malformed(f"{nested[0]!r} is not a number, but an object or a list" if nested else "nothing is in it")
+            raise Malformed(
+                f"{nested[0]!r} is not a number, but an object or a list" if nested else "the reading is empty"
+            )
         if self._resilient:
             if len(self._names) < len(self._names | reading.keys()) > _NAMES:
-                raise Malformed(f"it brings more than {_NAMES:,} names into the warm-up")
+                raise Malformed(f"with this reading the warm-up would have more than {_NAMES:,} names")
             self._names |= reading.keys()
         self.readings += 1
         self._waiting.append((number, reading))
@@ -805,9 +811,7 @@ class Predictor:
             table, stray = collect_readings(waiting, self._form, self.settings.reading_options())
             for number in sorted(stray):
                 self.malformed += 1
-                logger.warning(
-                    "%s %d: a stray record, with none of the columns of the others; skipped.", self._unit, number
-                )
+                logger.warning("%s %d: a reading with none of the columns of the others; skipped.", self._unit, number)
             waiting = [(number, reading) for number, reading in waiting if number not in stray]
             rows = table.count_rows()
             if rows < 3:
@@ -838,14 +842,14 @@ class Predictor:
         self.increments = table.increments
         if clock is not None and clock.backwards:
             self.backwards = clock.backwards
-            logger.warning("%d of the first readings are out of order; nothing is learned across.", clock.backwards)
+            logger.warning("%d of the first readings are out of order; each starts a new sequence.", clock.backwards)
         for number, reading in waiting:
             self._report(number, model.parser.parse(reading).problems)
         for column, reason in table.ignored.items():
             logger.info("column %r is not used: %s.", column, reason)
         for line in arrangement_lines(table.facts()):
             logger.info("%s", line)
-        logger.info("warmed up on %d readings of %d signals; learning from now on.", self.step, len(table.names))
+        logger.info("warm-up complete: %d readings of %d signals. Learning starts.", self.step, len(table.names))
         row = model.parser.parse(waiting[-1][1])
         if model.grid is not None:
             time, labels = table.notation.time, {name: column[-1] for name, column in block.labels.items()}
@@ -1022,13 +1026,13 @@ class Live:
                     pipe.write(pending)
                     pipe.predict()
                 except BrokenPipeError:
-                    logger.warning("the reader of the predictions has gone.")
+                    logger.warning("the reader of the predictions has closed the pipe.")
                     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that nothing fails on the way out
                 finally:
                     self.save(predictor, pipe.pending)
             if predictor.waiting:
                 logger.warning(
-                    "stopped after %d of %d readings of the warm-up: they are saved; the next run goes on from them.",
+                    "stopped after %d of %d readings of the warm-up: saved; the next run continues with them.",
                     predictor.waiting,
                     predictor.warm_up,
                 )
@@ -1051,7 +1055,7 @@ class Live:
         if self._warm_up_file.exists():
             predictor.load_warm_up(self._warm_up_file)
         logger.info(
-            "no model yet: warming up on the first %d readings%s; until then predictions are the present readings.",
+            "no model yet: warming up on the first %d readings%s; until then predictions are the current readings.",
             predictor.warm_up,
             f", of which {predictor.waiting} were saved" if predictor.waiting else "",
         )
@@ -1072,7 +1076,9 @@ class Live:
         ignored = self.settings.differences(held)
         if ignored:
             logger.warning(
-                "%s: the model's own settings hold; ignored, since they differ: %s.", self.model, ", ".join(ignored)
+                "%s: using the settings stored in the model. Ignored, because they differ: %s.",
+                self.model,
+                ", ".join(ignored),
             )
         logger.info("resuming from %s at step %d.", self.model, predictor.step)
         return predictor, state.get("live", {}).get("pending", "").encode()

@@ -65,10 +65,10 @@ Array = NDArray[np.float64]
 Row = Mapping[str, Any]
 
 FILES = {
-    "predictions.parquet": "for each row, the predictions with their intervals, anomaly scores, alarms and why",
+    "predictions.parquet": "for each row: predictions with their intervals, anomaly scores, alarms and reasons",
     "summary.json": "the scores, as numbers",
     "report.html": "this page",
-    "model.safetensors": "all that was learned, to go on from",
+    "model.safetensors": "the trained model",
 }
 
 #: The four that are compared: where a score keeps each ("" is the score itself), and its name on the page.
@@ -544,7 +544,7 @@ def _upcoming(page: NextingPage) -> Row | None:
         rows.append(row)
     columns = [Column("signal", "signal"), Column("last reading", "now", _precisely)]
     columns += [
-        Column(_horizon_label(h), str(i), Html, "weighted mean of what follows, by horizon", order=f"value {i}")
+        Column(_horizon_label(h), str(i), Html, "weighted mean of future values, by horizon", order=f"value {i}")
         for i, h in enumerate(page.horizons)
     ]
     shown = {entry["signal"] for entry in page.upcoming}
@@ -666,7 +666,7 @@ def _summary(page: NextingPage) -> Row:
     columns += [Column(name, name, share, rival="best") for name in RIVALS.values()]
     columns.insert(2, Column("", "meter"))
     if page.coverage is not None:
-        hint = "share of the actual returns inside the intervals, median over the signals"
+        hint = "measured coverage of the intervals, median over the signals"
         columns.append(Column(f"in the {percent(page.coverage)} interval", "coverage", str, hint=hint))
     signals = len({score["signal"] for score in page.scores})
     rows, learning = page.quality.get("rows"), page.seconds.get("learning")
@@ -735,7 +735,7 @@ def _scores(page: NextingPage) -> Html | None:
     columns = [Column("signal", "signal"), Column("horizon", "horizon", order="gamma")]
     columns += [Column(name, "variance_explained" + r, share, explained, "explained") for r, name in RIVALS.items()]
     columns += [
-        Column("÷ offline", "ratio_to_offline", share, explained, hint="online divided by the offline fit"),
+        Column("÷ offline", "ratio_to_offline", share, explained, hint="online divided by the offline ridge fit"),
         Column("skill", "skill", share, explained, hint=skill),
         Column("first half", "first", share, explained, hint="online, in the first half of the log"),
     ]
@@ -743,8 +743,8 @@ def _scores(page: NextingPage) -> Html | None:
     if page.coverage is not None:
         over = f"{percent(page.coverage)} interval"
         columns += [
-            Column("coverage", "coverage", share, over, hint="share of the actual returns inside"),
-            Column("interval score", "interval_score", amount, over, hint="width, and a penalty for returns outside"),
+            Column("coverage", "coverage", share, over, hint="measured coverage"),
+            Column("interval score", "interval_score", amount, over, hint="width plus a penalty for returns outside"),
             Column("calibrated", "calibrated", str, over),
         ]
     columns.append(Column("rows scored", "known", amount))
@@ -907,7 +907,7 @@ def _quality_tables(quality: Row, reading: Row) -> Row | None:
             [
                 Column("signal", "signal"),
                 Column("pulled in", "pulled_in", amount),
-                Column("taken for missing", "missing", amount),
+                Column("counted as missing", "missing", amount),
             ],
             guarded,
         ),

@@ -380,7 +380,7 @@ def run(
             is done where it is unambiguous; False reads the rows as they are.
         topics: The topics of a robot log to read; default: all.
         resample: The regular step of time that rows are put on, such as "5min"; "none" for the rows as they are. By
-            default, "auto", that is done where sensors report at different moments.
+            default, "auto", that is done where sensors report at different times.
         aggregate: How several values of a sensor in one step become one: "mean", "last", "min" or "max".
         max_age: How long the last value of a sensor is held on a regular step, such as "1h"; older ones are missing.
         missing: Values that stand for a missing one, such as -999.
@@ -531,7 +531,7 @@ def check_free(folder: Path) -> None:
         pass
     stopped = is_stopped(folder)
     what = (
-        "a run that was stopped: continue it with resume=True, or replace it"
+        "an interrupted run: continue it with resume=True, or replace it"
         if stopped
         else "the results of an earlier run: choose another folder, or replace them"
     )
@@ -828,13 +828,13 @@ def _unscored(scored: Scored) -> list[dict[str, Any]]:
     unscored: list[dict[str, Any]] = []
     for name in settings.predict or ():
         if learned.counts.first[learned.log.table.names.index(name)] < 0:
-            unscored.append({"signal": name, "why": "it has no reading in the whole log"})
+            unscored.append({"signal": name, "why": "it has no value in the whole log"})
         elif name in scored.constant:
             unscored.append({"signal": name, "why": "it never changes"})
     for horizon, gamma in zip(settings.horizons or (), learned.horde.gamma, strict=False):
         needed = rows_to_score(float(gamma))
         if learned.log.rows < needed:
-            why = f"the log is too short: {needed:,} rows would do"
+            why = f"the log is too short: {needed:,} rows are needed"
             unscored.append({"horizon": horizon, "why": why, "rows": needed})
     return unscored
 
@@ -846,7 +846,7 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         lines = [f"No time column: {time['why']}. {_many(facts['gaps'], 'gap')}."]
     else:
         zone = f", zone {time['zone']}" if time["zone"] else ""
-        step = f"usual step {facts['step_text']}" if facts["step_text"] else "no step"
+        step = f"typical step {facts['step_text']}" if facts["step_text"] else "no step"
         back = f", {facts['backwards']:,} of them where time goes back" if facts["backwards"] else ""
         columns = " and ".join(map(repr, time["columns"]))
         lines = [f"Time: {columns} ({time['format']}{zone}); {step}; {_many(facts['gaps'], 'gap')}{back}."]
@@ -871,11 +871,11 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         )
         lines.append(f"Rows dropped: {why}.")
     if facts["rows_short"]:
-        lines.append(f"Short rows: {facts['rows_short']:,}; the fields that are not there count as missing.")
+        lines.append(f"Short rows: {facts['rows_short']:,}; absent fields count as missing.")
     if facts.get("percent"):
-        lines.append(f"Percent signs left out (50% is 50): {_list(list(map(repr, facts['percent'])))}.")
+        lines.append(f"Percent signs ignored (50% is 50): {_list(list(map(repr, facts['percent'])))}.")
     if facts["guarded"]:
-        lines.append(f"Far readings: {_list(guarded_texts(facts['guarded']))}.")
+        lines.append(f"Outliers: {_list(guarded_texts(facts['guarded']))}.")
     if facts.get("sentinels"):
         named = [
             f"{' and '.join(f'{value} ({count:,})' for value, count in values.items())} of {name}"
@@ -931,7 +931,7 @@ def guarded_texts(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
     """For each signal how many of its readings were pulled in, and how many were taken for missing."""
     texts = []
     for name, count in counts.items():
-        kinds = {"pulled in": count["pulled_in"], "taken for missing": count["missing"]}
+        kinds = {"pulled in": count["pulled_in"], "counted as missing": count["missing"]}
         texts.append(f"{name} ({', '.join(f'{number:,} {kind}' for kind, number in kinds.items() if number)})")
     return texts
 

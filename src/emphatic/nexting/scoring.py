@@ -54,7 +54,7 @@ _ROW_GROUP = 1 << 25
 #: Signals that are plotted, at most: a page with more would be too large to open.
 PLOTTED = 100
 #: Why there is no offline fit where none was wanted.
-SKIPPED = "skipped, as requested with --no-offline"
+SKIPPED = "skipped because of --no-offline"
 
 
 # ---------------------------------------------------------------------- plots of signals

@@ -177,7 +177,7 @@ class Settings:
         commands=_EVERYWHERE,
     )
     horizons: tuple[float | str, ...] | None = setting(
-        help="Forecast horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d,1mo,1y).",
+        help="Averaging horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d,1mo,1y).",
         must="a list",
         is_valid=is_list,
         needs_items=True,
@@ -201,7 +201,7 @@ class Settings:
         commands=_FILE_AND_PIPE,
     )
     skip_lines: int | None = setting(
-        help="Lines of CSV above the header that are no part of the table; default: detected.",
+        help="Lines above the header of CSV to skip; default: detected.",
         must="a number of lines",
         is_valid=lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
         flag_type=int,
@@ -243,28 +243,28 @@ class Settings:
         commands=_FILE,
     )
     resample: str | float | None = setting(
-        help="Put rows on a regular step of time: auto (where sensors report at different moments), a duration "
+        help="Resample to a regular time step: auto (if sensors report at different times), a duration "
         "(5min), or none; default: auto.",
         must="auto, none or a duration such as 5min",
         is_valid=lambda value: _is_duration(value, "auto", "none"),
         commands=_EVERYWHERE,
     )
     aggregate: str | None = setting(
-        help="Several values of a sensor in one step: mean, last, min or max; default: the mean, of states the last.",
+        help="How to combine several values in one step: mean, last, min or max; default: mean (states: last).",
         must="mean, last, min or max",
         is_valid=lambda value: value in ("mean", "last", "min", "max"),
         panel=_READ,
         commands=_EVERYWHERE,
     )
     max_age: str | float | None = setting(
-        help="On a regular step, how long a sensor's last value is held (1h); default: by how often it reports.",
+        help="After resampling, how long a last value is used (1h); default: by how often the sensor reports.",
         must="a duration such as 1h",
         is_valid=_is_duration,
         panel=_READ,
         commands=_EVERYWHERE,
     )
     missing: tuple[str | float, ...] | None = setting(
-        help="Values that stand for a missing one, comma-separated: -999,9999,err.",
+        help="Codes for a missing value, comma-separated: -999,9999,err.",
         must="a list of numbers and words",
         is_valid=is_list,
         from_text=split_list,
@@ -273,7 +273,7 @@ class Settings:
         commands=_EVERYWHERE,
     )
     keep_sentinels: bool | None = setting(
-        help="Learn from -999, 65535 and other far readings as they are.",
+        help="Learn from -999, 65535 and other outliers as they are.",
         must="true or false",
         is_valid=lambda value: isinstance(value, bool),
         flag_type=bool,
@@ -282,7 +282,7 @@ class Settings:
         commands=_FILE_AND_PIPE,
     )
     by: str | None = setting(
-        help="Column that tells machines apart: each is learned from by itself.",
+        help="Column with the name of the machine: each machine is learned separately.",
         must="the name of a column",
         is_valid=lambda value: isinstance(value, str) and value != "",
         commands=_FILE,
@@ -297,7 +297,7 @@ class Settings:
         commands=_FILE,
     )
     sections: tuple[str, ...] | None = setting(
-        help="With --by: machines with a section of their own in the report, comma-separated, or all; default: "
+        help="With --by: machines with their own section in the report, comma-separated, or all; default: "
         "all of up to four.",
         must="a list",
         is_valid=is_list,
@@ -316,21 +316,21 @@ class Settings:
         commands=_FILE_AND_PIPE,
     )
     query: str | None = setting(
-        help="Query of a database or a time series store, in its own language; default: its only table.",
+        help="Query of a database or time series store, in its own language; default: its only table.",
         must="text",
         is_valid=lambda value: isinstance(value, str) and bool(value.strip()),
         panel=_READ,
         commands=_FILE,
     )
     range: str | None = setting(
-        help="What to read of a time series store: the last 30d, or START/END; default: 7d of Prometheus, else all.",
+        help="Time range of a time series store: 30d (the last), or START/END; default: 7d for Prometheus, else all.",
         must="a duration such as 30d, or START/END such as 2026-01-01/2026-02-01",
         is_valid=lambda value: isinstance(value, str) and _time_range(value, math.inf) is not None,
         panel=_READ,
         commands=_FILE,
     )
     step: str | None = setting(
-        help="Time between two rows of a time series store, such as 1min; default: 1min of Prometheus, else as stored.",
+        help="Time between rows from a time series store, such as 1min; default: 1min for Prometheus, else as stored.",
         must="a duration such as 1min",
         is_valid=lambda value: isinstance(value, str) and _duration(value) is not None,
         panel=_READ,
@@ -338,18 +338,18 @@ class Settings:
     )
     rates: tuple[float, ...] = setting(
         default_factory=_default_rates,
-        help="Step sizes of the learners, as factors of 1 / mean φ·φ; with a stepsize, of the method's own.",
+        help="Step sizes of the learners, as multiples of 1 / mean φ·φ; with a stepsize, of the method's step size.",
         must="a list",
         is_valid=is_list,
     )
     rule: str = setting(
         "true_online_etd",
-        help="Rule that learns, by its name.",
+        help="Name of the learning rule.",
         must="text",
         is_valid=lambda value: isinstance(value, str),
     )
     stepsize: str | Mapping[str, Any] | None = setting(
-        help="How step sizes are found: auto, autostep, …; default: three rates, blended.",
+        help="Step-size method (auto, autostep, …). Default: three fixed rates, whose predictions are combined.",
         panel=_PREDICT,
         commands=_FILE_AND_PIPE,
     )
@@ -359,12 +359,12 @@ class Settings:
         is_valid=is_list,
     )
     related: Mapping[str, Sequence[str]] | None = setting(
-        help="For each signal, the others that its questions see; default: all, or the most correlated of very many.",
+        help="For each signal, the others that its questions use; default: all, or of very many the most correlated.",
         must="a table of lists of signals",
         is_valid=_is_table_of_lists,
     )
     questions: tuple[Mapping[str, Any], ...] = setting(
-        (), help="Questions (GVFs) besides every signal at every horizon.", must="a list", is_valid=is_list
+        (), help="Questions (GVFs) in addition to every signal at every horizon.", must="a list", is_valid=is_list
     )
     ask: tuple[str, ...] = setting(
         (),
@@ -377,7 +377,7 @@ class Settings:
         commands=_EVERYWHERE,
     )
     exponential_only: bool | None = setting(
-        help="Predict exponential means only, without the value at each horizon and the mean up to it.",
+        help="Predict only exponential means, without the value at each horizon and the mean until then.",
         must="true or false",
         is_valid=lambda value: isinstance(value, bool),
         flag_type=bool,
@@ -386,8 +386,8 @@ class Settings:
     )
     coverage: float = setting(
         0.8,
-        help="The share of returns to fall inside the intervals; default: 0.8.",
-        must="a share between 0 and 1",
+        help="Target coverage of the intervals, between 0 and 1; default: 0.8.",
+        must="a number between 0 and 1",
         is_valid=is_share,
         flag_type=float,
         panel=_PREDICT,
@@ -395,7 +395,7 @@ class Settings:
     )
     false_alarm_rate: float = setting(
         FALSE_ALARM_RATE,
-        help="False alarms per row and signal, at most; default: 0.0005.",
+        help="Target rate of false alarms, per row and signal; default: 0.0005.",
         must=f"a number of alarms per row from {LEAST_RATE:g} to below 1",
         is_valid=_is_alarm_rate,
         flag_type=float,
@@ -450,7 +450,7 @@ class Settings:
 
         check_settings(self, name)
         if self.by is None and (self.share or self.sections):
-            raise ValueError(f"{name}: 'share' and 'sections' need the column that tells machines apart: by=…")
+            raise ValueError(f"{name}: 'share' and 'sections' need the column with the machines: by=…")
         if self.stepsize is not None:
             stepsizes.get(self.stepsize)
         for horizon in self.horizons or ():
@@ -672,7 +672,7 @@ def _check_horizon(horizon: Any, step: float | None) -> None:
     if isinstance(horizon, str) and step is not None and durations.seconds(horizon) < 0.99 * step:
         usual = durations.format_duration(step)
         raise ValueError(
-            f"The horizon {horizon!r} is shorter than the usual step of the log, {usual}. "
+            f"The horizon {horizon!r} is shorter than a typical step of the log, {usual}. "
             f"Use {usual.replace(' ', '')} or more, or a number of steps."
         )
 

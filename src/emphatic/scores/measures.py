@@ -44,8 +44,8 @@ _NEGLIGIBLE = 1e-12
 #: Points of a learning curve. An even number: half of them cover the first half of the log.
 PIECES = 20
 #: Why there are no scores.
-UNKNOWN = "no return is known in the second half: it reaches beyond the end or a gap, or too little of it was read"
-TOO_SHORT = "no return is known in the second half: the log is too short, {:,} rows would do"
+UNKNOWN = "no return of the second half is known: it reaches past the end or a gap, or too many values are missing"
+TOO_SHORT = "no return of the second half is known: the log is too short, {:,} rows are needed"
 STILL = "the return does not vary in the second half"
 
 
@@ -448,7 +448,7 @@ class LogScores:
         if ours["variance_explained"] is None:
             reasons["variance_explained"] = STILL
         if self._skill(q, slice(PIECES // 2, PIECES)) is None:
-            reasons["skill"] = "persistence makes no error"
+            reasons["skill"] = "persistence has no error"
         for name in self._fitted:
             if baselines[name]["variance_explained"] is None:
                 fault = faults[name][q] if faults.get(name) else ""
@@ -456,7 +456,7 @@ class LogScores:
         return reasons
 
     def _skill(self, q: int, pieces: slice) -> float | None:
-        """1 − MSE / MSE(persistence); None where persistence makes no error."""
+        """1 − MSE / MSE(persistence); None where persistence has no error."""
         ours, persistence = (float(np.sum(self._errors[name][0, pieces, q])) for name in ("", "persistence"))
         return finite(1.0 - ours / persistence) if persistence > 0.0 else None
 

@@ -195,7 +195,7 @@ class _Interface:
         def acknowledge(receipt: Receipt) -> None:  # in the thread that learns, in order
             receipts.append(receipt)
             if len(receipts) >= due:
-                with suppress(RuntimeError):  # the loop has ended, and the client has gone
+                with suppress(RuntimeError):  # the loop has ended, and the client has disconnected
                     loop.call_soon_threadsafe(finish)
 
         due = self.service.inbox.offer([reading.answered_by(acknowledge) for reading in incoming])
@@ -236,7 +236,7 @@ class _Interface:
             if not isinstance(text, str):
                 return _error(422, "a question must be text")
             if request.method == "POST" and len(self.service.predictor.settings.ask) >= _QUESTIONS:
-                return _error(422, f"{_QUESTIONS} questions are asked already: stop asking one of them")
+                return _error(422, f"{_QUESTIONS} questions are active, which is the limit: remove one first")
             if (refusal := await self._change(text, stop=request.method == "DELETE")) is not None:
                 return refusal
         return JSONResponse(describe_asked(self.service))
@@ -293,7 +293,7 @@ class _Interface:
         except TimeoutError:
             return _error(408, f"the model took more than {_MODEL_PATIENCE:g} seconds")
         except ClientDisconnect:
-            return _error(400, "the client has gone")
+            return _error(400, "the client has disconnected")
         except OSError as error:
             return _error(503, f"the model cannot be kept: {error.strerror}")
         except (ValueError, ArithmeticError, RecursionError, MemoryError) as error:  # CheckpointError too
@@ -342,7 +342,7 @@ class _Interface:
         if signal is not None and signal not in known["signals"] and signal not in known["predicted"]:
             return _error(404, f"there is no signal {signal[:100]!r}")
         if self.streams >= _STREAMS:
-            busy = _error(503, f"there are {_STREAMS} streams already")
+            busy = _error(503, f"the limit of {_STREAMS} streams is reached")
             busy.headers["retry-after"] = "5"
             return busy
         if request.method == "HEAD":
@@ -437,7 +437,7 @@ async def _body(request: Request, closing: asyncio.Event, longest: int, patience
     try:
         return b"".join(chunks) if reading.result() else too_long
     except ClientDisconnect:
-        return _error(400, "the client has gone")
+        return _error(400, "the client has disconnected")
 
 
 def _lines(receipts: Sequence[Receipt]) -> bytes:

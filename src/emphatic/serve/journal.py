@@ -469,9 +469,7 @@ def _inspect_segment(inspection: Inspection, numbers: _Numbers, start: int, path
     is_unacknowledged = inspection.end is not None and number > inspection.end
     is_torn = len(bad) == 1 and not line.endswith(b"\n") if plain else is_unacknowledged
     if is_last and is_torn:
-        problem = (
-            f"the last write was cut off by a crash: {size - whole} bytes after reading {number - 1} are dropped; "
-        )
+        problem = f"a crash interrupted the last write: {size - whole} bytes after reading {number - 1} are dropped; "
         inspection.torn = Torn(path, whole, problem + "no reading in them was acknowledged.")
     else:
         _report_bad(inspection, path, bad)
@@ -479,7 +477,7 @@ def _inspect_segment(inspection: Inspection, numbers: _Numbers, start: int, path
 
 def _report_bad(inspection: Inspection, path: Path, bad: list[tuple[int, int, int, bytes]]) -> None:
     for at, _, _, line in bad:
-        problem = "its checksum is wrong" if _CHECKED.match(line) and line.endswith(b"\n") else "it is not a whole line"
+        problem = "its checksum is wrong" if _CHECKED.match(line) and line.endswith(b"\n") else "the line is incomplete"
         inspection.damages.append(Damage(path, at, problem))
 
 

@@ -93,7 +93,7 @@ class Budget:
             started = False
 
             async def receive_and_count() -> Message:
-                if started:  # the application only wants to know when the client has gone
+                if started:  # the application only wants to know when the client has disconnected
                     return await receive()
                 self._pause(client, _BODY)
                 message = await receive()

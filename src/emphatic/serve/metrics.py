@@ -61,7 +61,7 @@ class _Metric(NamedTuple):
 #: What is known of each source or publisher: the name of the metric, its kind, its text, and its value.
 _OF_A_CONNECTION: tuple[tuple[str, str, str, Callable[[ConnectionStatus], float | None]], ...] = (
     ("connected", "gauge", "1 while it is connected, or has ended as it should.", lambda status: int(status.is_well)),
-    ("lag", "gauge", "Messages that are still to be taken.", lambda status: status.lag),
+    ("lag", "gauge", "Messages that wait to be read.", lambda status: status.lag),
     ("messages_total", "counter", "Messages since the service started.", lambda status: status.messages),
     ("last_message_seconds", "gauge", "When the last message was, in Unix time.", lambda status: status.last_message),
     ("lost_total", "counter", "Messages that were lost, as far as they can be counted.", lambda status: status.lost),
@@ -91,8 +91,10 @@ def write_metrics(service: Service, wrong_tokens: int = 0, failed_logins: int = 
     rate, lag = service.traffic.rate_and_lag()
     journal = service.journal_state()
     metrics = {
-        "readings_total": _Metric("counter", "Readings taken since the service started.", service.readings),
-        "repeated_total": _Metric("counter", "Readings that were known, and not learned from again.", service.repeated),
+        "readings_total": _Metric("counter", "Readings accepted since the service started.", service.readings),
+        "repeated_total": _Metric(
+            "counter", "Readings with a known id, which were not learned from again.", service.repeated
+        ),
         "malformed_total": _Metric("counter", "Readings that could not be used.", service.malformed),
         "wrong_tokens_total": _Metric("counter", "Requests and logins with a wrong token.", wrong_tokens),
         "failed_logins_total": _Metric("counter", "Logins on the page with a wrong token.", failed_logins),
@@ -105,9 +107,9 @@ def write_metrics(service: Service, wrong_tokens: int = 0, failed_logins: int = 
         "journal_bytes": _Metric("gauge", "The size of the journal.", journal.size),
         "journal_torn": _Metric("gauge", "1 if the last write was cut off by a crash.", int(journal.is_torn)),
         "journal_lost": _Metric("gauge", "Readings that a repair of the journal could not save.", journal.lost),
-        "rate": _Metric("gauge", "Readings a second, over the last five seconds.", rate),
+        "rate": _Metric("gauge", "Readings per second, over the last five seconds.", rate),
         "warming_up": _Metric("gauge", "1 while there is no model yet.", int(service.warming_up)),
-        "trouble": _Metric("gauge", "1 while the disk takes nothing.", int(bool(service.trouble))),
+        "trouble": _Metric("gauge", "1 while the disk cannot be written.", int(bool(service.trouble))),
     }
     lines = [*_head("build_info", "gauge", "What runs: always 1.")]
     about = {"version": version("emphatic"), "python": platform.python_version()}

@@ -270,5 +270,5 @@ def name_fields(
         name = field if field == stamps.name else names.signal(topic, field)
         reading[field if known and name not in known and field in known else name] = value
     if not reading.keys() - {stamps.name}:
-        return incoming._replace(reading=Malformed("nothing is in it"), text=None)
+        return incoming._replace(reading=Malformed("the reading is empty"), text=None)
     return incoming._replace(reading=reading, text=None)

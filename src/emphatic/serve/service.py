@@ -588,7 +588,9 @@ class Service:
                 ignored = ", ".join(self.settings.differences(settings))
                 if ignored:
                     logger.warning(
-                        "%s: the model's own settings hold; ignored, since they differ: %s.", self.model, ignored
+                        "%s: using the settings stored in the model. Ignored, because they differ: %s.",
+                        self.model,
+                        ignored,
                     )
                 serve = state.get("serve", {})
                 if "serve_ids" in state:
@@ -616,7 +618,7 @@ class Service:
         if self.predictor.horde is None:
             logger.info("%s: no model yet; %d of %d readings to warm up on.", self.model, self.waiting, self.warm_up)
         else:
-            logger.info("%s: going on at step %d.", self.model, self.step)
+            logger.info("%s: continuing at step %d.", self.model, self.step)
 
     def start(self) -> None:
         """Start to learn."""
@@ -650,7 +652,7 @@ class Service:
         if self._thread.ident is not None:
             self._thread.join(_END)
         if self._thread.is_alive():
-            logger.warning("the model is not saved: learning is busy. The journal has all that was acknowledged.")
+            logger.warning("the model is not saved: learning is busy. The journal has every acknowledged reading.")
         else:
             self._locks.close()
 
@@ -758,7 +760,7 @@ class Service:
             self._end()
         except BaseException as error:
             self.failure = error
-            logger.critical("learning has ended by an error: %s", error, exc_info=True)
+            logger.critical("learning ended with an error: %s", error, exc_info=True)
         finally:
             self.inbox.close()
             while not self._changes.empty():
@@ -1119,9 +1121,9 @@ class Service:
             is_missing and journal.id == self._id and self._id is not None
         ):
             raise JournalError(
-                f"{self._folder}: the journal, with {count} readings from number {journal.first} on, does not follow "
-                f"on the model {self.model}, which has learned from {position or 0} readings of it. Serve the model it "
-                "belongs to, or move the journal elsewhere to continue from the last save of this model."
+                f"{self._folder}: the journal, with {count} readings from number {journal.first} on, does not belong "
+                f"to the model {self.model}, which has learned from {position or 0} readings of it. Serve its own "
+                "model, or move the journal to another folder to continue from the last save of this model."
             )
         if is_missing:
             logger.warning(

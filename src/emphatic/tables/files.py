@@ -284,11 +284,13 @@ def open_file(
     file, options = File(name), OpenOptions(delimiter, topics, skip_lines, header, request)
     format = next((format for format in formats() if not format.text and format.recognise(file)), None)
     if format is None and file.path.is_dir():
-        raise TableError(f"{name}: this is a folder, and no ROS 2 bag. Name one file in it.")
+        raise TableError(f"{name}: this folder is not a ROS 2 bag. Give the path of a file.")
     if topics is not None and not (format and format.topics):
-        raise TableError(f"{name}: this is no robot log (an MCAP file or the folder of a ROS 2 bag): it has no topics.")
+        raise TableError(
+            f"{name}: this is not a robot log (an MCAP file or the folder of a ROS 2 bag), so it has no topics."
+        )
     if request is not None and request.named and not (format and format.request):
-        raise TableError(f"{name}: this is no database, so {request.named[0]}=… does not apply. Leave it out.")
+        raise TableError(f"{name}: this is not a database, so {request.named[0]}=… does not apply. Leave it out.")
     if format is not None:
         return format.open(file, options), None
     with reading(name, file.not_utf8):

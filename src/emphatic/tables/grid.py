@@ -45,7 +45,7 @@ _SPARSE = 0.5
 _DENSE = 0.9
 #: Values of a column from which on its intervals say something.
 _LEAST = 4
-#: Rows from which on they tell whether sensors report at different moments.
+#: Rows from which on they tell whether sensors report at different times.
 _ENOUGH = 20
 #: A value is held for so many usual intervals of its sensor, and for so many times the interval that one in twenty
 #: exceeds: intervals at random are then longer once in ten thousand.
@@ -402,7 +402,7 @@ def plan_records(
     is_regular = Clock(moments).regular
     if is_complete and is_regular:
         return None
-    why = "sensors report at different moments" if not is_complete else "readings come at irregular moments"
+    why = "sensors report at different times" if not is_complete else "readings arrive at irregular times"
     return _plan(reports, discrete, arrangement, dated, why)
 
 
@@ -434,7 +434,7 @@ def plan_rows(
     if len(alive) < 2 or not np.all(np.diff(times) >= 0):  # (nor where a time is missing)
         return None
     if np.mean(list(alive.values())) <= _SPARSE + 0.1 and max(alive.values()) < _DENSE:
-        return _plan(reports, discrete, arrangement, dated, "sensors report at different moments")
+        return _plan(reports, discrete, arrangement, dated, "sensors report at different times")
     clock = Clock(times)
     slow = [name for name, share in alive.items() if share < _SPARSE]
     if slow and max(alive.values()) >= _DENSE and clock.regular and not np.any(np.diff(times) == 0):
@@ -921,10 +921,12 @@ def arrangement_lines(facts: Mapping[str, Any]) -> list[str]:
     ages = sorted(set(resampled["max_age"].values()))
     held = written(ages[0]) if ages[0] == ages[-1] else f"{written(ages[0])} to {written(ages[-1])}, by sensor"
     if resampled["step"] is None:
-        return [*lines, f"Held: {resampled['why']}; their last value is held for at most {held}."]
+        return [*lines, f"Held: {resampled['why']}; their last value is used for at most {held}."]
     interval = resampled["median_interval"]
     why = resampled["why"] + (f"; their median interval is {written(interval)}" if interval else "")
-    lines.append(f"Resampled: a row each {written(resampled['step'])} ({why}); a value is held for at most {held}.")
+    lines.append(
+        f"Resampled: one row per {written(resampled['step'])} ({why}); a last value is used for at most {held}."
+    )
     losses = {"after their step was complete": resampled["late"], "without a time": resampled["timeless"]}
     lost = [f"{count:,} {what}" for what, count in losses.items() if count]
     return [*lines, f"Values not used: {', '.join(lost)}."] if lost else lines

@@ -176,7 +176,7 @@ def _without_text(column: pa.Array) -> pa.Array:
 
 def _is_mcap(file: File) -> bool:
     if file.start != MAGIC and file.path.suffix == ".mcap":
-        raise TableError(f"{file.name}: this is not an MCAP file, whatever its name: its first bytes are others.")
+        raise TableError(f"{file.name}: this is not an MCAP file, although its name ends in .mcap.")
     return file.start == MAGIC
 
 
@@ -257,7 +257,7 @@ class _Mcap:
             stream.seek(-min(len(MAGIC), path.stat().st_size), os.SEEK_END)
             if stream.read() != MAGIC:
                 raise TableError(
-                    f"{path}: cut short: it does not end as MCAP does. What there is can be saved: "
+                    f"{path}: the file is incomplete: its end is missing. Recover what is there: "
                     "mcap recover FILE -o WHOLE"
                 )
         with _parsing(self.name), path.open("rb") as stream:
@@ -370,7 +370,9 @@ def _parsing(name: str) -> Iterator[None]:
         raise TableError(f"{name}: MCAP files and ROS 2 bags need pip install 'emphatic[mcap]'") from error
     except Exception as error:  # these readers raise whatever their parts do
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
-        raise TableError(f"{name}: damaged or cut short ({reason}). Record or fetch it again, whole.") from None
+        raise TableError(
+            f"{name}: the file is damaged or incomplete ({reason}). Record or download it again."
+        ) from None
 
 
 # ---------------------------------------------------------------------- messages of ROS 2
@@ -670,7 +672,7 @@ def _walk(value: dict[str, Any] | None, path: FieldPath = ()) -> Iterator[tuple[
 def _kind(value: object) -> str:
     if isinstance(value, list):
         numeric = all(isinstance(element, int | float | None) for element in value)
-        return _JSON_ARRAY if numeric else "a list of other than numbers"
+        return _JSON_ARRAY if numeric else "a list that contains other things than numbers"
     if isinstance(value, dict):
         return STAMP if value else "an object without fields"
     return "" if value is None else TEXT if isinstance(value, str) else _JSON_NUMBER

@@ -126,8 +126,12 @@ class _Server:
                 "and set the environment variable EMPHATIC_PASSWORD, or name a file: ?password_file=PATH."
             )
         if 300 <= code < 400:
-            return _Refused(f"{self.address}: the server is elsewhere: {self.address.hide(str(location))}. Name it.")
-        return _Refused(f"{self.address}: the server refused: {self.address.hide(_error_text(body))} ({code}).")
+            return _Refused(
+                f"{self.address}: the server redirects to another address: {self.address.hide(str(location))}. Name it."
+            )
+        return _Refused(
+            f"{self.address}: the server rejected the request: {self.address.hide(_error_text(body))} ({code})."
+        )
 
     def get_json(self, path: str, options: Mapping[str, str]) -> Any:
         """The answer of a server that answers in JSON."""
@@ -299,7 +303,7 @@ class _VictoriaMetrics:
             is_victoria = b"vm_" in answer.read()
         if not is_victoria:
             raise TableError(
-                f"{self._address}: Prometheus takes no values of the past. Write to VictoriaMetrics, InfluxDB or a "
+                f"{self._address}: Prometheus does not accept past values. Write to VictoriaMetrics, InfluxDB or a "
                 "database instead."
             )
 

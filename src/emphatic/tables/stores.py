@@ -198,7 +198,9 @@ def _warn_of_password(text: str) -> None:
 def _find_password(scheme: str, variable: str | None, file: str | None, variables: Mapping[str, str]) -> str | None:
     if variable is not None:
         if variable not in variables:
-            raise TableError(f"{scheme}://…: there is no environment variable {variable}, which is to hold a password.")
+            raise TableError(
+                f"{scheme}://…: there is no environment variable {variable}, which should hold a password."
+            )
         return variables[variable]
     if file is None:
         file = None if variables.get("EMPHATIC_PASSWORD") else variables.get("EMPHATIC_PASSWORD_FILE")

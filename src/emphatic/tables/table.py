@@ -76,7 +76,7 @@ def reading(name: str, find_line: Callable[[], int | None] = lambda: None) -> It
     except FileNotFoundError:
         raise TableError(f"{name}: there is no such file.") from None
     except PermissionError:
-        raise TableError(f"{name}: this file may not be read; look at its permissions.") from None
+        raise TableError(f"{name}: permission denied.") from None
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         reason = _one_line(error)
         raise TableError(f"{name}: a column's type cannot be read ({reason}). Store it as numbers.") from None
@@ -87,7 +87,9 @@ def reading(name: str, find_line: Callable[[], int | None] = lambda: None) -> It
             place = f"line {line}" if line else "some of its text"
             remedy = f"Convert it: iconv -f latin1 -t utf-8 {name} > converted.csv"
             raise TableError(f"{name}: {place} is not UTF-8. {remedy}") from None
-        raise TableError(f"{name}: damaged or cut short ({reason}). Write or fetch it again, whole.") from None
+        raise TableError(
+            f"{name}: the file is damaged or incomplete ({reason}). Export or download it again."
+        ) from None
 
 
 def _one_line(error: BaseException) -> str:
@@ -376,7 +378,7 @@ class Table:
         if machines := columns.find_machines(view.look, view.kinds, view.when):
             message = (
                 f"{self.name}: these are the rows of several machines: times repeat or go back, and {machines!r} tells "
-                f'the rows apart. Learn from each by itself: by="{machines}".'
+                f'the rows apart. Learn from each separately: by="{machines}".'
             )
             if recognised is not None:
                 message += f' Or give each a column: pivot="{recognised.keys[0]},{recognised.values[0]}".'
@@ -387,7 +389,7 @@ class Table:
         raise TableError(
             f"{self.name}: this may be long format, with a row for each reading: {sensor!r} names the sensor, "
             f'{value!r} has its value. Give each sensor a column: pivot="{sensor},{value}"; or pass '
-            "pivot=False to take the rows as they are."
+            "pivot=False to read the rows as they are."
         )
 
     def _describe(self, source: Source, view: _View, switches: Sequence[str], percents: Sequence[str]) -> Notation:

@@ -89,11 +89,11 @@ def _open_prometheus(file: File, options: OpenOptions) -> Source:
         ]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise TableError(
-            f"{file.name}: this is not the answer to a query of Prometheus, or it is cut short. Fetch it again: "
+            f"{file.name}: this is not the answer to a query of Prometheus, or it is incomplete. Download it again: "
             "curl 'http://HOST:9090/api/v1/query_range?query=…&start=…&end=…&step=…'"
         ) from None
     if not records:
-        raise TableError(f"{file.name}: this answer of Prometheus has no series. Look at the query and its range.")
+        raise TableError(f"{file.name}: this answer of Prometheus has no series. Check the query and its range.")
     time, series, values = zip(*records, strict=True)
     return _series_frame(_stamps(time), series, values)
 
@@ -119,7 +119,9 @@ def _open_line_protocol(file: File, options: OpenOptions) -> Source:
         point = _POINT.fullmatch(line.strip())
         if point is None:
             if line.strip() and not line.startswith("#"):
-                raise TableError(f"{file.name}: line {number} is no point of line protocol: {line[:60]!r}. Correct it.")
+                raise TableError(
+                    f"{file.name}: line {number} is not a point of line protocol: {line[:60]!r}. Correct it."
+                )
             continue
         if point["time"] is None:
             raise TableError(f"{file.name}: line {number} has no time. Export the points with their times.")

@@ -246,7 +246,7 @@ def check_loop(source: str | None, publish: str | None) -> None:
     kind = find_source(reading.kind)
     if kind is not None and is_same_server(reading, publishing) and kind.overlaps(reading, publishing):
         raise ValueError(
-            f"--publish {publishing!r} is where the readings come from, {reading!r}: predictions must go elsewhere, or "
+            f"--publish {publishing!r} is where the readings come from, {reading!r}: send predictions elsewhere, or "
             "they would come back as readings."
         )
 
@@ -342,7 +342,7 @@ def _read_lines(service: Service, descriptor: int, wake: int) -> Iterator[Incomi
             yield from with_ids([Incoming(reading)], "-", service.id_field, origin=origin())
         logger.info("standard input has ended.")
     except (TableError, OSError) as error:
-        logger.error("standard input is read no further: %s", error)
+        logger.error("reading of standard input has stopped: %s", error)
 
 
 def _feed_lines(_: Address, service: Service) -> Feed:

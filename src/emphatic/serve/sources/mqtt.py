@@ -225,7 +225,7 @@ class MqttSource:
         if not flags.session_present and (self._was_connected or known_until is not None):
             start = self._status.last_message or known_until or self._status.since
             self._status.lose(
-                _iso(start), _iso(time.time()), None, "the broker has forgotten the session, and what it kept for it"
+                _iso(start), _iso(time.time()), None, "the broker has forgotten the session and its stored messages"
             )
         self._was_connected = True
         if self._is_new:
@@ -374,7 +374,7 @@ class MqttPublisher:
         for topic, payload in messages.items():
             is_lost |= not self._send(topic, payload, line)
         if is_lost:
-            self._count_lost("no room for it while the broker was away")
+            self._count_lost("the buffer was full while the broker was not available")
 
     def _send(self, topic: str, payload: bytes, line: bytes = b"", *, retain: bool = False) -> bool:
         """Send a message; False if there is no room for it."""

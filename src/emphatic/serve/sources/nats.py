@@ -280,7 +280,7 @@ class NatsSource(_Worker):
         created, state = str(info.created), info.state
         goes_on = True
         if self._created and created != self._created:
-            self._status.lose(str(self._last), "1", self._status.lag, "the stream was made anew")
+            self._status.lose(str(self._last), "1", self._status.lag, "the stream was deleted and created again")
             self._last, goes_on = None, False
         self._created = created
         if self._last is not None and state.last_seq < self._last:

@@ -164,7 +164,7 @@ class RedisSource(_Worker):
         added, length = info.get("entries-added"), info["length"]
         generated, first = _text(info["last-generated-id"]), info["first-entry"]
         is_behind = first is not None and _order(self._last) < _order(_text(first[0]))
-        if added is None:  # Redis 6: only that the stream was made anew can be seen
+        if added is None:  # Redis 6: only that the stream was deleted and created again can be seen
             if _order(generated) < _order(self._last):
                 self._begin_again(None)
             return
@@ -206,7 +206,11 @@ class RedisSource(_Worker):
             ),
             None,
         )
-        reason = "the stream was made anew" if known is None else "the server has lost the last entries of the stream"
+        reason = (
+            "the stream was deleted and created again"
+            if known is None
+            else "the server has lost the last entries of the stream"
+        )
         self._status.lose(self._last, known or _BEGINNING, lost, reason)
         self._last, self._count = known or _BEGINNING, None
 
