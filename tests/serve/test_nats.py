@@ -153,6 +153,7 @@ def test_what_was_lost_is_reported(tmp_path: Path) -> None:
                 again.send("plant", [readings(5, 120), {"nonsense": 1}])
                 wait_for(lambda: service.metric("step") == 105)
                 wait_for(lambda: service.metric("malformed_total") == 1)
+                assert sum("made anew" in loss["reason"] for loss in source_of(service)["losses"]) == 1  # not again
                 service.stop()
 
 

@@ -121,8 +121,8 @@ def read_message(payload: bytes) -> list[Incoming]:
 
     >>> [incoming.reading for incoming in read_message(b"21.5")]
     [{'': 21.5}]
-    >>> read_message(b"on")[0].reading, read_message(b"[1, {}")[0].reading
-    ({'': 'on'}, Malformed('not JSON: Expecting property name enclosed in double quotes: line 1 column 6 (char 5)'))
+    >>> read_message(b"on")[0].reading, read_message(b'{"power": 3}')[0].reading
+    ({'': 'on'}, {'power': 3})
     """
     text = payload.strip()
     if text.startswith((b"{", b"[")) or len(text) > _LONGEST_VALUE or not text:
