@@ -86,12 +86,12 @@ def test_a_history_keeps_the_last_rows_and_forgets_missing_ones() -> None:
     for begin in range(0, 40_000, 999):
         history.add(np.arange(begin, begin + 999.0), np.full((999, 1), np.nan if begin % 2 else 3.0))
     time, values = history.rows
-    assert len(time) == 12_000
+    assert len(time) == 30_000
     assert time[-1] == 40 * 999 + 998
     assert history.mean(0) == 3.0
     history.add(np.array([np.nan]), np.array([[7.0]]))
     assert history.rows[0][-1] == time[-1]
-    assert values.shape == (12_000, 1)
+    assert values.shape == (30_000, 1)
 
 
 def test_forecasts_are_values_at_a_time_of_one_signal() -> None:

@@ -139,7 +139,8 @@ def test_on_a_phone_nothing_hides_behind_a_sideways_scroll(visit: Callable[..., 
     page.wait_for_timeout(300)
     wide = page.evaluate(
         """() => [...document.querySelectorAll("body *")].filter((one) => one.clientWidth &&
-            !one.closest("svg, .uplot") && !one.matches("input, select, .unseen, .head") && one.scrollWidth > one.clientWidth + 1 &&
+            !one.closest("svg, .uplot") && !one.matches("input, select, .unseen, .head") &&
+            one.scrollWidth > one.clientWidth + 1 &&
             getComputedStyle(one).display !== "inline").map((one) => `${one.tagName} ${one.id} ${one.className}`)"""
     )
     assert wide == []

@@ -37,7 +37,7 @@ DAY, WEEK = 86400.0, 604800.0
 #: The first Monday after the epoch, less a week: weeks begin on Mondays.
 _MONDAY = 3 * DAY
 #: Rows that a history keeps, points of a path, and rows from which helpers are found.
-_KEPT, _POINTS, _COMPARED = 12_000, 240, 4000
+_KEPT, _POINTS, _COMPARED = 30_000, 240, 4000
 #: Recent rows that are drawn, about.
 _DRAWN = 1500
 #: The most slots of a seasonal profile of a day and of a week.

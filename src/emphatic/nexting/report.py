@@ -140,7 +140,7 @@ def _outlooks(scored: Scored) -> list[Outlook]:
     outlooks: list[Outlook] = []
     for signal in history.signals:
         verdict = read_verdict(summary, signal)
-        periods = sorted(learned.horde.periods.get(signal, ()), key=lambda period: -period.strength)
+        periods = sorted(learned.horde.periods.get(signal, ()), key=lambda period: -period.rows)
         period = periods[0].rows * (step or 1.0) if periods else None
         outlook = make_outlook(history, signal, forecasts.get(signal, []), verdict, period, unit_of(signal, units))
         if len(outlooks) < HELPED and signal not in scored.constant:
