@@ -47,7 +47,7 @@ def test_values_and_means_are_named_as_the_language_writes_them() -> None:
 def test_labels_are_those_of_questions_that_are_asked(timing: Timing, missing: float) -> None:
     x = signals(400)
     rng = np.random.default_rng(1)
-    x[1:][rng.random((399, 3)) < missing] = np.nan
+    x[1:-1][rng.random((398, 3)) < missing] = np.nan
     gap = rng.random(400) < 0.02
     time = np.cumsum(3600.0 * (1.0 + 5 * gap)) if timing.step else None
     horizons = (3, 24)
