@@ -114,7 +114,7 @@ def flag_values(kind: type, flags: Mapping[str, Any]) -> dict[str, Any]:
 class GroupedCommand(TyperCommand):
     """A command whose help has its options in groups: those without a heading first, the others by their panel."""
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
         """Write arguments and options."""
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(ctx):
@@ -293,10 +293,10 @@ def _time_left(seen: Sequence[tuple[float, int]], total: int) -> float | None:
     """The seconds that are left, by the speed of late; None where that is not known."""
     clock, done = seen[-1]
     late = [(then, count) for then, count in seen[:-1] if clock - then >= EVERY and done - count >= 0.1 * done]
-    began, before = late[-1] if late else seen[0]
-    if not before < done < total or clock <= began:
+    began, count_then = late[-1] if late else seen[0]
+    if not count_then < done < total or clock <= began:
         return None
-    return (clock - began) * (total - done) / (done - before)
+    return (clock - began) * (total - done) / (done - count_then)
 
 
 @contextmanager

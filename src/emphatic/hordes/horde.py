@@ -1238,7 +1238,7 @@ def _as_reading(name: str, reading: Any, function: str) -> float:
         raise refusal("observation", function, f"have a number for {name!r}", show(reading)) from None
 
 
-def _as_time(time: Any) -> Any:
+def _as_time(time: object) -> object:
     """A time as features take it: a datetime, or text, as seconds since 1970; others as they are."""
     if isinstance(time, str):
         from emphatic.tables.fields import parse_time

@@ -107,8 +107,8 @@ class Records(list[dict[str, Any]]):
             f"<tr>{''.join(f'<td>{html.escape(_show(row.get(name)))}</td>' for name in names)}</tr>"
             for row in self[:_SHOWN]
         )
-        more = f"<p>… and {len(self) - _SHOWN:,} more</p>" if len(self) > _SHOWN else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        unlisted = f"<p>… and {len(self) - _SHOWN:,} more</p>" if len(self) > _SHOWN else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{unlisted}"
 
 
 def import_frames(package: str) -> Any:
@@ -121,11 +121,11 @@ def import_frames(package: str) -> Any:
         raise ImportError(f"{package} is not installed: pip install {package}") from None
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, str | int | float)
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     """A value in a cell, numbers to three digits."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"

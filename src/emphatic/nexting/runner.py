@@ -546,21 +546,21 @@ def _forecast_rows(result: NextingResult) -> Iterator[dict[str, Any]]:
     """The rows of ``NextingResult.forecast``."""
     step = result.reading.get("step")
     dated = "time" in result.predictions.column_names
-    last = _last_rows(result)
+    ends_of = _last_rows(result)
     answered = set()
     for score in result.summary:
         if score.get("kind") != "at" or score.get("answer") is None:
             continue
         name = score.get("signal") or parse(score["text"]).body.strip("`")
         answered.add((score.get("machine"), name))
-        when = _later(last[score.get("machine")], score["horizon"], step, dated)
+        when = _later(ends_of[score.get("machine")], score["horizon"], step, dated)
         yield {"signal": name, "time": when, "mean": score["answer"], "low": score["low"], "high": score["high"]} | (
             {"horizon": score["horizon"], "kind": "value"}
         )
     for score in result.summary:
         if "text" in score or (score.get("machine"), score["signal"]) in answered:
             continue
-        row, column = last[score.get("machine")], f"{score['signal']}@{score['horizon']}"
+        row, column = ends_of[score.get("machine")], f"{score['signal']}@{score['horizon']}"
         ends = {key: row.get(f"{column}{end}") for key, end in (("mean", ""), ("low", ".low"), ("high", ".high"))}
         forecast = {"signal": score["signal"], "time": _later(row, score["horizon"], step, dated), **ends}
         forecast |= {"horizon": score["horizon"], "kind": "mean"}

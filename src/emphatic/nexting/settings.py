@@ -58,7 +58,7 @@ _MOST = 1.0 - 1e-12
 WORDS = 50
 
 #: The headings of flags in the help, after those that matter most, which have none.
-_READ, _PREDICT, _OUTPUT = "What to read", "What to predict", "Output"
+_READ, _PREDICT = "What to read", "What to predict"
 #: The commands that take a setting: on a file, on a pipe, and as a service.
 _FILE, _FILE_AND_PIPE, _EVERYWHERE = ("nexting",), ("nexting", "pipe"), ("nexting", "pipe", "serve")
 
@@ -303,7 +303,7 @@ class Settings:
         is_valid=is_list,
         from_text=split_list,
         from_keyword=_one_or_several,
-        panel=_OUTPUT,
+        panel=_READ,
         commands=_FILE,
     )
     increments: tuple[str, ...] | bool | None = setting(

@@ -78,7 +78,7 @@ PRIOR_ROWS = 5.0
 
 @jit_for((_f1, _i1, types.int64, types.int64, _f1, _i1, types.int64, _out_f1, _out_f1, _out_f2), fastmath=False)
 def repeat_path(
-    x: Floats, place: Integers, before: int, period: int, gammas: Floats, paths: Integers, filled: int, ring: Floats,
+    x: Floats, place: Integers, latest: int, period: int, gammas: Floats, paths: Integers, filled: int, ring: Floats,
     sums: Floats, out: Floats,
 ) -> int:  # fmt: skip
     """What follows each row if the last period repeats, for H discounts, (H, B); NaN before there was a period.
@@ -88,7 +88,7 @@ def repeat_path(
     Args:
         x: The readings, the last one held where one is missing.
         place: The place of each row, not descending. Places without a row take the reading of one period before.
-        before: The place of the last row before these, −1 if there was none.
+        latest: The place of the last row before these, −1 if there was none.
         period: P, in places.
         gammas: γ of each horizon.
         paths: L of each horizon, at most P.
@@ -102,8 +102,8 @@ def repeat_path(
     """
     size, H = len(ring), len(gammas)
     for t in range(len(x)):
-        moved = place[t] - before
-        for m in range(max(before + 1, place[t] - size), place[t]):
+        moved = place[t] - latest
+        for m in range(max(latest + 1, place[t] - size), place[t]):
             ring[m % size] = ring[(m - period) % size] if filled > period else x[t]
         filled += moved
         ring[place[t] % size] = x[t]
@@ -125,7 +125,7 @@ def repeat_path(
                 leaves, enters = ring[(place[t] - period) % size], ring[(place[t] - period + length) % size]
                 sums[h] = (sums[h] - leaves) / g + g ** (length - 1) * enters
             out[h, t] = sums[h] * (1.0 - g) / (1.0 - g**length)
-        before = place[t]
+        latest = place[t]
     return filled
 
 

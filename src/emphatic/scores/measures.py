@@ -341,12 +341,14 @@ class LogScores:
     ) -> dict[str, Array]:
         """The predictions of baselines that follow a cycle, (Q, B); the present reading where there is none yet."""
         when = np.full(len(held), np.nan) if time is None else time
-        now = np.repeat(held.T, len(self._horizons), axis=0)
+        present = np.repeat(held.T, len(self._horizons), axis=0)
         guesses = {name: predict(held, missing, when) for name, predict in self._timed.items()}
         for name, answer in self._answering.items():
-            guesses[name] = answers.get(answer, np.full(now.shape, np.nan))
+            guesses[name] = answers.get(answer, np.full(present.shape, np.nan))
             self._answered[name] |= np.isfinite(guesses[name]).any(axis=1)
-        return {name: np.where(np.isnan(guess), now, _checked(name, guess, now)) for name, guess in guesses.items()}
+        return {
+            name: np.where(np.isnan(guess), present, _checked(name, guess, present)) for name, guess in guesses.items()
+        }
 
     def add_answers(self, start: int, answers: Mapping[str, Array], G: Array, known: NDArray[np.bool_]) -> None:
         """Single answers (Q, B) at rows from ``start`` on, of which those in the second half of the log are scored."""

@@ -6,7 +6,7 @@ Rows are sorted by time in memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -164,14 +164,15 @@ def _table(source: object, names: Sequence[str] | None, caller: Caller) -> pa.Ta
     return table.rename_columns([name.replace("__index_level_0__", "index") for name in table.column_names])
 
 
-def _as_frame(source: Any) -> Any:
+def _as_frame(source: object) -> Any:
     """A series of pandas or polars as a frame with one column, ``value`` if it has no name; others as they are."""
+    frame = cast("Any", source)
     if type(source).__name__ == "Series" and hasattr(source, "to_frame"):
-        name = getattr(source, "name", None)
-        source = source.to_frame("value" if name in (None, "") else str(name))
-    if type(source).__module__.startswith("pandas") and type(source.index).__name__ == "PeriodIndex":
-        source = source.set_axis(source.index.to_timestamp(), axis=0)
-    return source
+        name = frame.name
+        frame = frame.to_frame("value" if name in (None, "") else str(name))
+    if type(frame).__module__.startswith("pandas") and type(frame.index).__name__ == "PeriodIndex":
+        frame = frame.set_axis(frame.index.to_timestamp(), axis=0)
+    return frame
 
 
 def _unmasked(values: ArrayLike) -> NDArray[Any]:
