@@ -32,7 +32,6 @@ from emphatic import rules
 from emphatic.asking.answers import Asked, Timing
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore, ResumePoint
-from emphatic.engines.compiled import blas_threads
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.nexting.intervals import Derived
@@ -157,6 +156,8 @@ def choose_related(table: Table, rows: int, predict: Sequence[str]) -> dict[str,
 
 def _correlations(values: Array) -> NDArray[np.float32]:
     """The size of the correlation of each pair of signals (C, C) in these rows (B, C), 0 of one that does not vary."""
+    from emphatic.engines.compiled import blas_threads  # late: it imports numba
+
     values, _ = ReadingGuard(values.shape[1]).warm_up(values).judge(values)
     present = np.isfinite(values)
     known = np.where(present, values, 0.0)
