@@ -186,8 +186,8 @@ class PartReader:
         """The rows from number ``begin`` to before ``end``, which must have been written."""
         import pyarrow as pa
 
-        following = [*self.starts[1:], end]
-        needed = [a for a, b in zip(self.starts, following, strict=True) if a < end and b > begin]
+        ends = [*self.starts[1:], end]
+        needed = [a for a, b in zip(self.starts, ends, strict=True) if a < end and b > begin]
         tables = self._tables
         self._tables = {number: tables[number] if number in tables else self._load(number) for number in needed}
         pieces = [self._tables[a].slice(max(begin - a, 0), end - max(begin, a)) for a in needed]

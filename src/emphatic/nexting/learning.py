@@ -33,7 +33,6 @@ from emphatic.asking.answers import Asked, Timing
 from emphatic.asking.headline import MOST_SIGNALS, Headline
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore, ResumePoint
-from emphatic.engines.compiled import blas_threads
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.nexting.intervals import Derived
@@ -140,21 +139,21 @@ def choose_related(table: Table, rows: int, predict: Sequence[str]) -> dict[str,
     free = np.zeros(len(places), bool)
     free[[places[name] for name in predict]] = True
     related: dict[str, list[str]] = {name: [] for name in table.names}
-    most, others = (MEMBERS, OUTSIDE) if len(predict) <= MANY else (FEW_MEMBERS, FEW_OUTSIDE)
+    most_members, most_outside = (MEMBERS, OUTSIDE) if len(predict) <= MANY else (FEW_MEMBERS, FEW_OUTSIDE)
     for name in predict:
         seed = places[name]
         if not free[seed]:
             continue
         members, affinity = [seed], close[seed].copy()
         free[seed] = False
-        while len(members) < most and free.any():
+        while len(members) < most_members and free.any():
             best = int(np.argmax(np.where(free, affinity, -1.0)))
             members.append(best)
             free[best] = False
             affinity += close[best]
         nearest = close[members].max(axis=0)
         nearest[members] = 0.0
-        outside = [i for i in np.argsort(-nearest, kind="stable")[:others].tolist() if nearest[i] > 0.0]
+        outside = [i for i in np.argsort(-nearest, kind="stable")[:most_outside].tolist() if nearest[i] > 0.0]
         for member in members:
             related[table.names[member]] = [table.names[i] for i in [*members, *outside] if i != member]
     return related
@@ -162,6 +161,8 @@ def choose_related(table: Table, rows: int, predict: Sequence[str]) -> dict[str,
 
 def _correlations(values: Array) -> NDArray[np.float32]:
     """The size of the correlation of each pair of signals (C, C) in these rows (B, C), 0 of one that does not vary."""
+    from emphatic.engines.compiled import blas_threads  # late: it imports numba
+
     values, _ = ReadingGuard(values.shape[1]).warm_up(values).judge(values)
     present = np.isfinite(values)
     known = np.where(present, values, 0.0)
@@ -213,8 +214,8 @@ def make_makers(settings: Settings) -> Features | dict[str, Features]:
     for question, signals in zip(questions, seen, strict=True):
         subjects.setdefault(signals, {}).update(dict.fromkeys(_subjects(question, settings.related)))
     makers = {
-        signals: Features.from_config([_restricted(config, signals, [*own]) for config in settings.features or ()])
-        for signals, own in subjects.items()
+        signals: Features.from_config([_restricted(config, signals, [*about]) for config in settings.features or ()])
+        for signals, about in subjects.items()
     }
     return {question.name: makers[signals] for question, signals in zip(questions, seen, strict=True)}
 
