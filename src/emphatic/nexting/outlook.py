@@ -95,8 +95,8 @@ class _SlotMeans:
         phase = np.mod((time - self._offset) / self._period, 1.0) * self._slots
         slot = np.rint(phase).astype(np.int64) % self._slots
         known = np.isfinite(readings)
-        some = known.any(axis=0)
-        begin = np.where(some, readings[known.argmax(axis=0), np.arange(readings.shape[1])], np.nan)
+        read = known.any(axis=0)
+        begin = np.where(read, readings[known.argmax(axis=0), np.arange(readings.shape[1])], np.nan)
         self._centre = np.where(np.isnan(self._centre), begin, self._centre)
         np.add.at(self._sums, slot, np.where(known, readings - self._centre, 0.0))
         np.add.at(self._counts, slot, known)

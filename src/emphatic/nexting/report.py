@@ -500,9 +500,9 @@ def _badge(verdict: Verdict) -> Html | None:
 
 def _small_outlook(outlook: Outlook) -> Html:
     """Recent readings and the forecast, in at most 120 points."""
-    each = max(1, len(outlook.time) // 80)
+    stride = max(1, len(outlook.time) // 80)
     time, value, low, high = (column[:: max(1, len(column) // 40)] for column in outlook.path)
-    trails = [Trail("reading", outlook.time[::each], outlook.reading[::each])]
+    trails = [Trail("reading", outlook.time[::stride], outlook.reading[::stride])]
     if len(time):
         trails = [Trail("band", time, low, high), *trails, Trail("forecast", time, value)]
     return sketch(trails, f"{outlook.signal}: recent readings and forecast", 120)
@@ -514,12 +514,12 @@ def _small_season(outlook: Outlook, period: float) -> Html:
     if season is None:
         return Html()
     values = np.append(season.values, season.values[0])
-    each = max(1, len(values) // 84)
+    stride = max(1, len(values) // 84)
     clock = np.arange(len(values)) * period / len(season.values)
     peaks = [float(clock[place]) for place in (int(np.argmin(values)), int(np.argmax(values)))]
     lowest, highest = (_time_of(peak, period) for peak in peaks)
     words = f"{outlook.signal} by time of {'day' if period == DAY else 'week'}: lowest {lowest}, highest {highest}"
-    return sketch([Trail("season", clock[::each], values[::each])], words, 84, 24)
+    return sketch([Trail("season", clock[::stride], values[::stride])], words, 84, 24)
 
 
 def _time_of(clock: float, period: float) -> str:

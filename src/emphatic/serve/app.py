@@ -570,7 +570,7 @@ def describe_forecast(service: Service, signal: str) -> dict[str, Any]:
     outlook = make_outlook(history, signal, forecasts, verdict, unit=unit_of(signal))
 
     def line(times: Sequence[float], **values: Sequence[float]) -> dict[str, Any]:
-        rows = {"ahead": [(one - origin) / step for one in times], **values}
+        rows = {"ahead": [(time - origin) / step for time in times], **values}
         return {name: [number if math.isfinite(number) else None for number in column] for name, column in rows.items()}
 
     path_time, path, low, high = (column.tolist() for column in outlook.path)
