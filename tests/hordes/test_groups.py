@@ -140,7 +140,7 @@ def test_one_maker_for_all_is_one_group() -> None:
     assert horde.learner.K == 15
     several = horde_of_groups()
     for name in ("features", "learner"):
-        with pytest.raises(RuntimeError, match="features of their own"):
+        with pytest.raises(RuntimeError, match="have their own features"):
             getattr(several, name)
 
 

@@ -305,7 +305,7 @@ def test_a_run_writes_alarms_and_counts_them(tmp_path: Path) -> None:
         assert score["alarm_rows"] == alarm.sum()
         assert score["alarms"] == np.sum(alarm & ~np.concatenate([[False], alarm[:-1]]))
     page = (tmp_path / "report.html").read_text("utf-8")
-    assert "at most one false alarm in 2,000 rows" in page
+    assert "one false alarm per 2,000 rows" in page
     assert "too high" in page
     assert "stuck" in page
     assert "row 2,000" in page

@@ -277,7 +277,7 @@ def test_a_refusal_says_how_many_signals_it_does_not_name() -> None:
     predictor = Predictor(SETTINGS, warm_up=3)
     rows: list[Reading] = [{f"x{i}": float(t + i) for i in range(8)} for t in range(4)]
     *_, refused = predictor.take(enumerate([*rows, {"y": 1.0}]))
-    assert str(refused) == "none of the signals x0, x1, x2, x3, x4, x5 and 2 more is in it"
+    assert str(refused) == "the reading has none of the model's signals (x0, x1, x2, x3, x4, x5 and 2 more)"
 
 
 def test_each_value_is_under_its_own_name() -> None:

@@ -84,7 +84,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def nexting(log: Path) -> tuple[list[Numbers], str, str]:
     """summary.json, the page, and what the terminal showed."""
     out = log.with_name("out")
-    shown = process("nexting", log, "--horizons", "2,12", "--out", out)
+    shown = process("nexting", log, "--horizons", "2,12", "--exponential-only", "--out", out)
     return json.loads((out / "summary.json").read_text("utf-8")), (out / "report.html").read_text("utf-8"), shown
 
 

@@ -68,7 +68,7 @@ print(json.dumps([made.scores, made.curves, scores.measures(np.roll(x[:, 0], 1),
 NEXTING = """
 import numpy as np
 from emphatic import nexting
-nexting.run({"x": np.sin(np.arange(1500) / 7.0)}, horizons=[5], out=OUT)
+nexting.run({"x": np.sin(np.arange(1500) / 7.0)}, horizons=[5], out=OUT, exponential_only=True)
 """
 
 

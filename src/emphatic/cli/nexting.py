@@ -29,8 +29,8 @@ def nexting(
         str | None,
         typer.Argument(
             help="A CSV, Parquet, Arrow, JSON lines, Excel, MCAP, SQLite or DuckDB file, a ROS 2 bag's folder, an "
-            "export of a tool, the address of a database or a time series store, or - for a pipe; default: a "
-            "household's electric power."
+            "export of a tool, the address of a database or a time series store, or - for a pipe; default: "
+            "the sample log."
         ),
     ] = None,
     out: Annotated[
@@ -108,7 +108,7 @@ def nexting(
         if flags["topics"] is not None:
             _refuse("--topics needs a robot log: a pipe has no topics.")
         if flags["sort"]:
-            _refuse("--sort needs a file: on a pipe, rows come in the order of time.")
+            _refuse("--sort needs a file: the rows of a pipe must be in the order of time.")
         if flags["by"] is not None:
             _refuse("--by needs a file: on a pipe, start one process for each machine.")
         if resume or overwrite or no_offline or print_config:
@@ -125,7 +125,7 @@ def nexting(
     cluster = {"shards": shards, "storage": storage, "block": block, "checkpoint_every": checkpoint_every}
     cluster = {name: value for name, value in cluster.items() if value is not None}
     if ray is not None and flags["by"] is not None:
-        _refuse("--by learns in this process: leave out --ray.")
+        _refuse("--by cannot be combined with --ray. Leave out --ray.")
     if cluster and ray is None:
         _refuse(f"--{next(iter(cluster)).replace('_', '-')} needs a cluster: --ray ADDRESS, or --ray local.")
     folder = out
@@ -169,7 +169,7 @@ def nexting(
 def figures(
     folder: Annotated[Path, typer.Argument(help="The output folder of emphatic nexting, or a report.html.")],
     out: Annotated[Path | None, typer.Option(help="The folder to write to; default: FOLDER/figures.")] = None,
-    whole: Annotated[bool, typer.Option("--whole", help="The whole log instead of the close-up.")] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="Plot the whole log instead of its last part.")] = False,
 ) -> None:
     """Write the plots of a report as SVG files, one for each signal and one of the learning curves."""
     from emphatic.report.plots import check_formats, draw_file, file_names, read_plots
@@ -177,7 +177,7 @@ def figures(
     def command() -> int:
         page = folder / "report.html" if folder.is_dir() else folder
         if not page.is_file():
-            raise ValueError(f"{folder}: there is no report here. Name the output folder of a finished run.")
+            raise ValueError(f"{folder}: no report found. Give the output folder of a finished run.")
         try:
             plots = read_plots(page.read_text("utf-8"))
         except ValueError:
@@ -246,10 +246,10 @@ def _stopped(folder: Path | None, is_cluster: bool) -> str:
     from emphatic.nexting.runner import is_stopped
 
     if is_cluster:
-        return f"Stopped; continue with --resume --out {folder}, if rows had been learned."
+        return f"Stopped. Continue with --resume --out {folder}, if rows had been learned."
     if folder is not None and is_stopped(folder):
-        return f"Stopped; continue with --resume --out {folder}."
-    return "Stopped; nothing was saved."
+        return f"Stopped. Continue with --resume --out {folder}."
+    return "Stopped. Nothing was saved."
 
 
 def _run_on_ray(path: str, address: str, arguments: dict[str, Any]) -> NextingResult:
@@ -326,7 +326,7 @@ def _show(result: NextingResult, folder: Path) -> None:
         if online == NONE:
             empty.setdefault(f"no scores, {rows[0]['reasons']['variance_explained']}", []).append(str(horizon))
         elif offline == NONE:
-            empty.setdefault(f"no offline fit, {rows[0]['reasons']['offline']}", []).append(str(horizon))
+            empty.setdefault(f"no offline ridge fit, {rows[0]['reasons']['offline']}", []).append(str(horizon))
     Console().print(table)
     for reason, unscored in empty.items():
         print(f"{', '.join(unscored)}: {reason}.")
