@@ -633,7 +633,7 @@ class _Answerer:
         if math.isfinite(mean):
             constant = np.maximum(squares - 2.0 * mean * labels + counts * mean**2, 0.0)
             sums["rate" if self.question.is_event else "mean"] = constant
-        rows = self._constants[_kernels().ROWS]
+        rows = self._constants[layout.ROWS]
         return judge_errors(counts, errors, sums, rows, self._blocks.length)._asdict()
 
     def _baseline_names(self) -> dict[str, int]:

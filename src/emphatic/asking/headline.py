@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from emphatic.asking import layout
 from emphatic.asking.answers import _DAY, _SLACK, _WEEK, Timing, _Answerer, _Cycles
 from emphatic.asking.language import Question, parse, quoted
+from emphatic.scores.verdicts import BLOCKS, ErrorBlocks
 
 __all__ = ["MOST_SIGNALS", "Headline", "headline_questions"]
 
@@ -162,7 +163,7 @@ class Headline:
         rooms = self._horizons[:, k.RECORD_ROOM].sum(), self._horizons[:, k.STORED_ROOM].sum()
         # (in the order of the kernel's parameters)
         self._arrays = {
-            "places": np.zeros((H, 6)),
+            "places": np.tile([0.0] * k.BLOCK_ROWS + [1.0], (H, 1)),
             "readings": np.zeros((k.BLOCK * 4, 2 + S)),
             "sums": np.zeros((4, 1 + 2 * S)),
             "records": np.zeros((int(rooms[0]), k.RECORD + 2 * S * k.RECORD_FIELDS)),
@@ -183,6 +184,7 @@ class Headline:
             "targets": np.zeros((H, 2 * S, k.TARGET)),
             "ratios": np.zeros((H, 2 * S, 2 * k.REMEMBERED_RATIOS)),
             "scores": np.zeros((H, 2 * S, 4, layout.SUMS)),
+            "blocks": np.zeros((H, 2 * S, BLOCKS, 4 + layout.BASELINE_COUNT)),
             "value_shifted": np.tile(shifted, (S, 1, 1)),
             "mean_shifted": np.tile(shifted, (H * S, 1, 1)),
             "plotted": np.full((H, k.PLOTTED, 2 + S + 10 * S), np.nan),
@@ -329,7 +331,10 @@ class Headline:
             sums[2:] = self._arrays["scores"][0, s, 2:]
         target = self._arrays["targets"][h, kind * S + s]
         counts = target[k.LABELS], target[k.DROPPED]
-        return _Answered(self.questions[q], self._cycles, sums, counts, self.recent(q))
+        length = self._arrays["places"][h, k.BLOCK_ROWS]
+        blocks = np.vstack([np.full(BLOCKS, length), self._arrays["blocks"][h, kind * S + s].T])
+        rows = self._horizons[h, k.ROWS]
+        return _Answered(self.questions[q], self._cycles, sums, counts, self.recent(q), rows, blocks)
 
     # ------------------------------------------------------------------ saving
 
@@ -367,14 +372,18 @@ class _Answered(_Answerer):
         sums: Array,
         counts: tuple[float, float],
         recent: Mapping[str, Array],
+        rows: float,
+        blocks: Array,
     ) -> None:
         k = layout
         self.question, self._cycles, self.scale, self._rows = question, cycles, 1.0, dict(recent)
         self._arrays, self._constants, self.state = {"sums": sums}, np.full(k.CONSTANTS, float(k.AT)), np.zeros(k.STATE)
         self.state[k.LABELS], self.state[k.DROPPED] = counts
+        self._constants[k.ROWS] = rows
+        names = self._baseline_names()
+        self._blocks = ErrorBlocks(["answer", "label", "label_square", *names], 1)
+        used = [0, 1, 2, 3, 4, *(5 + place for place in names.values())]  # (the length of a block comes first)
+        self._blocks.restore(blocks[used, :, None])
 
     def recent(self) -> dict[str, Array]:
         return self._rows
-
-    def _verdict(self, mean: float) -> dict[str, Any]:
-        return {}  # errors are not kept in blocks

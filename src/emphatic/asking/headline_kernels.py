@@ -75,7 +75,8 @@ ALL_CONSTANTS = CONSTANTS + 4
 HORIZON = 13
 # What is carried from row to row: by the stream, by a horizon.
 ROW, LAST_TIME, FIRST_ROW = range(3)
-FIRST_RECORD, END_RECORD, FIRST_STORED, END_STORED, BEGIN_AT, BEGIN_MEAN = range(6)
+FIRST_RECORD, END_RECORD, FIRST_STORED, END_STORED, BEGIN_AT, BEGIN_MEAN, BLOCK_ROWS = range(7)
+PLACES = 7
 # What waits for a label: the row, then for each target what was answered and the simple answers.
 R_TIME, R_ROW, R_HOUR, R_STORED = range(4)
 RECORD = 4
@@ -567,6 +568,31 @@ def _score(fields: Floats, y: float, hour: int, coverage: float, sums: Floats) -
 
 
 @register_jitable
+def _make_block(place: Floats, blocks: Floats, row: float) -> int:
+    """The block of a scored row: when there is none left, blocks merge pairwise, as in ``scores.verdicts``."""
+    count = blocks.shape[1]
+    while row >= count * place[BLOCK_ROWS]:
+        for j in range(len(blocks)):
+            for i in range(count):
+                for m in range(blocks.shape[2]):
+                    both = blocks[j, 2 * i, m] + blocks[j, 2 * i + 1, m] if 2 * i < count else 0.0
+                    blocks[j, i, m] = both
+        place[BLOCK_ROWS] *= 2.0
+    return int(row / place[BLOCK_ROWS])
+
+
+@register_jitable
+def _add_errors(fields: Floats, y: float, block: Floats) -> None:
+    """Sum squared errors for the verdict: rows, the answer, labels and their squares, the baselines."""
+    block[0] += 1.0
+    block[1] += (fields[R_ANSWER] - y) ** 2
+    block[2] += y
+    block[3] += y * y
+    for b in range(5):
+        block[4 + b] += (fields[R_NOW + b] - y) ** 2
+
+
+@register_jitable
 def _follow_naive(shifted: Floats, row: float, y: float, sums: Floats, part: int) -> None:
     """Sum |y − the y of one day before| (of the row before, where rows are no parts of a day), the scale of MASE."""
     day = len(shifted[0])
@@ -581,8 +607,8 @@ def _follow_naive(shifted: Floats, row: float, y: float, sums: Floats, part: int
 def _close(
     constants: Floats, horizon: Floats, place: Floats, now: float, is_read: bool, end: int, S: int, readings: Floats,
     sums: Floats, records: Floats, stored: Floats, picks: Floats, P: Floats, W: Floats, own_P: Floats, own_W: Floats,
-    targets: Floats, ratios: Floats, climate: Floats, scores: Floats, mean_shifted: Floats, plotted: Floats, h: int,
-    phi: Floats, errors: Floats, g: Floats, predicted: Floats, total: Floats, y: Floats,
+    targets: Floats, ratios: Floats, climate: Floats, scores: Floats, blocks: Floats, mean_shifted: Floats,
+    plotted: Floats, h: int, phi: Floats, errors: Floats, g: Floats, predicted: Floats, total: Floats, y: Floats,
 ) -> None:  # fmt: skip
     """Score and learn from the rows whose windows have closed at one horizon."""
     head, tail, step = int(place[FIRST_RECORD]), int(place[END_RECORD]), constants[STEP]
@@ -599,6 +625,7 @@ def _close(
         part = 0 if row < constants[HALF] else 1
         plot = plotted[h, int(row / horizon[PLOT_STRIDE]) % PLOTTED]
         is_plotted = plot[0] == row
+        block = _make_block(place, blocks, row - constants[HALF]) if part else 0
         for j in range(2 * S):
             label, target = y[j], targets[j]
             fields = record[RECORD + RECORD_FIELDS * j :]
@@ -608,6 +635,8 @@ def _close(
                 y[j] = np.nan
                 continue
             _score(fields, label, int(record[R_HOUR]), constants[COVERAGE], scores[j, part])
+            if part:
+                _add_errors(fields, label, blocks[j, block])
             if j >= S and row % constants[DAY_STRIDE] == 0.0:
                 _follow_naive(mean_shifted[h * S + j - S], row // constants[DAY_STRIDE], label, scores[j], part)
             if is_plotted:
@@ -632,15 +661,15 @@ def _close(
 
 @jit_for((
     _r1, _r2, _r1, _r2, _r2, _r2, _r1, _r3, _f1, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f3, _f2, _f2, _f4, _f3, _f4,
-    _f4, _f3, _f4, _f3, _f3, _f3, _f4, _f3, _f3, _f3, _f3,
+    _f4, _f3, _f4, _f3, _f3, _f3, _f4, _f4, _f3, _f3, _f3, _f3,
 ))  # fmt: skip
 def advance(
     constants: Floats, horizons: Floats, picks: Floats, values: Floats, held: Floats, others: Floats, time: Floats,
     forecasts: Floats, state: Floats, places: Floats, readings: Floats, sums: Floats, records: Floats, stored: Floats,
     recent: Floats, traces: Floats, bounds: Floats, moments: Floats, other_memory: Floats, other_moments: Floats,
     ahead_moments: Floats, memory: Floats, climate: Floats, own_P: Floats, P: Floats, own_W: Floats, W: Floats,
-    targets: Floats, ratios: Floats, scores: Floats, value_shifted: Floats, mean_shifted: Floats, plotted: Floats,
-    out: Floats,
+    targets: Floats, ratios: Floats, scores: Floats, blocks: Floats, value_shifted: Floats, mean_shifted: Floats,
+    plotted: Floats, out: Floats,
 ) -> int:  # fmt: skip
     """Answer at B rows and learn from the windows that they close.
 
@@ -695,8 +724,8 @@ def advance(
         for h in range(H):
             _close(
                 constants, horizons[h], places[h], now, is_read, row + 1, S, readings, sums, records, stored, picks,
-                P[h], W[h], own_P[h], own_W[h], targets[h], ratios[h], climate[h], scores[h], mean_shifted, plotted, h,
-                phi, errors, g, predicted, total, y,
+                P[h], W[h], own_P[h], own_W[h], targets[h], ratios[h], climate[h], scores[h], blocks[h],
+                mean_shifted, plotted, h, phi, errors, g, predicted, total, y,
             )  # fmt: skip
         seen = row + 1.0
         u = held[t]

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEVEL", "ErrorBlocks", "Verdict", "judge_errors", "judge_signal"]
+__all__ = ["BLOCKS", "LEVEL", "ErrorBlocks", "Verdict", "judge_errors", "judge_signal"]
 
 Array = NDArray[np.float64]
 
