@@ -138,7 +138,8 @@ def test_another_signal_that_is_missing_leaves_the_labels_of_the_others() -> Non
 
 
 def run(**options: Any) -> nexting.NextingResult:
-    return nexting.run(table(), **({"horizons": [2, "6h"], "offline": False} | options))
+    arguments: dict[str, Any] = {"horizons": [2, "6h"], "offline": False} | options
+    return nexting.run(table(), **arguments)
 
 
 @pytest.mark.usefixtures("headline")
