@@ -61,13 +61,13 @@ def test_labels_are_those_of_questions_that_are_asked(timing: Timing, missing: f
             assert ours[key] == theirs[key], key
         for name in ("persistence", "mean"):
             assert ours["baselines"][name]["rmse"] == pytest.approx(theirs["baselines"][name]["rmse"])
-        if timing.regular:
+        if timing.regular and ours["mase"] is not None and theirs["mase"] is not None:
             assert ours["mase"] / ours["mae"] == pytest.approx(theirs["mase"] / theirs["mae"])
 
 
 def test_neither_the_future_nor_blocks_change_an_answer() -> None:
     x = signals(500)
-    when = np.arange(500) * 3600.0
+    when = 3600.0 * np.arange(500, dtype=np.float64)
     forecasts = np.repeat(x, 2, axis=1)
     whole = headline(500)(x, x, when, forecasts)
     cut = headline(500)
@@ -97,7 +97,7 @@ def test_a_saved_state_goes_on_bit_for_bit_also_after_rows_came_close_together()
 def test_answers_are_no_worse_than_simple_ones_and_intervals_hold() -> None:
     x = signals(3000)
     asked = headline(3000, ("3h", "1d"))
-    asked(x, x, np.arange(3000) * 3600.0, None)
+    asked(x, x, 3600.0 * np.arange(3000, dtype=np.float64), None)
     for score in asked.summary():
         simple = [score["baselines"][name] for name in ("persistence", "last_day", "climatology")]
         assert score["mae"] <= 1.02 * min(baseline["mae"] for baseline in simple), score["text"]
@@ -108,7 +108,7 @@ def test_answers_are_no_worse_than_simple_ones_and_intervals_hold() -> None:
 @pytest.mark.parametrize("hostile", ["constant", "huge", "jump", "empty", "back"])
 def test_hostile_readings_leave_finite_answers(hostile: str) -> None:
     x = signals(300)
-    when = np.arange(300) * 3600.0
+    when = 3600.0 * np.arange(300, dtype=np.float64)
     if hostile == "constant":
         x[:] = 7.0
     elif hostile == "huge":
@@ -131,14 +131,15 @@ def test_another_signal_that_is_missing_leaves_the_labels_of_the_others() -> Non
     x = signals(300)
     x[100:200, 1] = np.nan
     asked = headline(300, (2,))
-    asked(x, np.nan_to_num(x), np.arange(300) * 3600.0, None)
+    asked(x, np.nan_to_num(x), 3600.0 * np.arange(300, dtype=np.float64), None)
     known = {score["text"]: score["known"] for score in asked.summary()}
     assert known["a at +2"] == known["c at +2"] == 298
     assert known["b at +2"] == 198
 
 
 def run(**options: Any) -> nexting.NextingResult:
-    return nexting.run(table(), **({"horizons": [2, "6h"], "offline": False} | options))
+    arguments: dict[str, Any] = {"horizons": [2, "6h"], "offline": False} | options
+    return nexting.run(table(), **arguments)
 
 
 @pytest.mark.usefixtures("headline")

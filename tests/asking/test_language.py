@@ -94,3 +94,9 @@ def test_answers_read_as_sentences() -> None:
         "x falls below 2 in 2 h, between 1 h and 3 h, at about 1970-01-01 02:00 (1970-01-01 01:00 to 1970-01-01 03:00) "
         "(usually 1 min)."
     )
+
+
+@pytest.mark.parametrize("mistake", ["P(power >", "P(sum of power over 1d in h)", "p(power is high)"])
+def test_a_probability_is_told_a_form_of_probabilities(mistake: str) -> None:
+    with pytest.raises(ValueError, match=r"(nearest form is|mean) 'P\("):
+        parse(mistake)

@@ -149,7 +149,7 @@ class Asked:
         """
         if self.headline is not None:
             columns = {text: {text, *(f"{text}.{end}" for end in ENDS)} for text in self.headline.texts}
-            self.headline.hidden |= {text for text, those in columns.items() if those.intersection(names)}
+            self.headline.hidden |= {text for text, named in columns.items() if named.intersection(names)}
         if twice := set(self.names).intersection(names):
             raise ValueError(f"{min(twice)!r} is asked, and a question or column has that name already.")
 
@@ -275,7 +275,7 @@ class Asked:
         """What is saved with a model: arrays by name, and what JSON can hold under ``asked``."""
         if not self._answerers and self.headline is None:
             return {}
-        more: dict[str, Any] = {
+        header: dict[str, Any] = {
             "texts": [question.text for question in self.questions],
             "timing": [self.timing.step, self.timing.regular, _or_none(self.timing.limit), self.timing.dated],
             "hold": self._hold.state(),
@@ -287,9 +287,9 @@ class Asked:
             for name, array in answerer.arrays().items()
         }
         if self.headline is not None:
-            more["headline"] = {"predicted": self.headline.predicted, "horizons": self.headline.horizons}
+            header["headline"] = {"predicted": self.headline.predicted, "horizons": self.headline.horizons}
             arrays |= {f"headline.{name}": array for name, array in self.headline.arrays().items()}
-        return {"asked": more, **arrays}
+        return {"asked": header, **arrays}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what was saved; a question that was not asked then begins afresh.

@@ -122,27 +122,27 @@ class Headline:
         self.horizons = tuple(dict.fromkeys(horizon for _, horizon in pairs))
         every = [(signal, horizon) for signal in predicted for horizon in horizons]
         self._forecasts = [every.index(key) for key in pairs]
-        #: Texts that are columns of others already, and are not shown.
+        #: Texts that name another column already, and are not shown.
         self.hidden: frozenset[str] = frozenset()
         self._half = 0 if rows is None else rows // 2
         S, H = len(self.predicted), len(self.horizons)
         self._inputs = [list(signals).index(name) for name in self.predicted]
-        others = [c for c in range(len(signals)) if c not in self._inputs][:_OTHERS]
+        unpredicted = [c for c in range(len(signals)) if c not in self._inputs][:_OTHERS]
         self._cycles = cycles = _Cycles.of(timing)
         step = timing.step or 1.0
         slack = _SLACK if timing.step is not None and timing.regular else 1e-6
-        own = k.PAST + (k.SEASONAL if cycles else 0)
-        extra = 1 + 3 * len(others) + (cycles.short.bins + cycles.long.bins + 13 if cycles else 0)
-        possible = [i for i in _PICKS if i < own]
+        width = k.PAST + (k.SEASONAL if cycles else 0)
+        extra = 1 + 3 * len(unpredicted) + (cycles.short.bins + cycles.long.bins + 13 if cycles else 0)
+        possible = [i for i in _PICKS if i < width]
         picks = possible[: max(0, (_SHARED - extra) // S)] if S else []
         if len(picks) < 2:  # so many signals that each sees only itself
-            others, extra, picks = [], 0, []
-        self._others = others
+            unpredicted, extra, picks = [], 0, []
+        self._others = unpredicted
         shared = extra + S * len(picks)
         self._picks = np.array(picks, np.float64)
         c = np.zeros(k.ALL_CONSTANTS)
         c[k.STEP], c[k.REGULAR], c[k.LIMIT], c[k.SLACK] = step, timing.regular, timing.limit, slack * step
-        c[k.HALF], c[k.COVERAGE], c[k.OWN], c[k.EXTRA] = self._half, coverage, own, extra
+        c[k.HALF], c[k.COVERAGE], c[k.OWN], c[k.EXTRA] = self._half, coverage, width, extra
         if cycles is not None:
             c[k.PERIOD_A], c[k.SLOTS_A], c[k.BINS_A], c[k.OFFSET_A] = cycles.short
             c[k.PERIOD_B], c[k.SLOTS_B], c[k.BINS_B], c[k.OFFSET_B] = cycles.long
@@ -167,19 +167,19 @@ class Headline:
             "readings": np.zeros((k.BLOCK * 4, 2 + S)),
             "sums": np.zeros((4, 1 + 2 * S)),
             "records": np.zeros((int(rooms[0]), k.RECORD + 2 * S * k.RECORD_FIELDS)),
-            "stored": np.zeros((int(rooms[1]), S * own + extra + S + 2 * S * k.ENTRIES)),
+            "stored": np.zeros((int(rooms[1]), S * width + extra + S + 2 * S * k.ENTRIES)),
             "recent": np.zeros((S, k.REMEMBERED)),
             "traces": np.zeros((S, 4)),
             "bounds": np.tile([np.inf, -np.inf], (S, 1)),
             "moments": np.zeros((S, k.PLAIN, 2)),
-            "other_memory": np.zeros((5, len(others))),
-            "other_moments": np.zeros((3 * len(others), 2)),
+            "other_memory": np.zeros((5, len(unpredicted))),
+            "other_moments": np.zeros((3 * len(unpredicted), 2)),
             "ahead_moments": np.zeros((H, S, 12, 2)),
             "memory": np.full((S, slots, 4), np.nan),
             "climate": np.zeros((H, 2 * S, bins, 2)),
-            "own_P": np.array(np.eye(own) / ridges[:, None, None, None] * np.ones((1, S, 1, 1))),
+            "own_P": np.array(np.eye(width) / ridges[:, None, None, None] * np.ones((1, S, 1, 1))),
             "P": np.tile(np.eye(shared) / k.SHARED_RIDGE, (H, 1, 1)),
-            "own_W": np.zeros((H, S, own, 6)),
+            "own_W": np.zeros((H, S, width, 6)),
             "W": np.zeros((H, shared, 4 * S)),
             "targets": np.zeros((H, 2 * S, k.TARGET)),
             "ratios": np.zeros((H, 2 * S, 2 * k.REMEMBERED_RATIOS)),
@@ -235,8 +235,8 @@ class Headline:
         """
         k = _kernels()
         learned = float((1.0 / self._horizons[:, k.STRIDE]).sum())
-        own, horizons, count = self._constants[k.OWN], len(self.horizons), len(self.predicted)
-        row = learned * (_PAIR_NS * (self.features**2 + count * own**2)) + horizons * count * _SIGNAL_NS
+        width, horizons, count = self._constants[k.OWN], len(self.horizons), len(self.predicted)
+        row = learned * (_PAIR_NS * (self.features**2 + count * width**2)) + horizons * count * _SIGNAL_NS
         return float(rows * row * 1e-9)
 
     def __call__(self, values: Array, held: Array, when: Array, forecasts: Array | None) -> Array:
@@ -253,19 +253,21 @@ class Headline:
         S, H = len(self.predicted), len(self.horizons)
         for begin in range(0, B, _CHUNK):
             rows = slice(begin, begin + _CHUNK)
-            own = values[rows][:, self._inputs]
+            readings = values[rows][:, self._inputs]
             features = np.ascontiguousarray(np.clip(held[rows][:, self._inputs], -1e100, 1e100))
-            means = np.full((len(own), S * H), np.nan) if forecasts is None else forecasts[rows][:, self._forecasts]
-            self._make_room(len(own))
+            means = (
+                np.full((len(readings), S * H), np.nan) if forecasts is None else forecasts[rows][:, self._forecasts]
+            )
+            self._make_room(len(readings))
             k.advance(
                 self._constants,
                 self._horizons,
                 self._picks,
-                np.ascontiguousarray(np.where(np.abs(own) < 1e100, own, np.nan)),
+                np.ascontiguousarray(np.where(np.abs(readings) < 1e100, readings, np.nan)),
                 features,
                 np.ascontiguousarray(np.clip(held[rows][:, self._others], -1e100, 1e100)),
                 when[rows],
-                np.ascontiguousarray(means.reshape(len(own), S, H)),
+                np.ascontiguousarray(means.reshape(len(readings), S, H)),
                 self.state,
                 *self._arrays.values(),
                 out[rows],
@@ -285,19 +287,19 @@ class Headline:
                 old = self._arrays[name]
                 self._arrays[name] = new = np.zeros((ring, old.shape[1]))
                 new[places_of % ring] = old[places_of % len(old)]
-        for name, first, end, begin, room in (
+        for name, head, tail, begin, room in (
             ("records", k.FIRST_RECORD, k.END_RECORD, k.RECORD_AT, k.RECORD_ROOM),
             ("stored", k.FIRST_STORED, k.END_STORED, k.STORED_AT, k.STORED_ROOM),
         ):
-            waiting = places[:, end] - places[:, first]
+            waiting = places[:, tail] - places[:, head]
             if np.any(waiting + rows + 1 > self._horizons[:, room]):
-                old, before = self._arrays[name], self._horizons.copy()
-                self._horizons[:, room] = np.maximum(before[:, room], 2 * waiting + rows + 1)
+                old, previous = self._arrays[name], self._horizons.copy()
+                self._horizons[:, room] = np.maximum(previous[:, room], 2 * waiting + rows + 1)
                 self._horizons[:, begin] = np.cumsum(self._horizons[:, room]) - self._horizons[:, room]
                 self._arrays[name] = new = np.zeros((int(self._horizons[:, room].sum()), old.shape[1]))
                 for h in range(len(places)):
-                    at = np.arange(int(places[h, first]), int(places[h, end]))
-                    from_rows = int(before[h, begin]) + at % int(before[h, room])
+                    at = np.arange(int(places[h, head]), int(places[h, tail]))
+                    from_rows = int(previous[h, begin]) + at % int(previous[h, room])
                     new[int(self._horizons[h, begin]) + at % int(self._horizons[h, room])] = old[from_rows]
 
     # ------------------------------------------------------------------ scores
@@ -318,8 +320,8 @@ class Headline:
         begin = 2 + S + 5 * (kind * S + s)
         shown = np.column_stack([rows[:, :2], rows[:, 2 + s], rows[:, begin : begin + 5]])
         if self.state[0] > 0.0 and (not len(shown) or shown[-1, 0] != self._last_row[0]):
-            last = self._last_row
-            shown = np.vstack([shown, [last[0], last[1], last[2 + s], *self._last[q], np.nan]])
+            row, time, reading = self._last_row[[0, 1, 2 + s]]
+            shown = np.vstack([shown, [row, time, reading, *self._last[q], np.nan]])
         names = ("row", "time", "now", "answer", "low", "high", "usual", "label")
         return dict(zip(names, shown.T, strict=True))
 

@@ -272,4 +272,5 @@ def _nearest_form(text: str) -> str:
         shared = len(words & set(re.findall(r"[a-z]+|[(+]", form.lower())))
         return shared, difflib.SequenceMatcher(None, text.lower(), form.lower()).ratio()
 
-    return max(FORMS.values(), key=likeness)
+    probabilities = [FORMS[kind] for kind in EVENTS]
+    return max(probabilities if re.match(r"p\s*\(", text, re.IGNORECASE) else FORMS.values(), key=likeness)

@@ -10,25 +10,88 @@ ANY, AT, FIRST, MEAN, MAX, MIN = range(6)
 
 # What is fixed for a question.
 (
-    KIND, EVENT, CONDITION, SPAN, STEP, ROWS, REGULAR, LOWEST, HIGHEST, STRIDE, HALF, COVERAGE, PERIOD_A, SLOTS_A,
-    BINS_A, OFFSET_A, PERIOD_B, SLOTS_B, BINS_B, OFFSET_B, SHIFT, WEEKLY, CYCLES, OTHERS, DECAY, SMALL, FULL, LIMIT,
+    KIND,
+    EVENT,
+    CONDITION,
+    SPAN,
+    STEP,
+    ROWS,
+    REGULAR,
+    LOWEST,
+    HIGHEST,
+    STRIDE,
+    HALF,
+    COVERAGE,
+    PERIOD_A,
+    SLOTS_A,
+    BINS_A,
+    OFFSET_A,
+    PERIOD_B,
+    SLOTS_B,
+    BINS_B,
+    OFFSET_B,
+    SHIFT,
+    WEEKLY,
+    CYCLES,
+    OTHERS,
+    DECAY,
+    SMALL,
+    FULL,
+    LIMIT,
     SLACK,
-) = range(29)  # fmt: skip
+) = range(29)
 CONSTANTS = 29
 
 # What a question carries from row to row.
 (
-    ROW, LAST_TIME, FIRST_READING, END_READING, FIRST_PENDING, END_PENDING, HELD, SEEN, SINCE, LABELS, DROPPED, ERROR,
-    SIZE, LEVEL_LOW, LEVEL_HIGH, RATIOS, Q_LOW, Q_MIDDLE, Q_HIGH, LEAST, MOST, TD_OPEN, TD_SQUARE, SCALE_ROWS,
-    SCALE_SUM, ABSOLUTE,
-) = range(26)  # fmt: skip
+    ROW,
+    LAST_TIME,
+    FIRST_READING,
+    END_READING,
+    FIRST_PENDING,
+    END_PENDING,
+    HELD,
+    SEEN,
+    SINCE,
+    LABELS,
+    DROPPED,
+    ERROR,
+    SIZE,
+    LEVEL_LOW,
+    LEVEL_HIGH,
+    RATIOS,
+    Q_LOW,
+    Q_MIDDLE,
+    Q_HIGH,
+    LEAST,
+    MOST,
+    TD_OPEN,
+    TD_SQUARE,
+    SCALE_ROWS,
+    SCALE_SUM,
+    ABSOLUTE,
+) = range(26)
 STATE = 26
 
 # What waits for the label of a row: when it was, its keys, its answer, and then features and component answers.
 (
-    AT_TIME, AT_ROW, KEY_HOUR, KEY_WEEK, KEY_NOW, ANSWER, LOW, HIGH, USUAL, SIGMA, UNIT, BASE_NOW, BASE_SEASON, CENTRE,
-    OUTCOME, BASELINES,
-) = range(16)  # fmt: skip
+    AT_TIME,
+    AT_ROW,
+    KEY_HOUR,
+    KEY_WEEK,
+    KEY_NOW,
+    ANSWER,
+    LOW,
+    HIGH,
+    USUAL,
+    SIGMA,
+    UNIT,
+    BASE_NOW,
+    BASE_SEASON,
+    CENTRE,
+    OUTCOME,
+    BASELINES,
+) = range(16)
 #: Baselines that are known at a row: persistence (or so now), past mean, climatology, and the last of either cycle.
 PERSISTENCE, PAST_MEAN, CLIMATOLOGY, LAST_A, LAST_B = range(5)
 BASELINE_COUNT = 5
