@@ -17,6 +17,7 @@ from emphatic.hordes.horde import Horde
 from emphatic.nexting import learning
 from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
+from emphatic.scores.verdicts import ErrorBlocks
 from tests.asking.test_nexting import table
 
 Array = NDArray[np.float64]
@@ -42,6 +43,13 @@ def test_values_and_means_are_named_as_the_language_writes_them() -> None:
     assert not headline_questions(["x"], [2.5, "10s"], 60.0)
 
 
+def in_blocks(blocks: ErrorBlocks, name: str, length: int) -> Array:
+    """The sums of a column in blocks of that length."""
+    joined = length // blocks.length
+    sums: Array = blocks.sums(name)[:, 0].reshape(-1, joined).sum(axis=1)
+    return np.append(sums, np.zeros(64 - len(sums)))
+
+
 @pytest.mark.parametrize("timing", [HOURLY, Timing(None), Timing(3600.0, False, 5400.0, True)])
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_labels_are_those_of_questions_that_are_asked(timing: Timing, missing: float) -> None:
@@ -56,7 +64,14 @@ def test_labels_are_those_of_questions_that_are_asked(timing: Timing, missing: f
     asked(x, x, gap, time)
     both = Asked([], list("abc"), timing, rows=400, headline=headline(400, horizons, timing))
     both(x, x, gap, time)
-    for ours, theirs in zip(both.scores(), asked.summary(), strict=True):
+    assert both.headline is not None
+    for q, (ours, theirs) in enumerate(zip(both.scores(), asked.summary(), strict=True)):
+        mine, answerer = both.headline._scored(q), asked._answerers[q]
+        for name, power in (("persistence", 2), ("label", 1), ("label_square", 2)):
+            length = max(mine._blocks.length, answerer._blocks.length)
+            sums = in_blocks(answerer._blocks, name, length) * answerer.scale**power
+            np.testing.assert_allclose(in_blocks(mine._blocks, name, length), sums, rtol=1e-9, atol=1e-9)
+        assert ours["verdict"] in ("better", "no better", "too short")
         for key in ("text", "kind", "horizon", "scored", "dropped_windows", "usual_by"):
             assert ours[key] == theirs[key], key
         for name in ("persistence", "mean"):
