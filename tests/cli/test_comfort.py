@@ -201,7 +201,7 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_from_there(tmp_path: Path) -
     T = 3 * BLOCK + 77
     path, out, whole = tmp_path / "long.parquet", tmp_path / "out", tmp_path / "whole"
     pq.write_table(pa.table({"x": np.sin(np.arange(T) / 9)}), path)
-    given = ["nexting", str(path), "--horizons", "2"]
+    given = ["nexting", str(path), "--horizons", "2", "--exponential-only"]
     child = subprocess.run(
         [sys.executable, "-c", STOPPED, *given, "--out", str(out), str(BLOCK)], capture_output=True, text=True,
         check=False,
@@ -211,8 +211,8 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_from_there(tmp_path: Path) -
     assert emphatic.Horde.load(out / ".unfinished" / "model.safetensors").rows == 2 * BLOCK
     with pytest.raises(ValueError, match="holds an interrupted run: continue it with resume=True, or replace it with"):
         emphatic.nexting.run(path, horizons=2, out=out)
-    first = emphatic.nexting.run(path, horizons=2, out=out, resume=True)
-    second = emphatic.nexting.run(path, horizons=2, out=whole)
+    first = emphatic.nexting.run(path, horizons=2, exponential_only=True, out=out, resume=True)
+    second = emphatic.nexting.run(path, horizons=2, exponential_only=True, out=whole)
     assert first.predictions.equals(second.predictions)
     assert first.summary == second.summary
     assert ".unfinished" not in os.listdir(out)

@@ -518,7 +518,7 @@ def test_bad_parts_are_refused(make: Callable[[], Any], message: str) -> None:
         (f.SoftBins("*"), {"values": np.empty((0, 3))}, "have rows, to find a range"),
         (f.SoftBins("*", range=(1e9, 1e9 + 1e-6)), {}, "'range' parameter of a part must be wide enough"),
         (f.Tiles(list(NAMES), tiles=1 << 16), {}, "fewer than 2**48 features"),
-        (f.TimeOfDay(), {}, "'time' parameter of Features is required"),
+        (f.TimeOfDay(), {}, "The 'time' parameter is required"),
         (f.TimeOfDay(), {"time": np.zeros(3)}, "'time' parameter of Features must be 2 times"),
         (f.TimeOfDay(), {"time": ["a", "b"]}, "'time' parameter of Features must be 2 times"),
         (f.OneHot("turn"), {}, "'labels' parameter of warm_up must have 'turn'"),
@@ -542,7 +542,7 @@ def test_bad_rows_are_refused_and_change_nothing() -> None:
     for bad, message in (
         ({"values": values[:5, :2]}, "'values' parameter of Features must have shape (B, 3)"),
         ({"values": values[:5].astype(str)}, "'values' parameter of Features must be real numbers"),
-        ({"time": None}, "'time' parameter of Features is required"),
+        ({"time": None}, "The 'time' parameter is required"),
         ({"labels": None}, "'labels' parameter of Features must have 'turn'"),
         ({"missing": np.zeros((5, 3))}, "'missing' parameter of Features"),
         ({"missing": np.zeros((4, 3), bool)}, "'missing' parameter of Features"),

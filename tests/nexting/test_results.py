@@ -12,8 +12,8 @@ import pytest
 
 from emphatic import nexting
 from emphatic.nexting import NextingResult
-from emphatic.nexting.records import Records
 from emphatic.nexting.runner import verdict_lines
+from emphatic.nexting.score_table import ScoreTable
 
 T = 24 * 30
 KEYS = ["verdict", "best_baseline", "skill_best", "skill_best_low", "skill_best_high", "baselines"]
@@ -81,8 +81,8 @@ def test_the_summary_is_a_list_that_shows_as_a_table(result: NextingResult) -> N
     frame = result.summary.to_pandas()
     assert frame["verdict"].tolist() == [score["verdict"] for score in result.summary]
     assert result.baselines.to_polars()["rmse"].null_count() == 0
-    assert repr(Records()) == ""
-    assert Records([{"<b>": "<i>"}])._repr_html_().count("&lt;") == 2
+    assert repr(ScoreTable()) == ""
+    assert ScoreTable([{"<b>": "<i>"}])._repr_html_().count("&lt;") == 2
 
 
 def test_forecasts_are_values_where_they_were_asked_for_and_means_elsewhere(result: NextingResult) -> None:

@@ -102,7 +102,13 @@ def medians(summary: list[Numbers], horizon: int) -> list[float]:
 
 def test_the_medians_in_the_terminal(nexting: tuple[list[Numbers], str, str]) -> None:
     summary, _, shown = nexting
-    assert columns_of(shown) == [[str(h), *(f"{middle:.3f}" for middle in medians(summary, h))] for h in (2, 12)]
+    for row, horizon in zip(columns_of(shown), (2, 12), strict=True):
+        scores = [score for score in summary if score["horizon"] == horizon]
+        best = [score["baselines"][score["best_baseline"]]["variance_explained"] for score in scores]
+        online, offline, persistence, _ = medians(summary, horizon)
+        better = sum(score["verdict"] == "better" for score in scores)
+        numbers = [f"{middle:.3f}" for middle in (online, statistics.median(best), persistence, offline)]
+        assert row == [str(horizon), *numbers, f"{better} of 5"]
 
 
 def test_the_medians_on_the_page(nexting: tuple[list[Numbers], str, str]) -> None:

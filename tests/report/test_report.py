@@ -20,7 +20,7 @@ import pytest
 
 from emphatic.asking.answers import Timing
 from emphatic.cli import app
-from emphatic.nexting.outlook import History, Verdict, make_outlook, read_forecasts, read_verdict
+from emphatic.nexting.outlook import History, SignalVerdict, make_outlook, read_forecasts, read_verdict
 from emphatic.nexting.report import FILES, NextingPage, nexting_page
 from emphatic.nexting.scoring import SignalSketch, signal_plot, thin
 from emphatic.report import Column, Html, amount, plots, share, table, text
@@ -493,7 +493,7 @@ def test_all_signals_have_small_pictures_of_forecast_day_and_week() -> None:
 
 def test_a_signal_without_forecast_says_what_is_known_of_it() -> None:
     made = with_outlooks(["power", "still"])
-    empty = [replace(outlook, forecasts=(), verdict=Verdict()) for outlook in made.outlooks]
+    empty = [replace(outlook, forecasts=(), verdict=SignalVerdict()) for outlook in made.outlooks]
     page = nexting_page(replace(made, outlooks=empty, quality={"constant": ["still"]}))
     assert "The mean of what power does next (horizon 2 min) is predicted with a variance explained of 0.951." in page
     assert "still never changes." in page

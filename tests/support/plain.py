@@ -27,6 +27,7 @@ COMPILED_ON_IMPORT = (
     "emphatic.hordes.season_kernels",
     "emphatic.engines.magnitude",
     "emphatic.engines.scan",
+    "emphatic.asking.headline_kernels",
     "emphatic.asking.kernels",
     "emphatic.learning.sequence_kernels",
     "emphatic.problems.kernels",

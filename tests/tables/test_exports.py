@@ -291,7 +291,7 @@ def test_prometheus(tmp_path: Path) -> None:
     assert signal(table, "load1") == X
     with pytest.raises(TableError, match="no series"):
         opened(tmp_path, answer([]), "c.json")
-    with pytest.raises(TableError, match="cut short"):
+    with pytest.raises(TableError, match="incomplete"):
         opened(tmp_path, [answer([one])[0][:900]], "d.json")
 
 

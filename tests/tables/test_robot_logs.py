@@ -312,7 +312,7 @@ def bad_files(folder: Path, whole: bytes) -> dict[str, tuple[Path, str]]:
     folder.mkdir()
     made = {}
     for name, content, why in (
-        ("short.mcap", whole[: len(whole) // 2], "cut short"),
+        ("short.mcap", whole[: len(whole) // 2], "incomplete"),
         ("begun.mcap", whole[:8], "damaged or incomplete"),
         ("magic.mcap", b"\x89MCAP1\r\n" + whole[8:], "not an MCAP file"),
         ("empty.mcap", b"", "the file is empty"),

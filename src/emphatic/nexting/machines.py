@@ -44,7 +44,7 @@ from emphatic.nexting.learning import (
     make_horde,
     open_log,
 )
-from emphatic.nexting.records import Records
+from emphatic.nexting.score_table import ScoreTable
 from emphatic.nexting.scoring import score_log
 from emphatic.nexting.settings import Settings, default_horizons
 from emphatic.tables import Table
@@ -475,7 +475,9 @@ def _write(
     model = Horde.load(models[last])
     unfinished_file(out).unlink()
     shutil.rmtree(folder, ignore_errors=True)
-    return NextingResult(Records(summary), curves, model, filled, reading["rows"], seconds, out, models=Models(models))
+    return NextingResult(
+        ScoreTable(summary), curves, model, filled, reading["rows"], seconds, out, models=Models(models)
+    )
 
 
 def _join_predictions(machines: Sequence[tuple[Path, str]], by: str, out: Path) -> None:

@@ -22,10 +22,9 @@ from emphatic.asking.answers import Timing
 from emphatic.asking.language import Question, parse
 from emphatic.asking.sentences import describe_learning
 from emphatic.scores.baselines import describe_baseline
-from emphatic.scores.verdicts import LEVEL, describe_verdict
-from emphatic.scores.verdicts import Verdict as Judged
+from emphatic.scores.verdicts import LEVEL, Verdict, describe_verdict
 
-__all__ = ["DAY", "WEEK", "Forecast", "Helper", "History", "Outlook", "Season", "Verdict", "make_outlook"]
+__all__ = ["DAY", "WEEK", "Forecast", "Helper", "History", "Outlook", "Season", "SignalVerdict", "make_outlook"]
 __all__ += ["find_helpers", "read_forecasts", "read_verdict", "unit_of", "values_at"]
 
 Array = NDArray[np.float64]
@@ -225,7 +224,7 @@ class Forecast(NamedTuple):
     baseline: float | None = None
 
 
-class Verdict(NamedTuple):
+class SignalVerdict(NamedTuple):
     """How a signal's forecasts compare with the best baseline.
 
     Args:
@@ -297,7 +296,7 @@ class Outlook:
     reading: Array
     forecasts: Sequence[Forecast] = ()
     path: Path = (_NOTHING, _NOTHING, _NOTHING, _NOTHING)
-    verdict: Verdict = field(default_factory=Verdict)
+    verdict: SignalVerdict = field(default_factory=SignalVerdict)
     baseline: tuple[Array, Array] = (_NOTHING, _NOTHING)
     seasons: Mapping[float, Season] = field(default_factory=dict)
     helpers: Sequence[Helper] = ()
@@ -378,7 +377,7 @@ def _signal_at(text: str) -> str | None:
     return body if question.expression.names == {body} else None
 
 
-def read_verdict(summary: Sequence[Mapping[str, Any]], signal: str) -> Verdict:
+def read_verdict(summary: Sequence[Mapping[str, Any]], signal: str) -> SignalVerdict:
     """The verdict on a signal: that of its best horizon among the values at +h.
 
     The level is divided by the number of horizons, as everywhere. Where the values have no verdict, that on the
@@ -401,7 +400,7 @@ def read_verdict(summary: Sequence[Mapping[str, Any]], signal: str) -> Verdict:
     if verdicts:
         return max(verdicts, key=lambda verdict: (order.get(verdict.kind, 0), verdict.skill or 0.0))
     learning = [describe_learning(score) for score, about in values_at(summary) if about == signal]
-    return Verdict(f"{signal} cannot be judged yet ({learning[0]}).") if learning else Verdict()
+    return SignalVerdict(f"{signal} cannot be judged yet ({learning[0]}).") if learning else SignalVerdict()
 
 
 def _score_of_mean(summary: Sequence[Mapping[str, Any]], judged: Mapping[str, Any]) -> dict[str, Any]:
@@ -411,7 +410,7 @@ def _score_of_mean(summary: Sequence[Mapping[str, Any]], judged: Mapping[str, An
     return dict(next(same, {}))
 
 
-def _judge(score: Mapping[str, Any], signal: str, horizons: int) -> Verdict:
+def _judge(score: Mapping[str, Any], signal: str, horizons: int) -> SignalVerdict:
     """The verdict on one horizon of several."""
     skill = score.get("skill")
     skills = {name: value for name, value in skill.items() if value is not None} if isinstance(skill, Mapping) else {}
@@ -424,9 +423,9 @@ def _judge(score: Mapping[str, Any], signal: str, horizons: int) -> Verdict:
         low, high = value - factor * (value - low), min(1.0, value + factor * (high - value))
         kind = "no better" if kind == "better" and low <= 0.0 else kind
     horizon = score["horizon"] if "text" not in score else _plain_horizon(parse(score["text"]))
-    sentence = score.get("sentence") or describe_verdict(signal, Judged(kind, best or None, value, low, high), horizon)
+    sentence = score.get("sentence") or describe_verdict(signal, Verdict(kind, best or None, value, low, high), horizon)
     rmse = ((score.get("baselines") or {}).get(best) or {}).get("rmse")
-    return Verdict(sentence, kind, best, value, low, high, horizon, score.get("rmse"), rmse, "text" not in score)
+    return SignalVerdict(sentence, kind, best, value, low, high, horizon, score.get("rmse"), rmse, "text" not in score)
 
 
 # ---------------------------------------------------------------------- paths
@@ -436,7 +435,7 @@ def make_outlook(
     history: History,
     signal: str,
     forecasts: Sequence[Forecast],
-    verdict: Verdict,
+    verdict: SignalVerdict,
     period: float | None = None,
     unit: str = "",
     learning: str = "",

@@ -27,7 +27,7 @@ from emphatic.nexting.outlook import (
     DAY,
     WEEK,
     Outlook,
-    Verdict,
+    SignalVerdict,
     find_helpers,
     make_outlook,
     read_forecasts,
@@ -491,7 +491,7 @@ def _rows(horizon: float | str) -> str:
     return count(horizon, "row") if known(horizon) else str(horizon)
 
 
-def _badge(verdict: Verdict) -> Html | None:
+def _badge(verdict: SignalVerdict) -> Html | None:
     if not verdict.kind:
         return None
     detail = f"skill {share(verdict.skill)} over {verdict.baseline_words}" if known(verdict.skill) else ""

@@ -50,7 +50,7 @@ from emphatic.nexting.learning import (
     open_log,
 )
 from emphatic.nexting.machines import Models, run_machines, save_models, unfinished_file
-from emphatic.nexting.records import Records, import_frames
+from emphatic.nexting.score_table import ScoreTable, import_frames
 from emphatic.nexting.scoring import Scored, score_log
 from emphatic.nexting.settings import Settings
 from emphatic.nexting.write_back import Written, write_results_to
@@ -104,7 +104,7 @@ class NextingResult:
         written: The store that results were written to, with its tables, or None.
     """
 
-    summary: Records
+    summary: ScoreTable
     curves: list[dict[str, Any]]
     model: Horde
     settings: Settings
@@ -118,7 +118,7 @@ class NextingResult:
     _checkpoint: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self.summary = Records(self.summary, _SUMMARY_COLUMNS)
+        self.summary = ScoreTable(self.summary, _SUMMARY_COLUMNS)
 
     @classmethod
     def of(cls, job: Nexting, resume: bool = False) -> NextingResult:
@@ -139,7 +139,7 @@ class NextingResult:
         return facts
 
     @property
-    def verdict(self) -> Records:
+    def verdict(self) -> ScoreTable:
         """The verdict on each signal: whether it is predicted better than by the best baseline.
 
         Each row has ``signal``, ``verdict`` ("better", "no better" or "too short"), ``sentence``, and of the signal's
@@ -152,10 +152,10 @@ class NextingResult:
         'noise is predicted no better than by the mean.'
         """
         machines = [(score.get("machine"), row) for score in self.summary for row in score.get("signals", ())]
-        return Records(row if machine is None else {"machine": machine, **row} for machine, row in machines)
+        return ScoreTable(row if machine is None else {"machine": machine, **row} for machine, row in machines)
 
     @property
-    def baselines(self) -> Records:
+    def baselines(self) -> ScoreTable:
         """The error of each baseline for each question: ``question``, ``baseline``, ``rmse``, ``variance_explained``.
 
         >>> import emphatic
@@ -163,7 +163,7 @@ class NextingResult:
         >>> [row["baseline"] for row in result.baselines][:2]
         ['persistence', 'mean']
         """
-        return Records(
+        return ScoreTable(
             ({"machine": score["machine"]} if "machine" in score else {})
             | {"question": score.get("text") or f"{score['signal']}@{score['horizon']}", "baseline": name}
             | measures
@@ -214,7 +214,7 @@ class NextingResult:
         """
         return import_frames("polars").from_arrow(self.predictions)
 
-    def forecast(self) -> Records:
+    def forecast(self) -> ScoreTable:
         """What is predicted from the last row on: ``signal``, ``time``, ``mean``, ``low`` and ``high``.
 
         A row is a value at one time, the answer to ``SIGNAL at +H``, with its interval. Where a signal has no such
@@ -228,7 +228,7 @@ class NextingResult:
         >>> forecast[0]["signal"], forecast[0]["time"], round(forecast[0]["mean"], 1)
         ('x', 502, -0.7)
         """
-        return Records(_forecast_rows(self))
+        return ScoreTable(_forecast_rows(self))
 
     def plot(self, signal: str | None = None, *, view: str = "") -> Any:
         """Draw the readings of a signal with its predictions, as in the report; a figure of matplotlib.
@@ -501,7 +501,7 @@ def load(folder: str | os.PathLike[str]) -> NextingResult:
     settings = Settings.of(state["settings"]) if isinstance(state.get("settings"), Mapping) else Settings()
     if models:
         settings = replace(settings, by=reading["by"])
-    return NextingResult(Records(summary), [], model, settings, reading["rows"], {}, path, models=Models(models))
+    return NextingResult(ScoreTable(summary), [], model, settings, reading["rows"], {}, path, models=Models(models))
 
 
 def silent(*_: object) -> None:
@@ -741,7 +741,7 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
         written = None if destination is None else write_results_to(*destination, job.out)
     summary = [*scored.summary, *learned.asked.scores()]
     return NextingResult(
-        Records(summary), scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written=written
+        ScoreTable(summary), scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written=written
     )
 
 

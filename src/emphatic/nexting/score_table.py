@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-__all__ = ["Records"]
+__all__ = ["ScoreTable"]
 
 #: Rows that a table shows, and the length of a text in it, at most.
 _SHOWN, _LONGEST = 60, 60
 
 
-class Records(list[dict[str, Any]]):
+class ScoreTable(list[dict[str, Any]]):
     """A list of dicts, one for each row of a table.
 
     It is an ordinary list, which ``json.dumps`` takes, and shows as a table of some of its keys.
@@ -22,7 +22,7 @@ class Records(list[dict[str, Any]]):
         rows: The dicts.
         columns: The keys that are shown and become columns of frames; default: all whose values are numbers or text.
 
-    >>> table = Records([{"signal": "x", "skill": 0.25, "more": {}}, {"signal": "y", "skill": None, "more": {}}])
+    >>> table = ScoreTable([{"signal": "x", "skill": 0.25, "more": {}}, {"signal": "y", "skill": None, "more": {}}])
     >>> table
     signal  skill
     x       0.25
@@ -39,7 +39,7 @@ class Records(list[dict[str, Any]]):
     def columns(self) -> list[str]:
         """The columns of the table.
 
-        >>> Records([{"signal": "x", "answers": {}}]).columns
+        >>> ScoreTable([{"signal": "x", "answers": {}}]).columns
         ['signal']
         """
         names = dict.fromkeys(name for row in self for name in row)
@@ -50,7 +50,7 @@ class Records(list[dict[str, Any]]):
     def to_dict(self) -> dict[str, list[Any]]:
         """The columns as lists, by name.
 
-        >>> Records([{"x": 1}, {"x": None}]).to_dict()
+        >>> ScoreTable([{"x": 1}, {"x": None}]).to_dict()
         {'x': [1, None]}
         """
         return {name: [row.get(name) for row in self] for name in self.columns}
@@ -58,7 +58,7 @@ class Records(list[dict[str, Any]]):
     def to_arrow(self) -> Any:
         """The table as an Arrow table.
 
-        >>> Records([{"x": 1}, {"x": None}]).to_arrow().num_rows
+        >>> ScoreTable([{"x": 1}, {"x": None}]).to_arrow().num_rows
         2
         """
         import pyarrow as pa
@@ -73,7 +73,7 @@ class Records(list[dict[str, Any]]):
     def to_pandas(self) -> Any:
         """The table as a pandas DataFrame.
 
-        >>> Records([{"x": 1}, {"x": 2}]).to_pandas()["x"].tolist()
+        >>> ScoreTable([{"x": 1}, {"x": 2}]).to_pandas()["x"].tolist()
         [1, 2]
         """
         return import_frames("pandas").DataFrame(self.to_dict())
@@ -81,7 +81,7 @@ class Records(list[dict[str, Any]]):
     def to_polars(self) -> Any:
         """The table as a polars DataFrame.
 
-        >>> Records([{"x": 1}, {"x": 2}]).to_polars()["x"].to_list()
+        >>> ScoreTable([{"x": 1}, {"x": 2}]).to_polars()["x"].to_list()
         [1, 2]
         """
         return import_frames("polars").from_arrow(self.to_arrow())
