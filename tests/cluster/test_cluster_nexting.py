@@ -196,7 +196,7 @@ def test_flags_that_need_a_cluster(flag: str) -> None:
 def test_the_command_on_ray_interrupted_and_resumed(table: Path, alone: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
     out, storage = tmp_path / "out", tmp_path / "storage"
-    flags = ["--ray", "local", "--shards", "2", "--block", "100", "--checkpoint-every", "100ms"]
+    flags = ["--ray", "local", "--shards", "2", "--block", "100", "--checkpoint-every", "100ms", "--exponential-only"]
     arguments = [str(table), "--out", str(out), "--storage", str(storage), *flags]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "emphatic.cli", "nexting", *arguments]
