@@ -144,7 +144,7 @@ def test_what_was_lost_is_reported(tmp_path: Path) -> None:
             sender.make("plant")
             sender.send("plant", readings(20, 100))  # with the numbers of other readings
             wait_for(lambda: service.metric("step") == 100, 10.0)
-            assert "made anew" in source_of(service)["losses"][-1]["reason"]
+            assert "created again" in source_of(service)["losses"][-1]["reason"]
             server.kill()
             server.wait(10)
             wait_for(lambda: source_of(service)["state"] == "disconnected", 10.0)
@@ -153,7 +153,7 @@ def test_what_was_lost_is_reported(tmp_path: Path) -> None:
                 again.send("plant", [readings(5, 120), {"nonsense": 1}])
                 wait_for(lambda: service.metric("step") == 105)
                 wait_for(lambda: service.metric("malformed_total") == 1)
-                assert sum("made anew" in loss["reason"] for loss in source_of(service)["losses"]) == 1  # not again
+                assert sum("created again" in loss["reason"] for loss in source_of(service)["losses"]) == 1  # not again
                 service.stop()
 
 

@@ -76,7 +76,7 @@ def test_a_stream_that_was_trimmed_or_made_anew_is_reported(tmp_path: Path) -> N
             client.delete("readings")
             for i in range(1, 31):
                 client.xadd("readings", {"json": json.dumps(next(rows))}, id=f"{i}-1")
-            within_5_s(lambda: "made anew" in source_of(service)["losses"][-1]["reason"])
+            within_5_s(lambda: "created again" in source_of(service)["losses"][-1]["reason"])
             wait_for(lambda: service.metric("step") == 170)
             time.sleep(1.5)
             assert (source_of(service)["lag"], len(source_of(service)["losses"])) == (0, 2)

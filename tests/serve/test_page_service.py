@@ -52,19 +52,19 @@ def test_the_page_of_a_service_that_is_killed_and_comes_back(browser: Browser, t
         lines = service.post(readings(290, 10)).text.splitlines()
         last = json.loads(lines[-1])
         wait_for(page, f"emphatic.last === {last['step']}")
-        expect(page.locator("#title")).to_have_text("S1: readings and predictions", timeout=SOON)
+        expect(page.locator("#title")).to_have_text("S1: readings and forecast", timeout=SOON)
         _, _, _, drawn, *predictions = page.evaluate("emphatic.drawn[0]")
         assert drawn[-100:] == [one["S1"] for one in readings(100, 200)]
         assert predictions[0][-1] == last["predictions"]["S1"]["2"]
         page.select_option("#signal", "S2")
-        expect(page.locator("#title")).to_have_text("S2: readings and predictions", timeout=SOON)
+        expect(page.locator("#title")).to_have_text("S2: readings and forecast", timeout=SOON)
         service.kill()
         expect(page.locator("#state")).to_have_text("connection lost; trying again", timeout=SOON)
     with Served(model, *FLAGS, port=port) as service:
         last = json.loads(service.post(readings(100, 300)).text.splitlines()[-1])
         wait_for(page, f"emphatic.last === {last['step']}")
         expect(page.locator("#state")).to_have_class("state live", timeout=SOON)
-        expect(page.locator("#title")).to_have_text("S2: readings and predictions", timeout=SOON)
+        expect(page.locator("#title")).to_have_text("S2: readings and forecast", timeout=SOON)
         service.post([{"time": 1_700_000_400, "S1": 0.0, "S2": 1000.0}])
         expect(page.locator("#list li").first).to_contain_text(
             "2023-11-14 22:20:00.000: too high, reading 1,000", timeout=SOON

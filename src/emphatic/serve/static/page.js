@@ -210,6 +210,7 @@
     if (!rows) return;
     const c = rows.columns, h = hello.horizons;
     const sets = h.map(name => [own(many.predictions, name), own(many.low, name), own(many.high, name)]);
+    const wasDated = dated;
     many.step.forEach((step, i) => {
       const before = rows.last("step");
       if (step <= before) return; // sent again after a reconnection
@@ -230,6 +231,7 @@
       dated = (typeof written === "string" && Number.isNaN(Number(written))) || (c.t[at] >= 978307200 && c.t[at] < 4102444800);
       if (c.alarm[at]) alarm(at, written, many.why && many.why[i]);
     });
+    if (forecast && dated !== wasDated) tell(); // its times are written as those of the rows
     draw();
   }
 
