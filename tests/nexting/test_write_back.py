@@ -157,7 +157,7 @@ def test_rows_that_change_are_noticed(log: Path, tmp_path: Path) -> None:
         connection.commit()
     refused = run(COMMAND, *arguments)
     assert refused.returncode == 2
-    assert b"is another table or other settings" in refused.stderr
+    assert b"used another table or other settings" in refused.stderr
 
 
 def test_results_can_be_read_again(log: Path) -> None:

@@ -67,9 +67,9 @@ def test_the_page_of_a_service_that_is_killed_and_comes_back(browser: Browser, t
         expect(page.locator("#title")).to_have_text("S2: readings and forecast", timeout=SOON)
         service.post([{"time": 1_700_000_400, "S1": 0.0, "S2": 1000.0}])
         expect(page.locator("#list li").first).to_contain_text(
-            "2023-11-14 22:20:00.000: too high, reading 1,000", timeout=SOON
+            "2023-11-14 22:20:00.000 too high reading 1,000", timeout=SOON
         )
-        wait_for(page, "emphatic.drawn[0].at(-1).some(value => value === 1000)")
+        wait_for(page, "emphatic.drawn[0].at(-5).some(value => value === 1000)")
         assert page.locator("#horizons td.bounds").first.is_visible()
         page.close()
 

@@ -110,7 +110,8 @@
       try {
         const answer = await fetch("/signals");
         if (answer.status === 401) return location.reload();
-        if (answer.ok && chosen && !choices(await answer.json()).includes(chosen)) chosen = "";
+        const names = answer.ok ? choices(await answer.json()) : [];
+        if (names.length && !names.includes(chosen)) chosen = ""; // a service that starts knows none yet
       } catch { /* not there yet */ }
       if (failed === source) connect();
     }, wait);
