@@ -115,6 +115,18 @@ def test_rows_of_an_irregular_log_count_by_their_times() -> None:
     assert 0.2 < np.isfinite(values).mean() < 0.8  # where no reading is within half a step, none is known
 
 
+def test_one_absurd_reading_spoils_no_later_answer() -> None:
+    x, time = wave(1200)
+    guarded = x.copy()
+    x[300], guarded[300] = 1e5, 9.0
+    texts = ["x at +2h", "mean of x over 6h", "max of x within 3h", "P(x > 100 within 2h)"]
+    asked = Asked(texts, ["x"], HOURLY, rows=1200)
+    asked(x[:, None], guarded[:, None], np.zeros(1200, bool), time)
+    for score in asked.summary()[:3]:
+        assert score["variance_explained"] > 0.5, score["text"]
+    assert asked.recent(3)["label"][299] == 1.0  # (a condition is about what was read)
+
+
 def test_times_that_are_a_little_off_close_windows_all_the_same() -> None:
     rng = np.random.default_rng(4)
     time = 3600.0 * np.arange(300.0) + rng.uniform(-100.0, 100.0, 300)

@@ -170,8 +170,8 @@ class Asked:
         """The answers at the next B rows, after learning from the windows that they close.
 
         Args:
-            values: The readings (B, S) as they were read, NaN where missing: labels are about these.
-            guarded: The readings (B, S) to make features of, by a ``ReadingGuard``.
+            values: The readings (B, S) as they were read, NaN where missing: labels of conditions are about these.
+            guarded: The readings (B, S) as a ``ReadingGuard`` took them: features and all other labels are about these.
             gap: The rows (B,) that do not follow the row before.
             time: The times (B,) of the rows, NaN where missing; None without times.
             forecasts: The exponential means (B, Q'), those of every signal at every horizon first, which are features
@@ -191,8 +191,9 @@ class Asked:
             held = np.nan_to_num(held, nan=0.0, posinf=0.0, neginf=0.0)
             when = self._times(gap[rows], None if time is None else time[rows])
             read = np.where(np.isfinite(values[rows]), values[rows], np.nan)
-            # A value that a guard takes for missing is no reading; of conditions what was read decides.
-            sound = np.where(np.isnan(guarded[rows]), np.nan, read)
+            # A far reading counts as the guard took it: one of them would spoil all errors and means that follow. Of
+            # conditions what was read decides.
+            sound = np.where(np.isfinite(guarded[rows]), guarded[rows], np.nan)
             if headline is not None:
                 answers = headline(sound, held, when, None if forecasts is None else forecasts[rows])
                 for i, kind in enumerate(KINDS):
