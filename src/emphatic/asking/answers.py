@@ -41,6 +41,7 @@ __all__ = ["ENDS", "Asked", "Timing"]
 
 Array = NDArray[np.float64]
 
+_FLOAT64 = np.dtype(np.float64)
 #: The columns of a question besides its answer, and all four.
 ENDS = ("low", "high", "usual")
 KINDS = ("answer", *ENDS)
@@ -180,29 +181,58 @@ class Asked:
         Returns:
             ``answer``, ``low``, ``high`` and ``usual``, (B, Q) each, of ``texts``.
         """
+        out = self._answer(values, guarded, gap, time, forecasts)
+        return {kind: out[:, :, i] for i, kind in enumerate(KINDS)}
+
+    def _answer(
+        self, values: Array, guarded: Array, gap: NDArray[np.bool_], time: Array | None, forecasts: Array | None
+    ) -> Array:
+        """The answers at the next B rows, (B, Q, 4) by ``KINDS``; arguments as of a call."""
         B, headline = len(values), self.headline
-        shown = [] if headline is None else headline.shown
-        out = {kind: np.full((B, len(shown) + len(self)), np.nan) for kind in KINDS}
-        if not self._answerers and headline is None:
-            return out
+        if not B or (not self._answerers and headline is None):
+            return np.empty((B, len(self.texts), len(KINDS)))
+        if B == 1 and _all_near(values) and _all_near(guarded):  # nothing is missing: the row is as questions need it
+            self._hold.follow(guarded[0])
+            return self._answer_rows(values, guarded, guarded, gap, self._times(gap, time), forecasts)
+        if B <= _CHUNK:
+            return self._answer_chunk(values, guarded, gap, time, forecasts)
+        out = np.empty((B, len(self.texts), len(KINDS)))
         for begin in range(0, B, _CHUNK):
             rows = slice(begin, begin + _CHUNK)
-            held, _ = self._hold.fill(guarded[rows])
-            held = np.nan_to_num(held, nan=0.0, posinf=0.0, neginf=0.0)
-            when = self._times(gap[rows], None if time is None else time[rows])
-            read = np.where(np.isfinite(values[rows]), values[rows], np.nan)
-            # A far reading counts as the guard took it: one of them would spoil all errors and means that follow. Of
-            # conditions what was read decides.
-            sound = np.where(np.isfinite(guarded[rows]), guarded[rows], np.nan)
-            if headline is not None:
-                answers = headline(sound, held, when, None if forecasts is None else forecasts[rows])
-                for i, kind in enumerate(KINDS):
-                    out[kind][rows, : len(shown)] = answers[:, shown, i]
-            for q, answerer in enumerate(self._answerers):
-                about = read if answerer.question.kind in CONDITIONS else sound
-                answers = answerer(about, held, gap[rows], when)
-                for i, kind in enumerate(KINDS):
-                    out[kind][rows, len(shown) + q] = answers[:, i]
+            when, means = (None if array is None else array[rows] for array in (time, forecasts))
+            out[rows] = self._answer_chunk(values[rows], guarded[rows], gap[rows], when, means)
+        return out
+
+    def _answer_chunk(
+        self, values: Array, guarded: Array, gap: NDArray[np.bool_], time: Array | None, forecasts: Array | None
+    ) -> Array:
+        """The same of rows of which some may be missing."""
+        held, _ = self._hold.fill(guarded)
+        held = np.nan_to_num(held, nan=0.0, posinf=0.0, neginf=0.0)
+        read = np.where(np.isfinite(values), values, np.nan)
+        # A far reading counts as the guard took it: one of them would spoil all errors and means that follow. Of
+        # conditions what was read decides.
+        sound = np.where(np.isfinite(guarded), guarded, np.nan)
+        return self._answer_rows(read, sound, held, gap, self._times(gap, time), forecasts)
+
+    def _answer_rows(
+        self, read: Array, sound: Array, held: Array, gap: NDArray[np.bool_], when: Array, forecasts: Array | None
+    ) -> Array:
+        """The same of rows as they were ``read``, of their ``sound`` readings, and with the last of these ``held``."""
+        if self.headline is None:
+            out = np.empty((len(read), len(self._answerers), len(KINDS)))
+            first = 0
+        else:
+            answers = self.headline(sound, held, when, forecasts)
+            if not self._answerers and not self.headline.hidden:
+                return answers
+            shown = self.headline.shown
+            first = len(shown)
+            out = np.empty((len(read), first + len(self._answerers), len(KINDS)))
+            out[:, :first] = answers[:, shown]
+        for q, answerer in enumerate(self._answerers, first):
+            about = read if answerer.question.kind in CONDITIONS else sound
+            out[:, q] = answerer(about, held, gap, when)
         return out
 
     def stacked(self, block: Block, forecasts: Array | None = None) -> Array:
@@ -212,10 +242,7 @@ class Asked:
             block: The next rows, with their guarded readings.
             forecasts: The exponential means at these rows.
         """
-        if not self._answerers and self.headline is None:
-            return np.empty((len(block), 0, len(KINDS)))
-        answers = self(block.values, block.to_learn, block.gap, block.time, forecasts)
-        return np.stack([answers[kind] for kind in KINDS], axis=-1)
+        return self._answer(block.values, block.to_learn, block.gap, block.time, forecasts)
 
     def _times(self, gap: NDArray[np.bool_], time: Array | None) -> Array:
         """The time of each row; rows are counted where there is none, and a gap leaves out one row at least."""
@@ -336,6 +363,11 @@ class Asked:
         except (KeyError, TypeError) as error:
             raise ValueError(f"the times of questions of one line do not fit: {error!r}") from None
         return Timing(step, bool(regular), math.inf if limit is None else float(limit), bool(dated))
+
+
+def _all_near(row: Array) -> bool:
+    """Whether all readings of a row (1, S) are there, and none is beyond 1e100: quick, and without a warning."""
+    return row.dtype is _FLOAT64 and row.flags.c_contiguous and bool(np.vdot(row, row) <= 1e200)
 
 
 def _or_none(value: float) -> float | None:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.asking import layout
-from emphatic.asking.answers import _DAY, _SLACK, _WEEK, Timing, _Answerer, _Cycles
+from emphatic.asking.answers import _DAY, _SLACK, _WEEK, Timing, _all_near, _Answerer, _Cycles
 from emphatic.asking.language import Question, parse, quoted
 from emphatic.scores.verdicts import BLOCKS, ErrorBlocks
 
@@ -55,6 +55,14 @@ def _kernels() -> Any:
     from emphatic.asking import headline_kernels
 
     return headline_kernels
+
+
+@cache
+def _kernel() -> Any:
+    """The loop itself, called without a look at its arguments: ``Headline`` makes all of them."""
+    from emphatic.engines.compiled import direct
+
+    return direct(_kernels().advance)
 
 
 def headline_questions(
@@ -121,13 +129,14 @@ class Headline:
         self.predicted = tuple(dict.fromkeys(signal for signal, _ in pairs))
         self.horizons = tuple(dict.fromkeys(horizon for _, horizon in pairs))
         every = [(signal, horizon) for signal in predicted for horizon in horizons]
-        self._forecasts = [every.index(key) for key in pairs]
+        self._forecasts = np.array([every.index(key) for key in pairs], np.intp)
+        self._selects_forecasts = len(pairs) < len(every)
         #: Texts that name another column already, and are not shown.
         self.hidden: frozenset[str] = frozenset()
         self._half = 0 if rows is None else rows // 2
         S, H = len(self.predicted), len(self.horizons)
-        self._inputs = [list(signals).index(name) for name in self.predicted]
-        unpredicted = [c for c in range(len(signals)) if c not in self._inputs][:_OTHERS]
+        inputs = [list(signals).index(name) for name in self.predicted]
+        unpredicted = [c for c in range(len(signals)) if c not in inputs][:_OTHERS]
         self._cycles = cycles = _Cycles.of(timing)
         step = timing.step or 1.0
         slack = _SLACK if timing.step is not None and timing.regular else 1e-6
@@ -137,7 +146,9 @@ class Headline:
         picks = possible[: max(0, (_SHARED - extra) // S)] if S else []
         if len(picks) < 2:  # so many signals that each sees only itself
             unpredicted, extra, picks = [], 0, []
-        self._others = unpredicted
+        self._inputs, self._others = np.array(inputs, np.intp), np.array(unpredicted, np.intp)
+        #: Whether not all signals are predicted, in their order; and others of one row where there are none.
+        self._selects, self._no_others = inputs != list(range(len(signals))), np.empty((1, 0))
         shared = extra + S * len(picks)
         self._picks = np.array(picks, np.float64)
         c = np.zeros(k.ALL_CONSTANTS)
@@ -191,6 +202,14 @@ class Headline:
         }
         self._last = np.full((len(self.questions), 4), np.nan)
         self._last_row = np.full(2 + S, np.nan)
+        self._gather()
+
+    def _gather(self) -> None:
+        """What the kernel is given besides the rows, in the order of its parameters; for how many rows there is room
+        is found at the next."""
+        self._fixed = self._constants, self._horizons, self._picks
+        self._changing = self.state, *self._arrays.values()
+        self._spare = 0
 
     def _set_horizon(self, c: Array, question: Question, slack: float) -> None:
         """What is fixed for a horizon."""
@@ -248,35 +267,53 @@ class Headline:
             when: The times (B,) of the rows.
             forecasts: The exponential means (B, Q'), the first of them of every signal at every horizon.
         """
-        k, B = _kernels(), len(values)
+        B = len(values)
         out = np.empty((B, len(self.questions), 4))
-        S, H = len(self.predicted), len(self.horizons)
+        if B == 1 and _all_near(values) and (held is values or _all_near(held)):
+            # One row in which nothing is missing: as it is.
+            readings, features, others = values, held, self._no_others
+            if self._selects:
+                readings, features = values.take(self._inputs, 1), held.take(self._inputs, 1)
+                others = held.take(self._others, 1)
+            self._run(readings, features, others, when, self._means(forecasts, 1), out)
+            last = self._last_row
+            last[0], last[1], last[2:] = self.state.item(0) - 1.0, when.item(0), features[0]
+            self._last = out[0].copy()
+            return out
         for begin in range(0, B, _CHUNK):
             rows = slice(begin, begin + _CHUNK)
-            readings = values[rows][:, self._inputs]
-            features = np.ascontiguousarray(np.clip(held[rows][:, self._inputs], -1e100, 1e100))
-            means = (
-                np.full((len(readings), S * H), np.nan) if forecasts is None else forecasts[rows][:, self._forecasts]
-            )
-            self._make_room(len(readings))
-            k.advance(
-                self._constants,
-                self._horizons,
-                self._picks,
-                np.ascontiguousarray(np.where(np.abs(readings) < 1e100, readings, np.nan)),
+            readings = values[rows].take(self._inputs, 1)
+            features = np.clip(held[rows].take(self._inputs, 1), -1e100, 1e100)
+            self._run(
+                np.where(np.abs(readings) < 1e100, readings, np.nan),
                 features,
-                np.ascontiguousarray(np.clip(held[rows][:, self._others], -1e100, 1e100)),
+                np.clip(held[rows].take(self._others, 1), -1e100, 1e100),
                 when[rows],
-                np.ascontiguousarray(means.reshape(len(readings), S, H)),
-                self.state,
-                *self._arrays.values(),
+                self._means(None if forecasts is None else forecasts[rows], len(readings)),
                 out[rows],
             )
         self._last, self._last_row = out[-1].copy(), np.array([self.state[0] - 1.0, when[-1], *features[-1]])
         return out
 
+    def _means(self, forecasts: Array | None, B: int) -> Array:
+        """The exponential means of the predicted signals and their horizons, (B, S, H)."""
+        shape = B, len(self.predicted), len(self.horizons)
+        if forecasts is None:
+            return np.full(shape, np.nan)
+        if self._selects_forecasts or forecasts.shape[1] != len(self._forecasts):
+            forecasts = forecasts.take(self._forecasts, 1)
+        return np.ascontiguousarray(forecasts, np.float64).reshape(shape)
+
+    def _run(self, values: Array, held: Array, others: Array, when: Array, means: Array, out: Array) -> None:
+        """The kernel, on some rows; all arrays are contiguous, and of the types that it reads."""
+        rows = len(values)
+        if self._spare < rows:
+            self._make_room(rows)
+        self._spare -= rows
+        _kernel()(*self._fixed, values, held, others, when, means, *self._changing, out)
+
     def _make_room(self, rows: int) -> None:
-        """Room for so many more rows than wait, where rows come closer together than is usual."""
+        """Room for so many more rows than wait, where rows come closer together than is usual; see to ``_spare``."""
         k, places, row = _kernels(), self._arrays["places"], int(self.state[0])
         oldest = int(places[:, k.BEGIN_MEAN].min()) // k.BLOCK * k.BLOCK if len(places) else row
         old = self._arrays["readings"]
@@ -301,6 +338,12 @@ class Headline:
                     at = np.arange(int(places[h, head]), int(places[h, tail]))
                     from_rows = int(previous[h, begin]) + at % int(previous[h, room])
                     new[int(self._horizons[h, begin]) + at % int(self._horizons[h, room])] = old[from_rows]
+        self._gather()
+        # A row adds at most one to what waits.
+        spare = [self._horizons[:, k.RECORD_ROOM] - (places[:, k.END_RECORD] - places[:, k.FIRST_RECORD])]
+        spare += [self._horizons[:, k.STORED_ROOM] - (places[:, k.END_STORED] - places[:, k.FIRST_STORED])]
+        least = int(np.min(spare, initial=np.inf)) - 1 if len(places) else rows
+        self._spare = min(least, oldest + len(self._arrays["readings"]) - k.BLOCK - row)
 
     # ------------------------------------------------------------------ scores
 
@@ -362,6 +405,7 @@ class Headline:
         self._arrays = {name: new[name] for name in self._arrays}
         self._horizons, self.state, self._last = new["horizons"], new["state"], new["last"]
         self._last_row = new["last_row"]
+        self._gather()
 
 
 class _Answered(_Answerer):

@@ -219,6 +219,13 @@ class Hold:
         rows = len(values)
         if not rows:
             return values.copy(), missing
+        if rows == 1:  # a reading at a time: in a fourth of the time
+            filled = np.where(missing, self.last, values)
+            self._run = np.where(missing[0], self._run + 1, 0)
+            self.longest, self.missing = np.maximum(self.longest, self._run), self.missing + missing[0]
+            self.last = filled[0].copy()
+            self.rows += 1
+            return filled, missing
         # Row 0 has the last values before this block; a missing value takes the nearest value above it.
         above = np.vstack([self.last, values])
         source = np.where(missing, 0, np.arange(1, rows + 1)[:, None])
