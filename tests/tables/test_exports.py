@@ -312,3 +312,170 @@ def test_spreadsheets(tmp_path: Path) -> None:
     (tmp_path / "damaged.xlsx").write_bytes((tmp_path / "log.xlsx").read_bytes()[:2000])
     with pytest.raises(TableError, match="damaged"):
         open_table(tmp_path / "damaged.xlsx")
+
+
+# ---------------------------------------------------------------------- more kinds of the same
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        # Campbell's TOA5: the logger's own line has more fields, and two rows of words lie below the header.
+        (
+            ['"TOA5","St7","CR1000","12"', '"TIMESTAMP","RECORD","T"', '"TS","RN","Deg C"', '"","","Avg"'],
+            ("RECORD", "T"),
+        ),
+        (["# Station 12", "# time, n, T", "# -, -, degC"], ("n", "T")),
+        (["#time,n,T", "#s,-,K"], ("n", "T")),
+    ],
+)
+def test_headers_of_loggers(lines: list[str], names: tuple[str, ...], tmp_path: Path) -> None:
+    blank = " " if lines[0] == "# Station 12" else ""
+    table = opened(tmp_path, [*lines, *(f"{stamp(i)},{blank}{i},{blank}{x}" for i, x in enumerate(X))])
+    assert table.names == names
+    assert signal(table, "T") == X
+
+
+@pytest.mark.parametrize(
+    ("header", "form"),
+    [
+        ("year,month,day,hour", "{t.year},{t.month},{t.day},{t.hour}"),
+        ("Date,Hour", "{t:%Y-%m-%d},{t.hour}"),
+        ("YEAR,DOY,hour,minute", "{t.year},{t.timetuple().tm_yday},{t.hour},0"),
+    ],
+)
+def test_hours_beside_a_date(header: str, form: str, tmp_path: Path) -> None:
+    moments = [START + timedelta(hours=i) for i in range(N)]
+    stamps = [eval(f"f'{form}'", {"t": moment}) for moment in moments]
+    table = opened(tmp_path, [f"{header},x", *(f"{s},{x}" for s, x in zip(stamps, X, strict=True))])
+    assert table.names == ("x",)
+    time = only(table).time
+    assert time is not None
+    np.testing.assert_array_equal(time, [moment.timestamp() for moment in moments])
+
+
+def test_months_as_digits(tmp_path: Path) -> None:
+    rows = [f"{1970 + i // 12}{i % 12 + 1:02d},{x}" for i, x in enumerate(X)]
+    table = opened(tmp_path, ["yyyymm,x", *rows])
+    assert table.names == ("x",)
+    clock = table.clock()
+    assert clock is not None
+    assert clock.step == MONTH
+
+
+def test_sections_of_sar_are_of_the_same_days(tmp_path: Path) -> None:
+    lines = ["Linux 6.1.0 (web1) \t03/25/2024 \t_x86_64_\t(2 CPU)", ""]
+    for header, part in (("CPU  %user", "all"), ("IFACE  rxkB/s", "eth0"), ("tps  rtps", "1.5")):
+        lines += [f"00:00:01  {header}"]
+        lines += [f"{stamp(i, '%H:%M:%S')}  {part}  {x}" for i, x in enumerate(X) if i]
+    table = opened(tmp_path, lines)
+    assert {*table.names} == {"%user", "eth0 rxkB/s", "tps", "rtps"}
+    assert len(only(table)) == N - 1
+    assert signal(table, "eth0 rxkB/s") == X[1:]
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M:%S UTC", "%s"])
+def test_sections_of_sadf(form: str, tmp_path: Path) -> None:
+    lines = ["# hostname;interval;timestamp;CPU;%user"]
+    for i, x in enumerate(X):
+        when = START + timedelta(minutes=10 * i)
+        written = str(int(when.timestamp())) if form == "%s" else when.strftime(form)
+        lines += [f"plant7;600;{written};{cpu};{x + cpu}" for cpu in (-1, 0, 1)]
+        lines += [f"plant7;-1;{written};LINUX-RESTART\t(2 CPU)"] if i == 50 else []
+    lines += ["# hostname;interval;timestamp;tps"]
+    lines += [f"plant7;600;{stamp(i)} UTC;{x}" for i, x in enumerate(X)] if form != "%s" else []
+    table = opened(tmp_path, lines, "sadf.csv")
+    assert {*table.names} == {"%user", "0 %user", "1 %user"} | ({"tps"} if form != "%s" else set())
+    assert len(only(table)) == N
+    np.testing.assert_allclose(signal(table, "1 %user"), np.array(X) + 1)
+
+
+def test_blocks_of_annotated_csv_have_columns_of_their_own(tmp_path: Path) -> None:
+    lines = [
+        "#group,false,false,true,false,false,true,true",
+        "#datatype,string,long,string,dateTime:RFC3339,double,string,string",
+    ]
+    lines += ["#default,_result,,,,,,", ",result,table,host,_time,_value,_field,_measurement"]
+    lines += [f",,0,a,{stamp(i, '%Y-%m-%dT%H:%M:%SZ')},{x},user,cpu" for i, x in enumerate(X)]
+    lines += [
+        "",
+        "#group,false,false,false,false,true,true",
+        "#datatype,string,long,dateTime:RFC3339,boolean,string,string",
+    ]
+    lines += ["#default,_result,,,,,", ",result,table,_time,_value,_measurement,_field"]
+    lines += [f",,1,{stamp(i, '%Y-%m-%dT%H:%M:%SZ')},{'true' if i % 3 else 'false'},door,open" for i in range(N)]
+    table = opened(tmp_path, lines, "query.csv")
+    assert {*table.names} == {"user cpu a", "open door"}
+    assert signal(table, "user cpu a") == X
+    assert signal(table, "open door")[:4] == [0.0, 1.0, 1.0, 0.0]
+
+
+def test_an_export_of_line_protocol_with_its_database(tmp_path: Path) -> None:
+    lines = ["# DDL", "CREATE DATABASE plant", "# DML", "# CONTEXT-DATABASE: plant"]
+    lines += [f"mem,host=a used={x} {int(START.timestamp()) + 10 * i}" for i, x in enumerate(X)]
+    assert signal(opened(tmp_path, lines), "used") == X
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("shape", ["array", "history", "columns", "inside"])
+def test_json_documents(shape: str, indent: int | None, tmp_path: Path) -> None:
+    rows: list[Any] = [{"time": stamp(i), "x": x} for i, x in enumerate(X)]
+    history = [{"state": str(x), "last_changed": stamp(i)} for i, x in enumerate(X)]
+    value = {
+        "array": rows,
+        "history": [[{"entity_id": "sensor.x", **history[0]}, *history[1:]]],
+        "columns": {"hourly_units": {"x": "K"}, "hourly": {"time": [stamp(i) for i in range(N)], "x": X}},
+        "inside": {"status": "ok", "data": {"count": N, "items": rows}},
+    }[shape]
+    table = opened(tmp_path, [json.dumps(value, indent=indent)], "log.json")
+    assert table.names == ("sensor.x" if shape == "history" else "x",)
+    assert signal(table, table.names[0]) == X
+
+
+def test_a_json_document_without_a_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="no table in this JSON document"):
+        opened(tmp_path, [json.dumps([1, 2, 3])], "log.json")
+    with pytest.raises(TableError, match="an error of Prometheus: parse error"):
+        opened(tmp_path, ['{"status": "error", "errorType": "bad_data", "error": "parse error"}'], "answer.json")
+
+
+def test_sensors_that_alternate_beside_the_name_of_their_device(tmp_path: Path) -> None:
+    times = np.cumsum(np.random.default_rng(3).exponential(30.0, 400)) + START.timestamp()
+    lines = [
+        json.dumps({"ts": int(1000 * t), "device": "attic", ("temperature", "co2")[i % 2]: math.sin(i / 40)})
+        for i, t in enumerate(times.tolist())
+    ]
+    table = opened(tmp_path, lines, "log.jsonl")
+    assert table.facts()["resampled"]["why"] == "sensors report at different times"
+    payloads = [
+        json.dumps({"time": t, "topic": f"home/{name}", "payload": value})
+        for t in times.tolist()
+        for name, value in (("lamp", "ON"), ("power", "7.5"))
+    ]
+    assert opened(tmp_path, payloads, "mqtt.jsonl", resample="none").names == ("home/lamp", "home/power")
+
+
+def test_two_keys_of_long_format(tmp_path: Path) -> None:
+    lines = ["id,device_id,metric_name,metric_value,recorded_at"]
+    for i, x in enumerate(X):
+        for device in (1, 2):
+            lines += [f"{4 * i + 2 * device},{device},volt,{x + device},{stamp(i)}"]
+            lines += [f"{4 * i + 2 * device + 1},{device},amp,{x},{stamp(i)}"]
+    table = opened(tmp_path, lines, "log.csv")
+    assert {*table.names} == {"volt 1", "volt 2", "amp 1", "amp 2"}
+    np.testing.assert_allclose(signal(table, "volt 2"), np.array(X) + 2)
+
+
+@pytest.mark.parametrize("kind", ["alternate", "count"])
+def test_machines_without_repeated_times(kind: str, tmp_path: Path) -> None:
+    if kind == "count":  # and without a header
+        lines = [f"{unit} {cycle} {x + unit} {x}" for unit in (1, 2, 3) for cycle, x in enumerate(X, 1)]
+    else:
+        lines = ["time,unit,rpm"] + [f"{stamp(i)},pump-{'AB'[i % 2]},{x + 700 * (i % 2)}" for i, x in enumerate(X)]
+    with pytest.raises(TableError, match=f'several machines.*by="{"column_1" if kind == "count" else "unit"}"'):
+        opened(tmp_path, lines)
+
+
+def test_a_state_that_changes_now_and_then_is_no_machine(tmp_path: Path) -> None:
+    lines = ["time,unit,rpm"] + [f"{stamp(i)},{'AB'[i // 30 % 2]},{x + 700 * (i // 30 % 2)}" for i, x in enumerate(X)]
+    assert opened(tmp_path, lines).categories == ("unit",)

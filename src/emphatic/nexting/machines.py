@@ -160,6 +160,11 @@ class MachineRows:
 def _open_whole(source: object, settings: Settings) -> Table:
     """The table of all machines; ValueError if it has no column to tell them apart by."""
     by = settings.by or ""
+    if settings.pivot:
+        raise ValueError(
+            f"by={by!r} and pivot={settings.pivot!r} cannot be combined. Leave out by: a table in long format gets a "
+            "column for each sensor of each machine."
+        )
     table = open_source(
         source,
         Caller("run", "data"),

@@ -45,6 +45,7 @@ _SWITCHES = (
     {"open": 1.0, "closed": 0.0},
     {"home": 1.0, "away": 0.0},
     {"home": 1.0, "not_home": 0.0},
+    {"locked": 1.0, "unlocked": 0.0},
 )
 _SWITCH_WORDS = {word: (value, True) for pair in _SWITCHES for word, value in pair.items()}
 #: What may group the digits before the decimal sign: 1.100,5 and 1,100.5, 1 100,5 and 1'100.5.
@@ -282,6 +283,8 @@ def parse_time(text: str | None, form: str | None, style: NumberStyle = PLAIN) -
     """
     if form is None:
         return parse_number(text, style)[0]
+    if form == _HOURS:
+        return 3600.0 * parse_number(text, style)[0]
     if form == "iso" and text is not None and _PLAIN_ISO.fullmatch(text):
         when = _datetime(text)
         return math.nan if when is None else when.timestamp()
@@ -292,6 +295,8 @@ def parse_times(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -
     """``parse_time`` of an Arrow array of text."""
     if form is None:
         return parse_numbers(array, style)[0]
+    if form == _HOURS:
+        return 3600.0 * parse_numbers(array, style)[0]
     array = pc.utf8_trim_whitespace(array)
     if form == "iso":
         return _iso(array)
@@ -453,20 +458,26 @@ _DATE_FORMATS = sorted(
     key=lambda form: form.endswith("%p") and not form.startswith("%m"),  # AM and PM: the month comes first
 )
 #: Dates written as digits, and what to divide by to get the year.
-_DIGITS = {"%Y%m%d%H%M%S": 1e10, "%Y%m%d%H%M": 1e8, "%Y%m%d": 1e4}
+_DIGITS = {"%Y%m%d%H%M%S": 1e10, "%Y%m%d%H%M": 1e8, "%Y%m%d": 1e4, "%Y%m": 1e2}
 _DAY = 86400.0
 #: A column of this name may hold a time that is only a count; one like the other may hold Unix time.
 _TIME_NAME = re.compile(
-    r"(t|ts|time|time[ _]?stamps?|date|date[ _]?time|epoch|unix|unix[ _]?time)"
+    r"(t|ts|time|time[ _]?stamps?|date|date[ _]?time|epoch|unix|unix[ _]?time|yyyymm(dd)?(hh)?)"
     r"([ _]?[\[(]?(n|u|µ|m)?(s|sec|seconds)[\])]?)?"
 )
-#: Columns of whole years, and of the month and the day beside them.
+#: Columns of whole years, and of the months, days, hours, minutes and seconds beside them.
 _YEAR = re.compile(r"(calendar[ _]?)?(year|yr|yyyy|jahr|année|annee|año|anno|jaar)s?")
 _MONTH, _DAY_OF_MONTH = (
     re.compile(r"month|mon|mm|mo|monat|mois|mes|mese|maand"),
     re.compile(r"day|dd|dom|tag|jour|dia|giorno"),
 )
-_YEARS = "%Y"
+_DAY_OF_YEAR = re.compile(r"doy|jday|yday|julian|julian[ _]?day|day[ _]?of[ _]?(the[ _]?)?year")
+_HOUR, _MINUTE, _SECOND = (
+    re.compile(r"hour|hours|hr|hh|stunde|heure|hora|ora|uur"),
+    re.compile(r"minute|minutes|min|mi|minuto"),
+    re.compile(r"second|seconds|sec|ss|sekunde|seconde|segundo|secondo"),
+)
+_YEARS, _OF_YEAR, _HOURS = "%Y", "day of year", "hour"
 _LIKE_TIME = re.compile(r"time|date|stamp|epoch|when|_at$|(^|_)ts(_|$)")
 _EARLIEST, _LATEST = datetime(2001, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 #: Dates may go back this often, and numbers that the user says are times: clocks are put back, loggers start again.
@@ -504,7 +515,7 @@ class TimeColumn:
     def seconds(self, batch: pa.Table | pa.RecordBatch) -> FloatArray:
         """The time of each row of an Arrow table, NaN where missing or unreadable."""
         if self.formats[0] == _YEARS:
-            return calendar_seconds([as_plain(batch.column(name)) for name in self.names])
+            return calendar_seconds([as_plain(batch.column(name)) for name in self.names], self.formats)
         columns = [
             _seconds(as_plain(batch.column(name)), form, self.style)
             for name, form in zip(self.names, self.formats, strict=True)
@@ -515,7 +526,7 @@ class TimeColumn:
     def parse(self, texts: Sequence[str | None]) -> float:
         """``seconds`` of one row, from the text of each column."""
         if self.formats[0] == _YEARS:
-            return float(calendar_seconds([pa.array([text], pa.string()) for text in texts])[0])
+            return float(calendar_seconds([pa.array([text], pa.string()) for text in texts], self.formats)[0])
         seconds = (parse_time(text, form, self.style) for text, form in zip(texts, self.formats, strict=True))
         time = sum(seconds) / self.a_second
         return time if math.isfinite(time) else math.nan
@@ -528,24 +539,32 @@ class TimeColumn:
         return (when if self.zone else when.replace(tzinfo=None)).isoformat()
 
 
-def calendar_seconds(columns: Sequence[pa.Array]) -> FloatArray:
-    """Seconds since 1970 of columns of years, and perhaps of months and days; NaN where one cannot be read.
+def calendar_seconds(columns: Sequence[pa.Array], formats: Sequence[str | None] = ()) -> FloatArray:
+    """Seconds since 1970 of columns of years and, in this order and perhaps, of months, days, hours, minutes and
+    seconds; or of years and days of the year, if the formats say so. NaN where one cannot be read.
 
     >>> calendar_seconds([pa.array([1970, 1970]), pa.array(["2", "Mar"])]).tolist()
     [2678400.0, 5097600.0]
+    >>> calendar_seconds([pa.array([1970]), pa.array([32]), pa.array([6])], ("%Y", "day of year", "hour")).tolist()
+    [2700000.0]
     """
-    year, month, day = (_whole_numbers(columns, i) for i in range(3))
-    known = (year >= 1.0) & (year < 1e4) & (month >= 1.0) & (month <= 12.0) & (day >= 1.0) & (day <= 31.0)
-    years, months, of_month = (np.where(known, numbers, 1.0).astype(np.int64) for numbers in (year, month, day))
-    begins = ((years - 1970) * 12 + months - 1).astype("datetime64[M]").astype("datetime64[D]")
-    days = begins + (of_month - 1)
-    return np.where(known, days.astype("datetime64[s]").astype(np.float64), np.nan)
+    columns, of_year = list(columns), len(formats) > 1 and formats[1] == _OF_YEAR
+    if of_year:
+        columns.insert(1, pa.array(np.ones(len(columns[0]))))
+    numbers = [_whole_numbers(columns, i) for i in range(6)]
+    limits = ((1, 9999), (1, 12), (1, 366 if of_year else 31), (0, 24), (0, 59), (0, 60))
+    known = np.logical_and.reduce([(n >= low) & (n <= high) for n, (low, high) in zip(numbers, limits, strict=True)])
+    years, months, days, hours, minutes, seconds = (np.where(known, n, 1.0).astype(np.int64) for n in numbers)
+    begins = ((years - 1970) * 12 + months - 1).astype("datetime64[M]").astype("datetime64[D]") + (days - 1)
+    time = begins.astype("datetime64[s]").astype(np.float64) + (3600 * hours + 60 * minutes + seconds)
+    return np.where(known, time, np.nan)
 
 
 def _whole_numbers(columns: Sequence[pa.Array], i: int) -> FloatArray:
-    """Column i of years, months and days, 1 where there is none; months may be written by their names."""
+    """Column i of years, months, days, hours, minutes and seconds, the first one where there is none; months may be
+    written by their names."""
     if i >= len(columns):
-        return np.ones(len(columns[0]))
+        return np.full(len(columns[0]), 1.0 if i < 3 else 0.0)
     values, unreadable = as_floats(columns[i])
     if unreadable and i == 1:
         names = pa.array([(text or "").strip()[:3] for text in columns[i].to_pylist()], pa.string())
@@ -601,15 +620,19 @@ def _candidates(look: pa.Table, kinds: dict[str, str], style: NumberStyle) -> li
     candidates = []
     for date in sorted((c for c in kinds if kinds[c] == "date"), key=_rank):
         column = _time_column(look, kinds, (date,))
-        if clocks and not np.any(np.nan_to_num(column.seconds(look)) % _DAY):
-            column = _time_column(look, kinds, (date, clocks[0]))
+        if not np.any(np.nan_to_num(column.seconds(look)) % _DAY):
+            hours = _beside(kinds, _HOUR, ("number",))
+            if clocks:
+                column = _time_column(look, kinds, (date, clocks[0]))
+            elif hours is not None and _are_hours(look, column, hours):
+                column = replace(column, names=(date, hours), formats=(*column.formats, _HOURS))
         candidates.append((column, 0))
     for numeric in sorted((c for c in kinds if kinds[c] == "number"), key=_rank):
         rank = _rank(numeric)
         if rank and not _is_large(look.column(numeric), style):
             continue
         column = _time_column(look, kinds, (numeric,), style)
-        day = column.formats == ("%Y%m%d",)
+        day = column.formats in (("%Y%m%d",), ("%Y%m",))
         if day and clocks:
             pair = _time_column(look, kinds, (numeric, clocks[0]), style)
             candidates.append((pair, min(rank, 1)))
@@ -628,23 +651,47 @@ def _are_years(column: pa.ChunkedArray, style: NumberStyle) -> bool:
     return bool(len(values)) and bool(((values % 1.0 == 0.0) & (values >= 1000.0) & (values < 3000.0)).all())
 
 
+def _beside(kinds: dict[str, str], pattern: re.Pattern[str], kind: Sequence[str]) -> str | None:
+    """The first column of such a name and kind."""
+    return next((name for name in kinds if pattern.fullmatch(name.strip().lower()) and kinds[name] in kind), None)
+
+
+def _are_hours(look: pa.Table, date: TimeColumn, hours: str) -> bool:
+    """Whether a column holds the hours of the days beside it: whole ones from 0 to 24, each in few rows of a day."""
+    values = as_floats(as_plain(look.column(hours)))[0]
+    known = np.isfinite(values)
+    if not known.any() or not ((values[known] % 1.0 == 0.0) & (values[known] >= 0.0) & (values[known] <= 24.0)).all():
+        return False
+    time = date.seconds(look)[known] + 3600.0 * values[known]
+    return len(np.unique(time)) > 2 * len(np.unique(date.seconds(look)[known]))
+
+
 def _years(look: pa.Table, kinds: dict[str, str], year: str) -> TimeColumn:
-    """A column of years, with the months and days beside it where there are any."""
-    names = [year]
-    for pattern, kind in ((_MONTH, ("number", "text")), (_DAY_OF_MONTH, ("number",))):
-        name = next((n for n in kinds if pattern.fullmatch(n.strip().lower()) and kinds[n] in kind), None)
+    """A column of years, with the months, days, hours, minutes and seconds beside it where there are any."""
+    names, formats = [year], [_YEARS]
+    of_year = _beside(kinds, _DAY_OF_YEAR, ("number",))
+    finer = [(_MONTH, "month"), (_DAY_OF_MONTH, "day"), (_HOUR, _HOURS), (_MINUTE, "minute"), (_SECOND, "second")]
+    if of_year is not None and _beside(kinds, _MONTH, ("number", "text")) is None:
+        finer[:2] = [(_DAY_OF_YEAR, _OF_YEAR)]
+    for pattern, form in finer:
+        name = _beside(kinds, pattern, ("number", "text") if form == "month" else ("number",))
         if name is None:
             break
         names.append(name)
-    while len(names) > 1 and np.isnan(calendar_seconds([as_plain(look.column(n)) for n in names])).mean() > 0.1:
+        formats.append(form)
+    while len(names) > 1:
+        time = calendar_seconds([as_plain(look.column(n)) for n in names], formats)
+        if np.isnan(time).mean() <= 0.1:
+            break
         names.pop()
-    return TimeColumn(tuple(names), (_YEARS, "month", "day")[: len(names)])
+        formats.pop()
+    return TimeColumn(tuple(names), tuple(formats))
 
 
 def _is_large(column: pa.ChunkedArray, style: NumberStyle) -> bool:
     """Whether some of the first numbers may be a date: most columns hold none, and there may be very many."""
     values = as_floats(as_plain(column.slice(0, 50)), style)[0]
-    return bool(np.any(values >= 1970 * min(_DIGITS.values())))
+    return bool(np.any(values >= 1850 * min(_DIGITS.values())))
 
 
 def _wanted(name: str, look: pa.Table, kinds: dict[str, str], wanted: str, style: NumberStyle) -> TimeColumn:
@@ -654,6 +701,9 @@ def _wanted(name: str, look: pa.Table, kinds: dict[str, str], wanted: str, style
         raise TableError(
             f"{name}: there is no column {unknown[0]!r} to take the time from. It has: {_list_columns(kinds)}."
         )
+    together = next((column for column, _ in _candidates(look, kinds, style) if column.names == names), None)
+    if len(names) > 1 and together is not None:
+        return together
     have = tuple(kinds[column] for column in names)
     if have not in (("date",), ("number",), ("date", "clock"), ("number", "clock")):
         raise TableError(
@@ -701,7 +751,7 @@ def _time_column(
 def _digit_format(array: pa.Array, values: FloatArray, middle: float, style: NumberStyle) -> str | None:
     """The format of dates that are written as digits only."""
     for form, a_year in _DIGITS.items():
-        if 1970 <= middle / a_year < 2100:
+        if 1850 <= middle / a_year < 2100:
             present = np.isfinite(values)
             return form if np.isfinite(_seconds(array, form, style)[present]).mean() >= 0.9 else None
     return None
@@ -802,7 +852,7 @@ def _seconds(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -> F
     if is_text(array):
         return parse_times(array, form, style)
     values = as_floats(array)[0]
-    if form is None:
-        return values
+    if form is None or form == _HOURS:
+        return values if form is None else 3600.0 * values
     digits = pa.array(np.where(np.abs(values) < 1e15, values, np.nan), from_pandas=True)
     return parse_times(digits.cast(pa.int64(), safe=False).cast(pa.string()), form)

@@ -134,8 +134,6 @@ class File:
         if not self.head:
             return f"the file is empty, or its first line is longer than {LOOK >> 20} MB."
         self.head.decode()
-        if self.first_sign == b"[":
-            return "one JSON array. Write one object a line instead: jq -c '.[]' FILE > FILE.jsonl"
         return None
 
     @property
@@ -297,7 +295,7 @@ def open_file(
         # Any text is CSV: formats of other distributions come before those of the library, which stand first. A user
         # who says where the header is knows that it is CSV.
         known = [format for format in reversed(formats()) if format.text]
-        known.sort(key=lambda format: format.name in ("CSV", "JSON lines"))
+        known.sort(key=lambda format: (format.name == "JSON document") + 2 * (format.name in ("CSV", "JSON lines")))
         if skip_lines or header is not None:
             known = [format for format in known if format.name == "CSV"]
         format = next((format for format in known if format.recognise(file)), None)

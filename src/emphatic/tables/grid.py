@@ -412,6 +412,7 @@ def plan_rows(
     discrete: Sequence[str],
     arrangement: Arrangement,
     dated: bool,
+    categories: Sequence[str] = (),
 ) -> GridPlan | None:
     """The grid for a wide table, from its first rows; None where they stay as they are.
 
@@ -421,6 +422,7 @@ def plan_rows(
         discrete: The columns that have states.
         arrangement: What the user says.
         dated: Whether times are seconds since 1970.
+        categories: The columns of words.
     """
     if arrangement.resample == "none":
         return None
@@ -429,7 +431,9 @@ def plan_rows(
         return _plan(reports, discrete, arrangement, dated, "as requested")
     if len(times) < _ENOUGH:
         return None
-    shares = {name: float(where.mean()) for name, where in present.items()}
+    # Words that stand in every row, such as the name of the device, say nothing about when its sensors report.
+    numbers = [name for name in present if name not in categories]
+    shares = {name: float(present[name].mean()) for name in (numbers if len(numbers) > 1 else present)}
     alive = {name: share for name, share in shares.items() if share * len(times) >= _LEAST}
     if len(alive) < 2 or not np.all(np.diff(times) >= 0):  # (nor where a time is missing)
         return None
@@ -569,7 +573,11 @@ _KEY = re.compile(
 )
 #: Names of columns that may also say which machine a row is of.
 _PLACE = re.compile(r"(device|probe|station|node|name|id)[ _]?(id|name|no|nr|number)?")
-_VALUE = re.compile(r"_?(value|val|reading|state|data|measurement|y)s?([ _.](num|number|numeric|float|double|str))?")
+_VALUE = re.compile(
+    r"((metric|sensor|tag|signal|point|parameter|numeric|measured|observed)[ _.]?)?"
+    r"_?(value|val|reading|state|data|measurement|payload|wert|messwert|valeur|valor|waarde|y)s?"
+    r"([ _.](num|number|numeric|float|double|str))?"
+)
 _BESIDE = re.compile(r".*(^|[ _.])(id|quality|status|flag|table|index|row|no|nr|qos|attributes_id)")
 #: The most sensors of a table in long format.
 _SENSORS = 10_000
@@ -690,7 +698,8 @@ def _all_keys(
     for name in candidates:
         if count >= 0.99 * rows:
             break
-        if name not in keys and kinds[name] in ("text", "switch"):
+        is_place = _PLACE.fullmatch(name.strip().lower()) is not None and kinds[name] == "number"
+        if name not in keys and (kinds[name] in ("text", "switch") or is_place):
             more = pairs((*keys, name))
             # Words that differ in every reading are values, not names.
             if more > 1.1 * count and len(set(labels_of(look, name))) <= rows / 4:

@@ -377,8 +377,8 @@ class Table:
             return recognised if recognised is not None and recognised.is_certain else None, view
         if machines := columns.find_machines(view.look, view.kinds, view.when):
             message = (
-                f"{self.name}: these are the rows of several machines: times repeat or go back, and {machines!r} tells "
-                f'the rows apart. Learn from each separately: by="{machines}".'
+                f"{self.name}: these are the rows of several machines, which {machines!r} tells apart. Learn from each "
+                f'separately: by="{machines}".'
             )
             if recognised is not None:
                 message += f' Or give each a column: pivot="{recognised.keys[0]},{recognised.values[0]}".'
@@ -418,7 +418,7 @@ class Table:
         styles = {column: self._notation.style_of(column) for column in names}
         present = {column: view.present(column, styles.get(column)) for column in (*names, *categories)}
         states = (*self._notation.switches, *categories)
-        plan = grid.plan_rows(when.seconds(view.look), present, states, arrangement, when.dated)
+        plan = grid.plan_rows(when.seconds(view.look), present, states, arrangement, when.dated, categories)
         if plan is None:
             return view, signals
         self.grid_plan = plan

@@ -77,9 +77,9 @@ class Delimited:
         above = header_line - 1 if isinstance(header_line, int) and header_line > 0 else 0
         for _ in range(min(skip_lines + above, len(lines))):
             self._pass(lines.pop(0))
-        comment = b""
+        comments: list[bytes] = []
         while header_line is None and lines and (not lines[0].strip() or lines[0].startswith(b"#")):
-            comment = lines[0] if lines[0].strip() else comment
+            comments += [lines[0]] if lines[0].strip() else []
             self._pass(lines.pop(0))
         if not lines:
             raise TableError(f"{file.name}: the file holds no rows, only comments or blank lines.")
@@ -96,7 +96,14 @@ class Delimited:
         #: Lines above the header that are no part of the table, besides comments.
         self._titles = skip_lines + above + titles
         header = read_header(text[0], self.delimiter)
-        hashed = read_hashed_header(comment.decode(), text[0], self.delimiter) if header_line is None else None
+        comment, hashed = b"", None
+        # The comment right above the rows names the columns, or the one above that, if there are units between them.
+        for line in reversed(comments if header_line is None else []):
+            names = read_hashed_header(line.decode(), text[0], self.delimiter)
+            if names is not None:
+                comment, hashed = line, names
+            elif hashed is not None or line.count(self.delimiter.encode()) != lines[0].count(self.delimiter.encode()):
+                break
         if isinstance(header_line, tuple):
             header = Header(header_line, (), False)
         elif header_line is not None:
@@ -106,6 +113,7 @@ class Delimited:
                 fields_of_line = [field.strip() for field in split_fields(text[0].strip("\r\n"), self.delimiter)[0]]
                 header = Header(tuple(fields_of_line), (), True)
         self._header = lines[0].strip(b"\r\n") if header.present else None
+        self._unit_rows = 0
         if hashed is not None:
             header, self._header = hashed, comment.strip(b"\r\n")
         elif header.present:
@@ -147,8 +155,11 @@ class Delimited:
                 f"{_describe_delimiter(self.delimiter)}. If something else separates its fields, pass it: delimiter=…"
             )
         if self._header is not None:
-            self.units = find_units(table, self.style)
-        return table.slice(bool(self.units))
+            self.units, self._unit_rows = find_units(table, self.style), 0
+            # Loggers write a second row of words below the units: how each value was found (Avg, Min).
+            while self._unit_rows < 3 and find_units(table.slice(self._unit_rows), self.style):
+                self._unit_rows += 1
+        return table.slice(self._unit_rows)
 
     def _check_fields(self, start: bytes) -> None:
         """Refuse a file most of whose lines have more fields than there are names, or one field for several names."""
@@ -167,9 +178,9 @@ class Delimited:
         reading = self._start()
         with self.file.open() as stream:
             stream.read(self._skip)
-            tail, end, units = b"", False, bool(self.units)  # the tail is the beginning of a line that is not read yet
+            tail, end, units = b"", False, self._unit_rows  # the tail is the beginning of a line that is not read yet
             if units:
-                reading.dropped.add(UNITS, self._line)
+                reading.dropped.add(UNITS, self._line, units)
             if self._titles:
                 reading.dropped.add(ABOVE, 1, self._titles)
             while not end:
@@ -182,7 +193,7 @@ class Delimited:
                     batch, incomplete = self._batch(text, names, end, reading)
                     tail = incomplete + tail
                     if units and len(batch):
-                        units, batch = False, batch.slice(1)
+                        units, batch = max(0, units - len(batch)), batch.slice(min(units, len(batch)))
                     yield batch.slice(min(start, len(batch)))
                     start = max(0, start - len(batch))
 
@@ -315,6 +326,11 @@ def find_delimiter(lines: Sequence[str]) -> str:
         return (counts.count(width) / len(counts), width) if width > 1 else (0.0, 1)
 
     best = max(DELIMITERS, key=score)
+    if best == " ":
+        # A blank after each comma or semicolon separates no more than that does.
+        spaced = [sign for sign in (",", ";", "|") if score(sign)[0] >= score(" ")[0]]
+        spaced = [sign for sign in spaced if all(line.count(sign) == line.count(f"{sign} ") for line in lines)]
+        best = max(spaced, key=score, default=best)
     if best != " " and score(best)[0] >= 0.5:
         return best
 
@@ -351,6 +367,8 @@ def find_titles(lines: Sequence[str], delimiter: str) -> int:
     def fill(row: Sequence[str]) -> int:
         return sum(map(bool, row))
 
+    if len(rows) > 2 and len(rows[0]) != width == len(rows[1]) == len({*rows[1]}) > 1 and _are_words(rows[0], rows[1]):
+        return 1  # what a logger says about itself, in a line of more fields
     if width < 2 or len(rows[0]) > width or (width == 2 and fill(rows[0]) == len(rows[0]) == 2):
         return 0
     if fill(rows[0]) > width / 2 or (rows[0] and fields.parse_number(rows[0][0])[1]):
@@ -359,6 +377,11 @@ def find_titles(lines: Sequence[str], delimiter: str) -> int:
         if len(row) == width and fill(row) >= max(2.0, 0.75 * width) and len(rows) > i + 1:
             return i
     return 0
+
+
+def _are_words(title: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether the second line names columns below a first one that says something else: no number, nothing empty."""
+    return all(name and not fields.parse_number(name)[1] for name in names) and not {*title} & {*names}
 
 
 def read_hashed_header(comment: str, first_row: str, delimiter: str) -> Header | None:

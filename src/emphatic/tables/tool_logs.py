@@ -1,4 +1,5 @@
-"""What tools print and export: vmstat, sar, dmesg, journalctl, InfluxDB line protocol, Prometheus, spreadsheets.
+"""What tools print and export: vmstat, sar, sadf, dmesg, journalctl, InfluxDB line protocol and annotated CSV,
+Prometheus, JSON documents, spreadsheets.
 
 Each becomes a table in memory. Where a tool has a series after the other, or writes numbers into sentences, that is a
 table in long format (time, series, value), which is arranged as any other.
@@ -22,9 +23,10 @@ from emphatic.tables.fields import date_format, parse_times, unix_units
 from emphatic.tables.files import LOOK, File, Format, OpenOptions, Source
 from emphatic.tables.frames import Frame
 from emphatic.tables.table import TableError
-from emphatic.tables.text import Delimited
+from emphatic.tables.text import Delimited, JsonLines
 
-__all__ = ["DMESG", "JOURNAL", "LINE_PROTOCOL", "PROMETHEUS", "SAR", "SPREADSHEET", "VMSTAT"]
+__all__ = ["ANNOTATED_CSV", "DMESG", "JOURNAL", "JSON_DOCUMENT", "LINE_PROTOCOL", "PROMETHEUS", "SADF", "SAR"]
+__all__ += ["SPREADSHEET", "VMSTAT"]
 
 #: The most kinds of messages whose numbers are series, and the fewest messages of a kind.
 _KINDS, _MESSAGES = 50, 10
@@ -75,18 +77,25 @@ def name_series(labels: Sequence[Mapping[str, str]], main: str) -> list[str]:
 
 
 def _is_prometheus(file: File) -> bool:
-    return file.beginning.lstrip().startswith(b"{") and b'"resultType"' in file.beginning
+    is_error = b'"errorType"' in file.beginning and b'"status"' in file.beginning
+    return file.beginning.lstrip().startswith(b"{") and (b'"resultType"' in file.beginning or is_error)
 
 
 def _open_prometheus(file: File, options: OpenOptions) -> Source:
     try:
-        results = json.loads("\n".join(_lines(file)))["data"]["result"]
+        answer = json.loads("\n".join(_lines(file)))
+        if answer.get("status") == "error":
+            why = str(answer.get("error", answer.get("errorType")))[:200]
+            raise TableError(f"{file.name}: this is an error of Prometheus: {why}. Correct the query, and ask again.")
+        results = answer["data"]["result"]
         names = name_series([series["metric"] for series in results], "__name__")
         records = [
             (float(moment), name, str(value))
             for name, series in zip(names, results, strict=True)
             for moment, value in (series.get("values") or [series["value"]])
         ]
+    except TableError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError):
         raise TableError(
             f"{file.name}: this is not the answer to a query of Prometheus, or it is incomplete. Download it again: "
@@ -107,8 +116,12 @@ _TAG = re.compile(rf",({_KEY})=({_KEY})")
 _FIELD = re.compile(rf'({_KEY})=("(?:[^"\\]|\\.)*"|[^, "]+),?')
 
 
+#: Comments, and what an export writes above its points.
+_NO_POINT = re.compile(r"#|CREATE DATABASE\b", re.IGNORECASE)
+
+
 def _is_line_protocol(file: File) -> bool:
-    lines = [line for line in _first_lines(file) if not line.startswith("#")]
+    lines = [line for line in _first_lines(file) if not _NO_POINT.match(line)]
     return bool(lines) and all(_POINT.fullmatch(line.strip()) for line in lines)
 
 
@@ -118,7 +131,7 @@ def _open_line_protocol(file: File, options: OpenOptions) -> Source:
     for number, line in enumerate(_lines(file), start=1):
         point = _POINT.fullmatch(line.strip())
         if point is None:
-            if line.strip() and not line.startswith("#"):
+            if line.strip() and not _NO_POINT.match(line):
                 raise TableError(
                     f"{file.name}: line {number} is not a point of line protocol: {line[:60]!r}. Correct it."
                 )
@@ -143,7 +156,68 @@ def _plain(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text)
 
 
-# ---------------------------------------------------------------------- vmstat and sar
+#: Columns of annotated CSV that are no part of a series.
+_BOOKKEEPING = {"", "result", "table", "_start", "_stop", "_time", "_value"}
+
+
+def _is_annotated(file: File) -> bool:
+    lines = [line.lstrip('"') for line in _first_lines(file, 4)]
+    return (
+        bool(lines)
+        and all(line.startswith(("#group", "#datatype", "#default")) for line in lines[:-1])
+        and lines[0].startswith("#")
+        and lines[-1].startswith((",", "#"))
+    )
+
+
+def _open_annotated(file: File, options: OpenOptions) -> Source:
+    """Blocks of rows, each with the annotations and the header of its own: a series for each field and its tags."""
+    labels: dict[tuple[Any, ...], Mapping[str, str]] = {}
+    stamps: list[str] = []
+    keys: list[tuple[Any, ...]] = []
+    values: list[str] = []
+    notes: dict[str, list[str]] = {}
+    names: list[str] = []
+    tags: list[int] = []
+    fields_at: list[int] = []
+    for row in csv.reader(_lines(file)):
+        if not any(row):
+            notes, names = {}, []
+        elif row[0].startswith("#"):
+            notes, names = ({} if names else notes) | {row[0]: row}, []
+        elif not names:
+            names = row
+            if any(len(note) != len(names) for note in notes.values()):
+                raise TableError(f"{file.name}: annotations and header of a block differ in length. Export it again.")
+            if "_time" not in names:
+                raise TableError(
+                    f"{file.name}: a block of this annotated CSV has no column _time. Export it with times."
+                )
+            groups, types = notes.get("#group", []), notes.get("#datatype", [])
+            further = [i for i, name in enumerate(names) if name not in _BOOKKEEPING]
+            further.sort(key=lambda i: names[i] != "_measurement")
+            kinds = groups or ["true" if kind == "string" else "false" for kind in types] or ["true"] * len(names)
+            tags = [i for i in further if kinds[i] == "true" or names[i] in ("_field", "_measurement")]
+            fields_at = [names.index("_value")] if "_value" in names else [i for i in further if i not in tags]
+        elif len(row) == len(names):
+            for i in fields_at:
+                key = (names[i], *((names[tag], row[tag]) for tag in tags))
+                if key not in labels:
+                    labels[key] = {"_field": names[i]} | {names[tag]: row[tag] for tag in tags if row[tag]}
+                stamps.append(row[names.index("_time")])
+                keys.append(key)
+                values.append(row[i])
+    if not keys:
+        raise TableError(f"{file.name}: this annotated CSV has no row with a value. Check the query and its range.")
+    series = dict(zip(labels, name_series(list(labels.values()), "_field"), strict=True))
+    moments = parse_times(pa.array(stamps, pa.string()), "iso")
+    known = [i for i, moment in enumerate(moments.tolist()) if moment == moment]
+    return _series_frame(
+        _stamps([moments[i] for i in known]), [series[keys[i]] for i in known], [values[i] for i in known]
+    )
+
+
+# ---------------------------------------------------------------------- vmstat, sar and sadf
 
 
 def _is_vmstat(file: File) -> bool:
@@ -186,13 +260,16 @@ def _open_sar(file: File, options: OpenOptions) -> Source:
     time: list[float] = []
     series: list[str] = []
     values: list[str] = []
-    day, names, before = datetime(1970, 1, 1, tzinfo=UTC), [""], timedelta(0)
+    first_day, names = datetime(1970, 1, 1, tzinfo=UTC), [""]
+    #: The day of each section, by its header, and the last time in it: sections follow one another, or days in one.
+    reached: dict[tuple[str, ...], tuple[datetime, timedelta]] = {}
     for line in _lines(file):
         banner, stamped = _BANNER.match(line), _STAMPED.match(line)
         if banner is not None:
             text = pa.array([banner["date"]], pa.string())
             form = "%m/%d/%y" if re.fullmatch(r"[0-9]{2}/[0-9]{2}/[0-9]{2}", banner["date"]) else date_format(text)
-            day, before = datetime.fromtimestamp(float(parse_times(text, form or "iso")[0]), UTC), timedelta(0)
+            first_day = datetime.fromtimestamp(float(parse_times(text, form or "iso")[0]), UTC)
+            reached = {}
         if stamped is None:
             continue
         fields = stamped["fields"].split()
@@ -205,19 +282,60 @@ def _open_sar(file: File, options: OpenOptions) -> Source:
         form = "%I:%M:%S %p" if stamped["clock"].endswith("M") else "%H:%M:%S"
         moment = datetime.strptime(stamped["clock"], form)
         clock = timedelta(hours=moment.hour, minutes=moment.minute, seconds=moment.second)
+        day, before = reached.get(tuple(names), (first_day, timedelta(0)))
         if clock < before - timedelta(hours=12):
             day += timedelta(days=1)
-        before = clock
-        # A first column without % or a rate names what the row is of: a processor, a disk, an interface.
-        is_part = names[0] in ("CPU", "DEV", "IFACE", "INTR", "BUS", "TTY", "FAN", "SENSOR", "FILESYSTEM")
-        part = "" if not is_part or fields[0] in ("all", "-1") else f"{fields[0]} "
-        for name, field in list(zip(names, fields, strict=True))[is_part:]:
+        reached[tuple(names)] = day, clock
+        for name, value in _name_activity(names, fields):
             time.append((day + clock).timestamp())
-            series.append(part + name)
-            values.append(field.replace(",", "."))
+            series.append(name)
+            values.append(value.replace(",", "."))
     if not time:
         raise TableError(f"{file.name}: there is no row of sar in it. Write them: LC_ALL=C sar -u > FILE")
     return _series_frame(pa.array([round(s * 1e6) for s in time], pa.int64()).cast(pa.timestamp("us")), series, values)
+
+
+def _name_activity(names: Sequence[str], fields: Sequence[str]) -> list[tuple[str, str]]:
+    """A name and a value for each field of a row of sar or sadf.
+
+    >>> _name_activity(["IFACE", "rxkB/s"], ["eth0", "7.5"])
+    [('eth0 rxkB/s', '7.5')]
+    """
+    # A first column without % or a rate names what the row is of: a processor, a disk, an interface.
+    is_part = names[0] in ("CPU", "DEV", "IFACE", "INTR", "BUS", "TTY", "FAN", "TEMP", "SENSOR", "DEVICE", "FILESYSTEM")
+    part = "" if not is_part or fields[0] in ("all", "-1") else f"{fields[0]} "
+    return [(part + name, field) for name, field in list(zip(names, fields, strict=True))[is_part:]]
+
+
+def _is_sadf(file: File) -> bool:
+    return any(line.startswith("# hostname;interval;timestamp;") for line in _first_lines(file, 3))
+
+
+def _open_sadf(file: File, options: OpenOptions) -> Source:
+    stamps: list[str] = []
+    hosts: list[str] = []
+    series: list[str] = []
+    values: list[str] = []
+    names: list[str] = []
+    for line in _lines(file):
+        host, *fields = line.removeprefix("# ").split(";")
+        if line.startswith("#"):
+            names = fields[2:]
+        elif names and len(fields) == len(names) + 2:  # not a restart, nor a comment
+            activity = _name_activity(names, fields[2:])
+            stamps += [fields[1]] * len(activity)
+            hosts += [host] * len(activity)
+            series += [name for name, _ in activity]
+            values += [value.replace(",", ".") for _, value in activity]
+    if not stamps:
+        raise TableError(f"{file.name}: there is no row of sadf below its header. Write them: sadf -d > FILE")
+    text = pa.array(stamps, pa.string())
+    is_utc = stamps[0].endswith("UTC") or stamps[0].isdigit()
+    seconds = parse_times(text, None if stamps[0].isdigit() else "iso")
+    time = pa.array([None if s != s else round(s * 1e6) for s in seconds.tolist()], pa.int64())
+    if len({*hosts}) > 1:
+        series = [f"{host} {name}" for host, name in zip(hosts, series, strict=True)]
+    return _series_frame(time.cast(pa.timestamp("us", "UTC" if is_utc else None)), series, values)
 
 
 # ---------------------------------------------------------------------- messages
@@ -264,11 +382,12 @@ def _message_series(file: File, messages: Iterable[tuple[float, str, Mapping[str
 
 def _is_dmesg(file: File) -> bool:
     lines = _first_lines(file)
-    return len(lines) > 1 and any(all(map(form.fullmatch, lines)) for form in (_BOOT, _DATED))
+    # A line without a time may begin it, as that of ping -D does.
+    return len(lines) > 2 and any(all(map(form.fullmatch, lines[1:])) for form in (_BOOT, _DATED))
 
 
 def _open_dmesg(file: File, options: OpenOptions) -> Source:
-    is_dated = _DATED.fullmatch(_first_lines(file)[0]) is not None
+    is_dated = _DATED.fullmatch(_first_lines(file)[1]) is not None
     messages: list[tuple[float, str, Mapping[str, str]]] = []
     for line in _lines(file):
         match = (_DATED if is_dated else _BOOT).fullmatch(line)
@@ -277,7 +396,8 @@ def _open_dmesg(file: File, options: OpenOptions) -> Source:
             form = "%a %b %d %H:%M:%S %Y"
             moment = datetime.strptime(stamp, form).replace(tzinfo=UTC).timestamp() if is_dated else float(stamp)
             messages.append((moment, match["message"], {}))
-    return _message_series(file, messages, is_dated)
+    is_unix = bool(messages) and unix_units(messages[len(messages) // 2][0]) == 1.0
+    return _message_series(file, messages, is_dated or is_unix)
 
 
 def _is_journal(file: File) -> bool:
@@ -299,6 +419,83 @@ def _open_journal(file: File, options: OpenOptions) -> Source:
     return _message_series(file, messages, is_dated=True)
 
 
+# ---------------------------------------------------------------------- JSON documents
+
+#: The largest document that is read as a whole, in bytes.
+_DOCUMENT = 1 << 28
+
+
+def _is_document(file: File) -> bool:
+    """Whether a file is one JSON array, or one object with a table in it: not an object a line."""
+    if file.obstacle is not None:
+        return False
+    if file.first_sign == b"[":
+        return True
+    lines = [line for line in file.head.splitlines()[:3] if line.strip()]
+    if file.first_sign != b"{" or not lines:
+        return False
+    try:
+        json.loads(lines[0])
+    except ValueError:
+        return len(lines) > 1 and not lines[1].lstrip().startswith(b"{")
+    return len(lines) == 1 and _find_objects(_read_document(file)) is not None
+
+
+def _read_document(file: File) -> Any:
+    with file.open() as stream:
+        text = bytes(stream.read(_DOCUMENT + 1))
+    if len(text) > _DOCUMENT:
+        raise TableError(
+            f"{file.name}: this is one JSON document of more than {_DOCUMENT >> 20} MB. Write one object a line "
+            f"instead: jq -c '.[]' {file.name} > objects.jsonl"
+        )
+    try:
+        return json.loads(text.decode().removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise TableError(f"{file.name}: this is not JSON: {error}. Correct it, or export it again.") from None
+
+
+def _find_objects(value: Any, depth: int = 0) -> list[dict[str, Any]] | None:
+    """The rows of a JSON value: the longest list of objects in it, or lists of equal length that are columns.
+
+    >>> _find_objects({"hourly": {"time": ["a", "b"], "x": [1, 2]}})
+    [{'time': 'a', 'x': 1}, {'time': 'b', 'x': 2}]
+    """
+    if depth > 4 or not value:
+        return None
+    if isinstance(value, list):
+        if all(isinstance(item, dict) for item in value):
+            return value
+        lists = [_find_objects(item, depth + 1) or [] for item in value if isinstance(item, list)]
+        # Home Assistant names the entity in the first object of its list alone.
+        return [{"entity_id": rows[0].get("entity_id")} | row for rows in lists for row in rows] or None
+    if not isinstance(value, dict):
+        return None
+    columns = {name: cells for name, cells in value.items() if isinstance(cells, list)}
+    lengths = {len(cells) for cells in columns.values()}
+    if (
+        len(columns) > 1
+        and len(lengths) == 1
+        and not any(isinstance(c, dict) for cells in columns.values() for c in cells)
+    ):
+        return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    tables = [table for inner in value.values() if (table := _find_objects(inner, depth + 1)) is not None]
+    return max(tables, key=len, default=None) if tables and max(map(len, tables)) > 1 else None
+
+
+def _open_document(file: File, options: OpenOptions) -> Source:
+    objects = _find_objects(_read_document(file))
+    if not objects:
+        raise TableError(
+            f"{file.name}: there is no table in this JSON document: no list of objects, and no lists of equal length. "
+            'Write one object a line, such as {"time": "2007-02-01T17:24:00", "power": 4.2}.'
+        )
+    if all(row.get("entity_id", "") is None for row in objects):
+        objects = [{name: cell for name, cell in row.items() if name != "entity_id"} for row in objects]
+    lines: Any = _Text(file.name, "".join(json.dumps(row) + "\n" for row in objects).encode())
+    return JsonLines(lines)
+
+
 # ---------------------------------------------------------------------- spreadsheets
 
 
@@ -312,8 +509,8 @@ def _is_spreadsheet(file: File) -> bool:
         return False
 
 
-class _SheetText:
-    """The cells of a sheet as CSV, in the place of a ``File``."""
+class _Text:
+    """The cells of a sheet as CSV, or objects of JSON as lines, in the place of a ``File``."""
 
     def __init__(self, name: str, text: bytes) -> None:
         self.name, self._text = name, text
@@ -339,7 +536,7 @@ def _open_spreadsheet(file: File, options: OpenOptions) -> Source:
     text = io.StringIO()
     writer = csv.writer(text, delimiter=",", lineterminator="\n")
     writer.writerows([[_cell(cell) for cell in row] for row in rows])
-    sheet: Any = _SheetText(file.name, text.getvalue().encode())
+    sheet: Any = _Text(file.name, text.getvalue().encode())
     return Delimited(sheet, ",", options.skip_lines, options.header)
 
 
@@ -356,6 +553,9 @@ def _cell(cell: object) -> str:
 PROMETHEUS = Format("Prometheus", _is_prometheus, _open_prometheus, text=True)
 LINE_PROTOCOL = Format("InfluxDB line protocol", _is_line_protocol, _open_line_protocol, text=True)
 VMSTAT = Format("vmstat", _is_vmstat, _open_vmstat, text=True)
+ANNOTATED_CSV = Format("InfluxDB annotated CSV", _is_annotated, _open_annotated, text=True)
+JSON_DOCUMENT = Format("JSON document", _is_document, _open_document, text=True)
+SADF = Format("sadf", _is_sadf, _open_sadf, text=True)
 SAR = Format("sar", _is_sar, _open_sar, text=True)
 DMESG = Format("dmesg", _is_dmesg, _open_dmesg, text=True)
 JOURNAL = Format("journalctl -o json", _is_journal, _open_journal, text=True)
