@@ -92,6 +92,17 @@ def test_an_entry_point_that_is_no_format_is_named_and_harms_no_file(
 
 def test_every_format_of_the_library_is_found() -> None:
     names = {format.name for format in formats()}
-    tools = {"InfluxDB line protocol", "Prometheus", "dmesg", "journalctl -o json", "sar", "spreadsheet", "vmstat"}
+    tools = {
+        "InfluxDB annotated CSV",
+        "InfluxDB line protocol",
+        "JSON document",
+        "Prometheus",
+        "sadf",
+        "dmesg",
+        "journalctl -o json",
+        "sar",
+        "spreadsheet",
+        "vmstat",
+    }
     files = {"Arrow", "Arrow stream", "CSV", "JSON lines", "MCAP", "Parquet", "ROS 2 bag"}
     assert names == tools | {*files, "DuckDB", "SQLite"}

@@ -161,13 +161,8 @@ _BOOKKEEPING = {"", "result", "table", "_start", "_stop", "_time", "_value"}
 
 
 def _is_annotated(file: File) -> bool:
-    lines = [line.lstrip('"') for line in _first_lines(file, 4)]
-    return (
-        bool(lines)
-        and all(line.startswith(("#group", "#datatype", "#default")) for line in lines[:-1])
-        and lines[0].startswith("#")
-        and lines[-1].startswith((",", "#"))
-    )
+    lines = _first_lines(file, 1)
+    return bool(lines) and lines[0].lstrip('"').startswith(("#group", "#datatype", "#default"))
 
 
 def _open_annotated(file: File, options: OpenOptions) -> Source:
