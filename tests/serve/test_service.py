@@ -91,10 +91,11 @@ def copy_image(folder: Path, to: Path) -> None:
     while True:
         try:
             shutil.copytree(folder / "model.journal", to / "model.journal")
+            saved = shutil.ignore_patterns("*.partial", ".*", "model.journal")
+            shutil.copytree(folder, to, ignore=saved, dirs_exist_ok=True)
             break
-        except shutil.Error:  # it was cut
+        except shutil.Error:  # the journal was cut, or a warm-up became a model
             shutil.rmtree(to)
-    shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*.partial", ".*", "model.journal"), dirs_exist_ok=True)
 
 
 def test_from_any_moment_it_goes_on_to_the_same_bits(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Sequence
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,6 +38,12 @@ def serve(
     model: Annotated[
         Path | None,
         typer.Option(help="The model to load, if it exists, and save; default: nexting/live/model.safetensors."),
+    ] = None,
+    models: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder of further models, served at /models/NAME: each has its own folder there, with a model.toml."
+        ),
     ] = None,
     host: Annotated[
         str, typer.Option(help="The address to listen on. An address that other machines can reach needs --token-file.")
@@ -172,9 +177,8 @@ def serve(
         from emphatic.serve import credentials
         from emphatic.serve.app import create_app
         from emphatic.serve.listener import allowed_hosts, is_loopback, open_socket, server_context
-        from emphatic.serve.payloads import TopicNames
+        from emphatic.serve.models import ModelOptions, Models, connect
         from emphatic.serve.service import Service, run
-        from emphatic.serve.sources import Address, MessageOptions, check_loop, make_publisher, make_source
 
         token = credentials.find_token(token_file)
         if token is None and not is_loopback(host):
@@ -182,47 +186,43 @@ def serve(
                 f"--host {host} can be reached by others: a token is required. Write one to a file, and give it as "
                 "--token-file FILE."
             )
-        for_source = ("--password-file", credentials.PASSWORD)
-        for_publisher = ("--publish-password-file", credentials.PUBLISH_PASSWORD)
-        credentials.refuse_password(source, "SOURCE", *for_source)
-        credentials.refuse_password(publish, "--publish", *for_publisher)
-        check_loop(source, publish)
-        password = credentials.find_password(password_file, *for_source)
-        publish_password = credentials.find_password(publish_password_file, *for_publisher)
-        if publish_password is None and source is not None and publish is not None:
-            same_server = Address.parse(source).server == Address.parse(publish).server
-            publish_password = password if same_server else None
-        options = MessageOptions(
-            TopicNames.parse(topic_names or ()),
-            publish_as is PublishAs.signals,
-            discovery_prefix if home_assistant else "",
-            _read_units(units or ()),
+        options = ModelOptions(
+            source=source,
+            publish=publish,
+            password_file=str(password_file) if password_file else None,
+            publish_password_file=str(publish_password_file) if publish_password_file else None,
+            topic_names=tuple(topic_names or ()),
+            publish_as=publish_as.value,
+            home_assistant=home_assistant,
+            discovery_prefix=discovery_prefix,
+            units=tuple(units or ()),
+            warm_up=warm_up,
         )
-        if (home_assistant or options.by_signal) and (publish is None or Address.parse(publish).kind != "mqtt"):
-            flag = "--home-assistant" if home_assistant else "--publish-as signals"
-            raise ValueError(f"{flag} needs --publish mqtt://HOST:1883/TOPIC, where the predictions go.")
         tls = credentials.TLSFiles(ca_file, client_cert, client_key)
         https = server_context(tls_cert, tls_key)
-        settings = read_settings(config, flags)
-        service = Service(
-            path,
-            settings,
-            learn=not no_learn,
-            warm_up=warm_up,
-            save_every=seconds["--save-every"],
-            journal=journal,
-            id_field=id_field,
-            id_window=id_window,
-            source_timeout=seconds["--source-timeout"],
-        )
+
+        def make(path: Path, settings: Settings, options: ModelOptions, journal: Path | None = None) -> Service:
+            return Service(
+                path,
+                settings,
+                learn=not no_learn,
+                warm_up=options.warm_up,
+                save_every=seconds["--save-every"],
+                journal=journal,
+                id_field=id_field,
+                id_window=id_window,
+                source_timeout=seconds["--source-timeout"],
+            )
+
+        service = make(path, read_settings(config, flags), options, journal)
+        connected = connect(service, options, tls)
+        others = None if models is None else Models(models, make, tls)
         with open_socket(host, port) as listening:
-            publisher = make_publisher(publish, path, publish_password, tls, options)
-            service.publish_to(publisher)
-            readings = make_source(source, service, password, tls, options)
             service.open(wait=False)
             try:
-                app = create_app(service, token=token, hosts=(*allowed_hosts(host), *(allow_host or ())))
-                return run(service, readings, publisher, listening, app, https)
+                hosts = (*allowed_hosts(host), *(allow_host or ()))
+                app = create_app(service, token=token, hosts=hosts, models=others)
+                return run(connected, listening, app, https, others)
             finally:
                 service.close()
 
@@ -232,17 +232,6 @@ def serve(
         report_error(error)
         code = _exit_code(error)
     raise typer.Exit(code)
-
-
-def _read_units(texts: Sequence[str]) -> dict[str, str]:
-    """The units that options give, NAME=UNIT, several with commas between them."""
-    units = {}
-    for pair in (pair for text in texts for pair in text.split(",") if pair.strip()):
-        name, separator, unit = pair.partition("=")
-        if not separator or not name.strip():
-            raise ValueError(f"--units {pair!r} must be NAME=UNIT, such as temperature=°C.")
-        units[name.strip()] = unit.strip()
-    return units
 
 
 def _exit_code(error: BaseException) -> int:

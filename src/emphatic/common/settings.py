@@ -25,6 +25,7 @@ __all__ = [
     "is_list",
     "is_share",
     "merge_keywords",
+    "parse_toml",
     "read_toml",
     "setting",
     "split_list",
@@ -93,13 +94,20 @@ def check_settings(settings: object, where: str) -> None:
 def read_toml(path: str | Path, refused: str = "this is not TOML") -> dict[str, Any]:
     """The settings in a TOML file; ValueError, with the path, if it cannot be read as one."""
     try:
-        return tomllib.loads(Path(path).read_text("utf-8"))
+        text = Path(path).read_bytes()
     except OSError as error:
         raise ValueError(f"{path}: the settings cannot be read: {error.strerror}.") from None
+    return parse_toml(text, str(path), refused)
+
+
+def parse_toml(text: bytes, where: str, refused: str = "this is not TOML") -> dict[str, Any]:
+    """The settings in a TOML text; ValueError, which says where it comes from, if it is none."""
+    try:
+        return tomllib.loads(text.decode("utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path}: {refused}: {error}.") from None
+        raise ValueError(f"{where}: {refused}: {error}.") from None
     except RecursionError:
-        raise ValueError(f"{path}: the settings are nested too deeply.") from None
+        raise ValueError(f"{where}: the settings are nested too deeply.") from None
 
 
 def is_list(value: object) -> bool:

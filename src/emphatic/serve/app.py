@@ -9,10 +9,11 @@ import json
 import logging
 import math
 import os
+import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, Prediction, format_lin
 from emphatic.serve.ids import check_id
 from emphatic.serve.listener import NUMERIC_HOSTS, PROBES
 from emphatic.serve.metrics import write_metrics
+from emphatic.serve.models import ExistsError, Models, NoModelError
 from emphatic.serve.service import (
     LONGEST,
     EndedError,
@@ -69,6 +71,8 @@ _CHANGE_PATIENCE = 5.0
 _FEW = 16
 #: The longest model that is taken, in bytes, and the seconds that it may take.
 _LONGEST_MODEL, _MODEL_PATIENCE = 1 << 28, 120.0
+#: The longest settings of a new model, in bytes.
+_LONGEST_SETTINGS = 1 << 16
 _JSON, _LINES = "application/json", "application/x-ndjson"
 #: The line of a reading that is known, and whose prediction is not.
 _NO_ANSWER = b'{"step": null, "time": null, "predictions": {}}\n'
@@ -99,6 +103,8 @@ _HEADERS = (
 _COOKIE = "emphatic_session"
 #: What needs no token.
 _OPEN = ("/", "/login", "/favicon.ico", *PROBES)
+#: The page of a model that has a name, which shows the form for the token.
+_PAGE = re.compile("/models/[^/]+/")
 #: Sessions of the page that are remembered; the oldest is forgotten for a new one.
 _SESSIONS = 64
 #: The longest form of a login, in bytes, and the seconds that it may take.
@@ -111,7 +117,11 @@ _DELAYED, _ALL_DELAYED, _REMEMBERED = 8, 64, 4096
 
 
 def create_app(
-    service: Service, *, token: str | None = None, hosts: Sequence[str] = ("127.0.0.1", "localhost", "::1")
+    service: Service,
+    *,
+    token: str | None = None,
+    hosts: Sequence[str] = ("127.0.0.1", "localhost", "::1"),
+    models: Models | None = None,
 ) -> Starlette:
     """The application. The event ``app.state.closing`` ends its streams.
 
@@ -119,38 +129,145 @@ def create_app(
         service: The service.
         token: The token that clients must give; None to ask for none.
         hosts: The names that a Host header may have.
+        models: Further models, at /models/NAME; None for none.
     """
-    return _Interface(service, token, hosts).app
+    attempts = Attempts()
+    access = _Access(attempts, Sessions(token, attempts), asyncio.Event(), models)
+    one = _Interface(service, access)
+    routes = [
+        *(Route(path, getattr(one, method), methods=verbs) for path, method, verbs in _OF_A_MODEL),
+        Route("/login", one.login, methods=["POST"]),
+        Route("/openapi.json", one.interface),
+        Route("/favicon.ico", one.icon),
+        *(Route(path, one.file) for path in _FILES),
+    ]
+    if models is not None:
+        several = _Interfaces(models, access)
+        routes += [
+            Route("/models", several.list),
+            Route("/models/{name}", several.one, methods=["GET", "PUT"]),
+            Route("/models/{name}/start", several.start, methods=["POST"]),
+            Route("/models/{name}/stop", several.stop, methods=["POST"]),
+            *(Route("/models/{name}" + path, several.of(method), methods=verbs) for path, method, verbs in _OF_A_MODEL),
+        ]
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(Guarded, sessions=access.sessions, hosts=hosts)],
+        exception_handlers={HTTPException: _explain},
+    )
+    app.router.redirect_slashes = False
+    app.state.closing = access.closing
+    return app
+
+
+#: What is asked of a model: the path, the method of ``_Interface`` that answers, and the verbs.
+_OF_A_MODEL = (
+    ("/readings", "readings", ["POST"]),  # the first that is looked at
+    ("/", "page", ["GET"]),
+    ("/ask", "ask", ["GET", "POST", "DELETE"]),
+    ("/model", "model", ["GET", "PUT"]),
+    ("/predictions", "predictions", ["GET"]),
+    ("/forecast", "forecast", ["GET"]),
+    ("/signals", "signals", ["GET"]),
+    ("/stream", "stream", ["GET"]),
+    ("/healthz", "health", ["GET"]),
+    ("/readyz", "ready", ["GET"]),
+    ("/metrics", "metrics", ["GET"]),
+)
+
+
+@dataclass
+class _Access:
+    """What the interfaces of all models share: who may ask, what ends the streams, how many there are, all models."""
+
+    attempts: Attempts
+    sessions: Sessions
+    closing: asyncio.Event
+    models: Models | None = None
+    streams: int = 0
+
+
+class _Interfaces:
+    """The requests for models by name, and those that start and stop them."""
+
+    def __init__(self, models: Models, access: _Access) -> None:
+        self._models, self._access = models, access
+
+    def of(self, method: str) -> Callable[[Request], Awaitable[ASGIApp]]:
+        """What answers a request for a model by name as a method of ``_Interface`` does."""
+
+        async def answer(request: Request) -> ASGIApp:
+            name = request.path_params["name"]
+            if method == "page" and not self._access.sessions.allow(request.headers, request.cookies):
+                return HTMLResponse(_text("serve/static/login.html"), 401)
+            try:
+                service = self._models.find(name)
+            except NoModelError as error:
+                return _error(404, str(error))
+            if service is None or service.inbox.closed:
+                (state,) = self._models.describe(name)
+                reason = state.get("error", "it is stopped")
+                refusal = {"error": f"the model {name} does not run: {reason}", "taken": 0}
+                return JSONResponse(refusal, 503, {"retry-after": "5"})
+            interface = _Interface(service, self._access, is_named=True)
+            response: ASGIApp = await getattr(interface, method)(request)
+            return response
+
+        return answer
+
+    async def list(self, request: Request) -> Response:
+        """All models, and how they do."""
+        return JSONResponse({"models": self._models.describe()})
+
+    async def one(self, request: Request) -> Response:
+        """How one does; by PUT, a new one with these settings."""
+        name = request.path_params["name"]
+        if request.method == "PUT":
+            body = await _body(request, self._access.closing, _LONGEST_SETTINGS, _PATIENCE)
+            return body if isinstance(body, Response) else await self._change(self._models.create, name, body)
+        return await self._described(name)
+
+    async def start(self, request: Request) -> Response:
+        """Start one that was stopped, has failed, or whose folder is new."""
+        return await self._change(self._models.resume, request.path_params["name"])
+
+    async def stop(self, request: Request) -> Response:
+        """Stop one: it saves what it has learned, and takes no more readings."""
+        return await self._change(self._models.halt, request.path_params["name"])
+
+    async def _described(self, name: str) -> Response:
+        described = self._models.describe(name)
+        return JSONResponse(described[0]) if described else _error(404, f"there is no model {name[:100]!r}")
+
+    async def _change(self, change: Callable[..., None], name: str, *arguments: object) -> Response:
+        if not self._access.sessions.has_token:
+            return _error(403, "models are only made, started and stopped with a token: use --token-file")
+        try:
+            await asyncio.to_thread(change, name, *arguments)
+        except NoModelError as error:
+            return _error(404, str(error))
+        except ExistsError as error:
+            return _error(409, str(error))
+        except ValueError as error:
+            return _error(422, str(error))
+        except OSError as error:
+            return _error(503, f"the folder of models cannot be written: {error.strerror}")
+        return await self._described(name)
 
 
 class _Interface:
-    """The requests that are answered, each by a method."""
+    """The requests for one model that are answered, each by a method.
 
-    def __init__(self, service: Service, token: str | None, hosts: Sequence[str]) -> None:
-        self.attempts = Attempts()
-        self.service, self.sessions, self.streams = service, Sessions(token, self.attempts), 0
-        self._closing = asyncio.Event()
-        routes = [
-            Route("/readings", self.readings, methods=["POST"]),  # the first that is looked at
-            Route("/", self.page),
-            Route("/login", self.login, methods=["POST"]),
-            Route("/ask", self.ask, methods=["GET", "POST", "DELETE"]),
-            Route("/model", self.model, methods=["GET", "PUT"]),
-            Route("/predictions", self.predictions),
-            Route("/forecast", self.forecast),
-            Route("/signals", self.signals),
-            Route("/stream", self.stream),
-            Route("/healthz", self.health),
-            Route("/readyz", self.ready),
-            Route("/metrics", self.metrics),
-            Route("/openapi.json", self.interface),
-            Route("/favicon.ico", self.icon),
-            *(Route(path, self.file) for path in _FILES),
-        ]
-        middleware = [Middleware(Guarded, sessions=self.sessions, hosts=hosts)]
-        self.app = Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _explain})
-        self.app.router.redirect_slashes = False
-        self.app.state.closing = self._closing
+    Args:
+        service: The service.
+        access: What the interfaces of all models share.
+        is_named: Whether the model is one of several, with a name in its address.
+    """
+
+    def __init__(self, service: Service, access: _Access, is_named: bool = False) -> None:
+        self.service, self.is_named = service, is_named
+        self.attempts, self.sessions, self._closing = access.attempts, access.sessions, access.closing
+        self._access = access
 
     # ------------------------------------------------------------------ readings
 
@@ -318,16 +435,24 @@ class _Interface:
         if service.warming_up:
             state = {"status": "warming up", "waiting": service.waiting, "warm_up": service.warm_up}
             return JSONResponse({**state, **service.state._asdict(), **describe_sources(service)}, 503)
-        sources = describe_sources(service)
+        details = describe_sources(service)
         trouble = service.trouble or service.disconnected or ("" if service.alive else "stopped")
+        if self._access.models is not None and not self.is_named:
+            details["models"] = {state["name"]: state["state"] for state in self._access.models.describe()}
+            trouble = trouble or self._access.models.trouble
         if trouble:
-            return JSONResponse({"status": "trouble", "error": trouble, **sources}, 503)
-        return JSONResponse({"status": "ready", **sources})
+            return JSONResponse({"status": "trouble", "error": trouble, **details}, 503)
+        return JSONResponse({"status": "ready", **details})
 
     async def metrics(self, request: Request) -> Response:
         """Metrics, for Prometheus."""
         return PlainTextResponse(
-            write_metrics(self.service, self.attempts.wrong, self.attempts.failed_logins),
+            write_metrics(
+                self.service,
+                self.attempts.wrong,
+                self.attempts.failed_logins,
+                [] if self._access.models is None or self.is_named else self._access.models.describe(),
+            ),
             media_type="text/plain; version=0.0.4",
         )
 
@@ -341,7 +466,7 @@ class _Interface:
         known = describe_signals(self.service)
         if signal is not None and signal not in known["signals"] and signal not in known["predicted"]:
             return _error(404, f"there is no signal {signal[:100]!r}")
-        if self.streams >= _STREAMS:
+        if self._access.streams >= _STREAMS:
             busy = _error(503, f"the limit of {_STREAMS} streams is reached")
             busy.headers["retry-after"] = "5"
             return busy
@@ -352,11 +477,11 @@ class _Interface:
         events = EventStream(self.service, signal, step, self._closing)
 
         async def counted(scope: Scope, receive: Receive, send: Send) -> None:
-            self.streams += 1
+            self._access.streams += 1
             try:
                 await events(scope, receive, send)
             finally:
-                self.streams -= 1
+                self._access.streams -= 1
 
         return counted
 
@@ -709,7 +834,7 @@ class EventStream:
             at = rows["step"][-1] + 1
             yield f"id: {at - 1}\n" + _event("rows", rows)
         status_at = 0.0
-        while not self._closing.is_set():
+        while not (self._closing.is_set() or service.inbox.closed):
             if service.recent is not recent:
                 return  # there are other signals now
             rows = None if recent is None or signal is None else recent.columns(signal, at, _ROWS)
@@ -858,7 +983,7 @@ class Sessions:
             return None
         if shows_token:
             await self._attempts.delay(scope)
-        if path in _OPEN or path.startswith("/static/"):
+        if _is_open(path):
             return None
         wanted = {"error": "a token is needed: Authorization: Bearer TOKEN"}
         return JSONResponse(wanted, 401, {"www-authenticate": "Bearer"})
@@ -887,6 +1012,11 @@ class Sessions:
     def _is_token(self, token: str) -> bool:
         assert self._token is not None
         return hmac.compare_digest(token.encode(), self._token)  # in a time that does not tell how much of it is right
+
+
+def _is_open(path: str) -> bool:
+    """Whether a path needs no token: files, probes, and pages, which show the form for it."""
+    return path in _OPEN or path.startswith("/static/") or _PAGE.fullmatch(path) is not None
 
 
 def _bearer(headers: Headers) -> str | None:

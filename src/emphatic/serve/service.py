@@ -48,8 +48,8 @@ from emphatic.tables.text import NOT_AN_OBJECT, read_object
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-__all__ = ["EndedError", "Inbox", "Incoming", "Receipt", "RecentRows", "RunningError", "Service", "Traffic"]
-__all__ += ["WarmingUp", "read_json", "run", "with_ids"]
+__all__ = ["Connected", "EndedError", "Inbox", "Incoming", "Receipt", "RecentRows", "RunningError", "Service"]
+__all__ += ["Traffic", "WarmingUp", "read_json", "run", "with_ids"]
 
 logger = logging.getLogger("emphatic.serve")
 
@@ -646,11 +646,15 @@ class Service:
         self._deadline = time.monotonic() + _DRAIN
         self.inbox.close()
 
-    def close(self) -> None:
-        """``stop``, and wait until the model is saved."""
+    def close(self, seconds: float = _END) -> None:
+        """``stop``, and wait until the model is saved.
+
+        Args:
+            seconds: How long to wait.
+        """
         self.stop()
         if self._thread.ident is not None:
-            self._thread.join(_END)
+            self._thread.join(seconds)
         if self._thread.is_alive():
             logger.warning("the model is not saved: learning is busy. The journal has every acknowledged reading.")
         else:
@@ -985,9 +989,10 @@ class Service:
 
     def _catch_up(self) -> None:
         """Learn from a block of the readings that were held back."""
-        numbered, form = self._held.popleft()
-        self._held_count -= len(numbered)
+        numbered, form = self._held[0]
         outcomes = self._learn_from(numbered, form)
+        self._held.popleft()  # (only now: whoever asks is told that the service is ready when it is)
+        self._held_count -= len(numbered)
         self._publish(outcomes)
 
     def _learn_from(self, numbered: Sequence[tuple[int, Reading | Malformed]], form: TextForm) -> list[_Outcome]:
@@ -1206,23 +1211,43 @@ class Publisher(StreamConnection, Protocol):
         """
 
 
+class Connected(NamedTuple):
+    """A service with the source and the publisher that it has besides HTTP."""
+
+    service: Service
+    source: StreamConnection | None
+    publisher: Publisher | None
+
+    def start(self) -> None:
+        """Learn, publish, and read."""
+        self.service.start()
+        for connection in (self.publisher, self.source):
+            if connection is not None:
+                connection.start()
+
+    def close(self, seconds: float = _END) -> None:
+        """Save, and disconnect once all is acknowledged; ``seconds`` is how long that may take."""
+        self.service.close(seconds)
+        for connection in (self.source, self.publisher):
+            if connection is not None:
+                connection.stop()
+
+
 def run(
-    service: Service,
-    source: StreamConnection | None,
-    publisher: Publisher | None,
+    connected: Connected,
     listening: Listener,
     app: Starlette,
     tls: ssl.SSLContext | None = None,
+    others: StreamConnection | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT.
 
     Args:
-        service: The service, after ``open``.
-        source: Where readings come from besides HTTP.
-        publisher: Where predictions go besides HTTP.
+        connected: The service, after ``open``, with its source and publisher.
         listening: The socket of the HTTP interface.
         app: The HTTP interface.
         tls: What HTTPS is served with; None for HTTP.
+        others: Further models, which begin and end with the service.
 
     Returns:
         The exit code: 1 if learning ended by an error.
@@ -1248,7 +1273,7 @@ def run(
     )
     config.load()
     config.ssl = tls
-    server = Server(config)
+    server, service = Server(config), connected.service
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
@@ -1267,17 +1292,15 @@ def run(
         for task in watching:
             task.cancel()
 
-    service.start()
-    for connection in (publisher, source):
-        if connection is not None:
-            connection.start()
+    connected.start()
     try:
+        if others is not None:
+            others.start()
         asyncio.run(serve())
     finally:
-        service.close()
-        for connection in (source, publisher):  # now that all is acknowledged
-            if connection is not None:
-                connection.stop()
+        connected.close()
+        if others is not None:
+            others.stop()
     return 1 if service.failure is not None else 0
 
 

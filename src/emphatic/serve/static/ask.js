@@ -26,7 +26,7 @@
     const body = text === undefined ? undefined : JSON.stringify({ ask: text });
     const headers = text === undefined ? {} : { "content-type": "application/json" };
     try {
-      const answer = await fetch("/ask", { method, headers, body });
+      const answer = await fetch("ask", { method, headers, body });
       const said = await answer.json();
       problem.textContent = answer.ok ? "" : said.error;
       problem.hidden = answer.ok;

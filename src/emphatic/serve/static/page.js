@@ -84,7 +84,7 @@
   function connect() {
     if (source) source.close();
     heard = Date.now();
-    const from = new EventSource("/stream" + (chosen ? "?signal=" + encodeURIComponent(chosen) : ""));
+    const from = new EventSource("stream" + (chosen ? "?signal=" + encodeURIComponent(chosen) : ""));
     source = from;
     const on = (name, use) => from.addEventListener(name, event => {
       if (from !== source) return;
@@ -108,7 +108,7 @@
     setTimeout(async () => {
       if (failed !== source) return;
       try {
-        const answer = await fetch("/signals");
+        const answer = await fetch("signals");
         if (answer.status === 401) return location.reload();
         const names = answer.ok ? choices(await answer.json()) : [];
         if (names.length && !names.includes(chosen)) chosen = ""; // a service that starts knows none yet
@@ -167,7 +167,7 @@
     if (!signal || document.hidden) return;
     let answer = null;
     try {
-      const response = await fetch("/forecast?signal=" + encodeURIComponent(signal));
+      const response = await fetch("forecast?signal=" + encodeURIComponent(signal));
       if (response.ok) answer = await response.json();
     } catch { return; } // not there; the page says so
     if (!answer || !hello || hello.signal !== answer.signal) return;
