@@ -177,7 +177,7 @@ def serve(
         from emphatic.serve import credentials
         from emphatic.serve.app import create_app
         from emphatic.serve.listener import allowed_hosts, is_loopback, open_socket, server_context
-        from emphatic.serve.models import ModelOptions, Models, connect
+        from emphatic.serve.models import ModelOptions, NamedModels, connect
         from emphatic.serve.service import Service, run
 
         token = credentials.find_token(token_file)
@@ -216,7 +216,7 @@ def serve(
 
         service = make(path, read_settings(config, flags), options, journal)
         connected = connect(service, options, tls)
-        others = None if models is None else Models(models, make, tls)
+        others = None if models is None else NamedModels(models, make, tls)
         with open_socket(host, port) as listening:
             service.open(wait=False)
             try:

@@ -42,7 +42,7 @@ from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, Prediction, format_lin
 from emphatic.serve.ids import check_id
 from emphatic.serve.listener import NUMERIC_HOSTS, PROBES
 from emphatic.serve.metrics import write_metrics
-from emphatic.serve.models import ExistsError, Models, NoModelError
+from emphatic.serve.models import ExistsError, NamedModels, NoModelError
 from emphatic.serve.service import (
     LONGEST,
     EndedError,
@@ -121,7 +121,7 @@ def create_app(
     *,
     token: str | None = None,
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "::1"),
-    models: Models | None = None,
+    models: NamedModels | None = None,
 ) -> Starlette:
     """The application. The event ``app.state.closing`` ends its streams.
 
@@ -183,14 +183,14 @@ class _Access:
     attempts: Attempts
     sessions: Sessions
     closing: asyncio.Event
-    models: Models | None = None
+    models: NamedModels | None = None
     streams: int = 0
 
 
 class _Interfaces:
     """The requests for models by name, and those that start and stop them."""
 
-    def __init__(self, models: Models, access: _Access) -> None:
+    def __init__(self, models: NamedModels, access: _Access) -> None:
         self._models, self._access = models, access
 
     def of(self, method: str) -> Callable[[Request], Awaitable[ASGIApp]]:

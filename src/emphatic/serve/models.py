@@ -28,7 +28,7 @@ from emphatic.serve.payloads import TopicNames
 from emphatic.serve.service import Connected, Service
 from emphatic.serve.sources import STANDARD_INPUT, Address, MessageOptions, check_loop, make_publisher, make_source
 
-__all__ = ["ExistsError", "ModelOptions", "Models", "NoModelError", "connect"]
+__all__ = ["ExistsError", "ModelOptions", "NamedModels", "NoModelError", "connect"]
 
 logger = logging.getLogger("emphatic.serve")
 
@@ -181,7 +181,7 @@ class _Entry:
         return "warming up" if self.running.service.warming_up else "running"
 
 
-class Models:
+class NamedModels:
     """The models in a folder, by name. ``start`` starts all that were not stopped, ``stop`` ends them.
 
     Args:
