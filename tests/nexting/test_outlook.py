@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,17 @@ import pytest
 from numpy.typing import NDArray
 
 from emphatic.asking.answers import Timing
-from emphatic.nexting.outlook import DAY, WEEK, History, find_helpers, make_outlook, read_forecasts, read_verdict
-from emphatic.scores.verdicts import LEVEL
+from emphatic.nexting.outlook import (
+    DAY,
+    WEEK,
+    History,
+    SignalVerdict,
+    find_helpers,
+    make_outlook,
+    read_forecasts,
+    read_verdict,
+)
+from emphatic.scores.verdicts import Verdict, judge_signal
 
 Numbers = NDArray[Any]
 #: Midnight of a Monday.
@@ -39,6 +47,11 @@ def log_of(days: int, timing: Timing = HOURLY, block: int = 100) -> History:
 
 def answer(text: str, value: float | None, **keys: Any) -> dict[str, Any]:
     return {"text": text, "answer": value, "low": None, "high": None, "known": 500, "scored": 200} | keys
+
+
+def judged(baseline: str) -> SignalVerdict:
+    verdict = Verdict("better", baseline, 0.5, 0.4, 0.6)
+    return read_verdict([], "x", {"x": judge_signal("x", {"1d": verdict}, "value")})
 
 
 @pytest.mark.parametrize("block", [7, 5000])
@@ -150,9 +163,8 @@ def test_the_line_meets_readings_and_forecasts_and_follows_the_season_between() 
 def test_the_best_baseline_is_drawn_beyond_the_last_row(baseline: str, expected: Any) -> None:
     history = log_of(28)
     origin = float(history.rows[0][-1])
-    summary = [answer("x at +1d", 1.0, best_baseline=baseline, skill_best=0.5, verdict="better")]
-    forecasts = read_forecasts(summary, origin, 3600.0)["x"]
-    outlook = make_outlook(history, "x", forecasts, read_verdict(summary, "x"), period=2 * DAY)
+    forecasts = read_forecasts([answer("x at +1d", 1.0)], origin, 3600.0)["x"]
+    outlook = make_outlook(history, "x", forecasts, judged(baseline), period=2 * DAY)
     time, values = outlook.baseline
     hours = np.isin(np.round((time - origin) / 3600.0, 9), np.arange(25))
     assert time[0] == origin
@@ -175,52 +187,26 @@ def test_an_unknown_baseline_or_one_before_the_log_is_left_out() -> None:
     history = log_of(3)
     origin = float(history.rows[0][-1])
     for baseline in ("last_week", "something_new", ""):
-        summary = [answer("x at +1h", 1.0, best_baseline=baseline, skill_best=0.5)]
-        outlook = make_outlook(history, "x", read_forecasts(summary, origin, 3600.0)["x"], read_verdict(summary, "x"))
+        forecasts = read_forecasts([answer("x at +1h", 1.0)], origin, 3600.0)["x"]
+        outlook = make_outlook(history, "x", forecasts, judged(baseline))
         assert len(outlook.baseline[0]) == 0
         assert outlook.forecasts[0].baseline is None
 
 
-def test_a_verdict_is_that_of_the_best_horizon_with_the_baseline_by_name() -> None:
-    keys = {"best_baseline": "last_week", "baselines": {"last_week": {"rmse": 4.0}}, "rmse": 3.0}
-    better = answer("x at +1d", 1.0, verdict="better", skill_best=0.36, skill_best_low=0.2, skill_best_high=0.5, **keys)
-    none = answer("x at +1h", 1.0, verdict="no better", skill_best=0.4, best_baseline="persistence")
-    verdict = read_verdict([none, better], "x")
-    assert verdict.sentence == "x is predicted better than by the week before, by 36% at 1d."
-    assert (verdict.kind, verdict.horizon, verdict.of_mean) == ("better", "1d", False)
-    factor = NormalDist().inv_cdf(1 - LEVEL / 4) / NormalDist().inv_cdf(1 - LEVEL / 2)  # half the level for each of two
-    assert [verdict.low, verdict.high] == pytest.approx([0.36 - factor * 0.16, 0.36 + factor * 0.14])
-    assert (verdict.rmse, verdict.baseline_rmse) == (3.0, 4.0)
-    assert read_verdict([none], "x").sentence == "x is predicted no better than by the last reading."
-    short = none | {"verdict": "too short"}
-    assert "too short to tell" in read_verdict([short], "x").sentence
-    assert read_verdict([better], "y").sentence == ""
-    learning = answer("x at +1h", 1.0, known=37)
-    assert "37 of 100" in read_verdict([learning], "x").sentence
-
-
-def test_with_more_horizons_a_verdict_needs_more() -> None:
-    """Barely better at one of four horizons is not better."""
-    keys = {"verdict": "better", "best_baseline": "mean", "skill_best": 0.1, "skill_best_low": 0.005}
-    barely = [answer(f"x at +{h}h", 1.0, skill_best_high=0.2, **keys) for h in (1, 2, 3, 4)]
-    assert read_verdict(barely[:1], "x").kind == "better"
-    assert read_verdict(barely, "x").kind == "no better"
-
-
-def test_without_a_verdict_on_values_that_on_means_stands() -> None:
-    row = {"signal": "x", "horizon": 6, "verdict": "better", "sentence": "So it is.", "best_baseline": "mean"}
-    mean = {"signal": "x", "horizon": 6, "rmse": 1.0, "baselines": {"mean": {"rmse": 2.0}}, "skill": 0.9}
-    summary = [mean | {"signals": [row | {"skill_best": 0.75}]}, answer("x at +6", 1.0, skill={"mean": 0.1})]
-    verdict = read_verdict(summary, "x")
-    assert (verdict.sentence, verdict.kind, verdict.skill, verdict.of_mean) == ("So it is.", "better", 0.75, True)
-    assert (verdict.rmse, verdict.baseline_rmse) == (1.0, 2.0)
-
-
-def test_without_verdicts_the_least_skill_decides() -> None:
-    score = answer("x at +3", 1.0, skill={"persistence": 0.3, "climatology": -0.2, "mean": None})
-    verdict = read_verdict([score], "x")
-    assert (verdict.kind, verdict.baseline, verdict.skill) == ("no better", "climatology", -0.2)
-    assert verdict.sentence == "x is predicted no better than by what is usual at that hour."
+def test_a_verdict_travels_as_it_was_decided_with_the_errors_behind_it() -> None:
+    row = {"signal": "x", "horizon": "1d", "verdict": "better", "sentence": "So it is.", "best_baseline": "last_week"}
+    row |= {"skill_best": 0.36, "skill_best_low": 0.2, "skill_best_high": 0.5}
+    of_mean = {"signal": "x", "horizon": "1d", "rmse": 1.0, "baselines": {"last_week": {"rmse": 2.0}}}
+    of_value = answer("x at +1d", 1.0, rmse=3.0, baselines={"last_week": {"rmse": 4.0}})
+    of_value |= {"horizon": "1d"}
+    for kind, errors in (("value", (3.0, 4.0)), ("mean", (1.0, 2.0))):
+        verdict = read_verdict([of_mean | {"signals": [row | {"kind": kind}]}, of_value], "x")
+        assert verdict[:7] == ("So it is.", "better", "last_week", 0.36, 0.2, 0.5, "1d")
+        assert (verdict.rmse, verdict.baseline_rmse) == errors
+        assert verdict.of_mean == (kind == "mean")
+    assert read_verdict([of_value], "x", {"x": row | {"kind": "value"}}).rmse == 3.0  # that of a service
+    assert read_verdict([of_mean], "y").sentence == ""
+    assert "37 of 100" in read_verdict([answer("x at +1h", 1.0, known=37)], "x").sentence
 
 
 def test_a_signal_that_leads_helps_and_noise_does_not() -> None:

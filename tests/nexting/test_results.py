@@ -65,9 +65,11 @@ def test_the_verdict_on_a_signal_is_that_of_its_best_horizon(result: NextingResu
     assert (wave["signal"], wave["verdict"]) == ("wave", "better")
     assert (noise["signal"], noise["verdict"]) == ("noise", "no better")
     assert noise["sentence"].startswith("noise is predicted no better than by ")
-    (best,) = (s for s in result.summary if s.get("signal") == "wave" and s["horizon"] == wave["horizon"])
-    assert wave["skill_best"] == best["skill_best"]
-    assert wave["skill_best_low"] < best["skill_best_low"]  # its level is divided by the number of horizons
+    (value,) = (s for s in result.summary if s.get("text") == "wave at +3h")
+    assert (wave["kind"], wave["horizon"], wave["skill_best_low"]) == ("value", "3h", value["skill_best_low"])
+    (best,) = (s for s in result.summary if s.get("signal") == "noise" and s["horizon"] == noise["horizon"])
+    assert (noise["kind"], noise["skill_best"]) == ("mean", best["skill_best"])  # no value of noise was predicted
+    assert noise["skill_best_low"] < best["skill_best_low"]  # its level is divided by the number of horizons
     assert result.summary[0]["signals"] == result.verdict
     assert "wave is predicted better than by" in result._repr_html_()
 

@@ -103,10 +103,10 @@ def test_verdict_baseline_skill_plot_and_last_forecast_are_on_the_first_screen(
     summary = json.loads((folder / "summary.json").read_text("utf-8"))
     text = texts_on_first_screen(page)
     assert "power is predicted " in text
-    judged = [score for score in summary if score.get("text", "").startswith("power at") and score.get("verdict")]
-    verdicts = judged or [row for row in summary[0]["signals"] if row["signal"] == "power"]
-    assert any(f"({verdict['best_baseline']})" in text for verdict in verdicts)
-    assert any(f"Skill {share(verdict['skill_best'])} " in text for verdict in verdicts)
+    (verdict,) = (row for row in summary[0]["signals"] if row["signal"] == "power")
+    assert verdict["sentence"] in text
+    assert f"({verdict['best_baseline']})" in text
+    assert f"Skill {share(verdict['skill_best'])} " in text
     assert "last forecast 2024-03-01 23:00:00" in text  # a day after the last row
     assert all(name in text for name in ("power", "heat", "noise"))  # to choose from
     box = page.locator("#outlook .plot").bounding_box()

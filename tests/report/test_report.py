@@ -26,6 +26,7 @@ from emphatic.nexting.scoring import SignalSketch, signal_plot, thin
 from emphatic.report import Column, Html, amount, plots, share, table, text
 from emphatic.report.page import Trail, sketch
 from emphatic.report.plots import Store, read_plots
+from emphatic.scores.verdicts import Verdict, judge_signal
 from tests.support.browser import found, in_a_browser
 
 HOSTILE = """a"b'<script>alert(1)</script>&amp;"""
@@ -438,15 +439,15 @@ def with_outlooks(names: list[str], forecast: float = 0.75) -> NextingPage:
     history.add(time, np.column_stack([np.sin(time / 86400 * 2 * np.pi + i) for i in range(len(names))]))
     summary = [
         {
-            "text": f"x at +{horizon}", "signal": name, "answer": forecast, "low": 0.25, "high": 1.25, "known": 500,
-            "scored": 9, "verdict": "no better" if i else "better", "skill_best": 0.4375,
-            "best_baseline": "last_week",
-            "rmse": 0.3, "baselines": {"last_week": {"rmse": 0.4}},
+            "text": f"x at +{horizon}", "signal": name, "horizon": horizon, "answer": forecast, "low": 0.25, "high": 1.25, "known": 500,
+            "scored": 9, "rmse": 0.3, "baselines": {"last_week": {"rmse": 0.4}},
         }
-        for i, name in enumerate(names) for horizon in ("1h", "1d")
+        for name in names for horizon in ("1h", "1d")
     ]  # fmt: skip
     forecasts = read_forecasts(summary, float(time[-1]), step)
-    outlooks = [make_outlook(history, n, forecasts[n], read_verdict(summary, n), unit="kW") for n in names]
+    better, not_better = (Verdict(kind, "last_week", 0.4375) for kind in ("better", "no better"))
+    judged = {n: judge_signal(n, {"1h": not_better if i else better}, "value") for i, n in enumerate(names)}
+    outlooks = [make_outlook(history, n, forecasts[n], read_verdict(summary, n, judged), unit="kW") for n in names]
     return replace(nexting(names), outlooks=outlooks, coverage=0.8)
 
 
@@ -456,7 +457,7 @@ def test_the_page_opens_with_the_verdict_and_the_forecast() -> None:
     assert Reader(page).problems == []
     screen = page.split('<section id="outlook">')[1].split("</section>")[0]
     assert page.index('<section id="outlook">') < page.index('<section id="all">') < page.index('class="intro"')
-    assert "power is predicted better than by the week before, by 44% at 1h." in screen
+    assert "power is predicted better than by the week before, by 44% at +1h." in screen
     assert "Skill 0.44 over the week before (last_week), at +1h · error (RMSE) 0.300 kW, baseline 0.400 kW" in screen
     assert "last forecast 2017-01-30 23:00:00: 0.750 kW (0.250 to 1.25)" in screen
     assert f"{text(HOSTILE)} is predicted no better than by the week before." in screen

@@ -224,15 +224,16 @@ def test_without_enough_windows_it_is_too_short_and_without_errors_no_better() -
 
 
 def test_a_signal_is_judged_by_its_best_horizon_at_a_divided_level() -> None:
-    scores = [{"signal": "x", "horizon": h} for h in (1, 10, "1d")]
     no, short = Verdict("no better", "mean", -0.1, -0.2, 0.1), Verdict("too short")
     small, large = Verdict("better", "mean", 0.1, 0.05, 0.2), Verdict("better", "last_day", 0.3, 0.1, 0.4)
-    assert judge_signal(scores, [no, small, large])["horizon"] == "1d"
-    found = judge_signal(scores, [small, no, short])
-    assert (found["horizon"], found["best_baseline"]) == (1, "mean")
-    assert found["sentence"] == "x is predicted better than by the mean, by 10% at 1 row."
-    assert judge_signal(scores, [no, short, short])["sentence"] == "x is predicted no better than by the mean."
-    assert judge_signal(scores, [short] * 3)["verdict"] == "too short"
+    assert judge_signal("x", {1: no, 10: small, "1d": large})["horizon"] == "1d"
+    found = judge_signal("x", {1: small, 10: no, "1d": short}, "value")
+    assert (found["horizon"], found["best_baseline"], found["kind"]) == (1, "mean", "value")
+    assert found["sentence"] == "x is predicted better than by the mean, by 10% at +1 row."
+    of_mean = judge_signal("x", {"1h": small, "1d": short})
+    assert of_mean["sentence"] == "x is predicted better than by the mean, by 10% in the mean over 1h."
+    assert judge_signal("x", {1: no, 10: short})["sentence"] == "x is predicted no better than by the mean."
+    assert judge_signal("x", {1: short, 10: short})["verdict"] == "too short"
 
 
 @pytest.mark.parametrize("cuts", [[], [1, 2, 3, 1000], [64, 65, 128, 700]])

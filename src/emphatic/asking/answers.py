@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 
 from emphatic.asking import layout
 from emphatic.asking.language import CONDITIONS, Question, parse_all
-from emphatic.scores.verdicts import ErrorBlocks, judge_errors
+from emphatic.asking.sentences import ENOUGH
+from emphatic.scores.verdicts import LEVEL, ErrorBlocks, Verdict, judge_errors, judge_signal
 from emphatic.tables import Block, Clock, Hold
 
 if TYPE_CHECKING:
@@ -274,6 +275,38 @@ class Asked:
     def scores(self) -> list[dict[str, Any]]:
         """The scores of the headline and of the questions, as they follow in ``summary.json``."""
         return [*([] if self.headline is None else self.headline.summary()), *self.summary()]
+
+    def values_of(self, signal: str) -> list[dict[str, Any]]:
+        """The scores of the questions about the value of a signal at +h.
+
+        Args:
+            signal: The signal.
+        """
+        return [answerer.summary() for answerer in self._about_values().get(signal, ())]
+
+    def judge_signals(self, signals: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
+        """The verdict on each signal whose values at +h can be judged, as ``judge_signal`` describes it.
+
+        A horizon with fewer than 100 known windows is still being learned and does not count.
+
+        Args:
+            signals: The signals; default: all.
+        """
+        verdicts = {}
+        for signal, answerers in self._about_values().items():
+            ready = [answerer for answerer in answerers if answerer.state[layout.LABELS] >= ENOUGH]
+            if ready and (signals is None or signal in signals):
+                judged = {answerer.question.length: answerer.verdict(LEVEL / len(ready)) for answerer in ready}
+                verdicts[signal] = judge_signal(signal, judged, "value")
+        return verdicts
+
+    def _about_values(self) -> dict[str, list[_Answerer]]:
+        """Whoever answers about the value of a signal at +h, by signal."""
+        answerers: dict[str, list[_Answerer]] = {}
+        for answerer in (*(() if self.headline is None else self.headline.about_values()), *self._answerers):
+            if (signal := answerer.question.value_of) is not None:
+                answerers.setdefault(signal, []).append(answerer)
+        return answerers
 
     def recent(self, q: int) -> dict[str, Array]:
         """The last rows of a question, by name: row, time, now, answer, low, high, usual and label."""
@@ -595,11 +628,10 @@ class _Answerer:
         n, scale = second[k.COUNT], self.scale
         last = self.recent()
         answer = float(last["answer"][-1]) if len(last["answer"]) else math.nan
-        horizon = question.horizon if isinstance(question.horizon, str) else int(question.horizon)
         score: dict[str, Any] = {
             "text": question.text,
             "kind": question.kind,
-            "horizon": horizon,
+            "horizon": question.length,
             "known": int(state[k.LABELS]),
             "scored": int(n),
             "dropped_windows": int(state[k.DROPPED]),
@@ -617,7 +649,7 @@ class _Answerer:
         squares["rate" if question.is_event else "mean"] = float(constant)
         squared = float(second[k.SQUARE])
         skill = {name: _ratio(squared, square) for name, square in squares.items()}
-        score |= self._verdict(mean)
+        score |= self.verdict()._asdict()
         spread = second[k.LABEL_SQUARE] - second[k.LABEL] ** 2 / n if n else math.nan
         if question.is_event:
             score |= {
@@ -659,15 +691,21 @@ class _Answerer:
         }
         return score | self._coverage(second)
 
-    def _verdict(self, mean: float) -> dict[str, Any]:
-        """Whether the answers are better than the best baseline; ``mean`` is that of the labels of the first half."""
+    def verdict(self, level: float = LEVEL) -> Verdict:
+        """Whether the answers are better than the best baseline.
+
+        Args:
+            level: The share of intervals that may miss the true skill.
+        """
+        first = self._arrays["sums"][0]
+        mean = first[layout.LABEL] / first[layout.COUNT] if first[layout.COUNT] else math.nan
         sums = {name: self._blocks.sums(name)[:, 0] for name in self._blocks.columns}
         counts, errors, labels, squares = self._blocks.sums()[:, 0], *(sums.pop(n) for n in self._blocks.columns[:3])
         if math.isfinite(mean):
             constant = np.maximum(squares - 2.0 * mean * labels + counts * mean**2, 0.0)
             sums["rate" if self.question.is_event else "mean"] = constant
         rows = self._constants[layout.ROWS]
-        return judge_errors(counts, errors, sums, rows, self._blocks.length)._asdict()
+        return judge_errors(counts, errors, sums, rows, self._blocks.length, level)
 
     def _baseline_names(self) -> dict[str, int]:
         k = layout

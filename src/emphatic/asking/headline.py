@@ -354,6 +354,10 @@ class Headline:
             for q in self.shown
         ]
 
+    def about_values(self) -> list[_Answerer]:
+        """The questions about values at +h that are shown, with their scores."""
+        return [self._scored(q) for q in self.shown if self.questions[q].kind == "at"]
+
     def recent(self, q: int) -> dict[str, Array]:
         """Some of the last rows of a question, and the last: row, time, now, answer, low, high, usual and label."""
         S, H = len(self.predicted), len(self.horizons)

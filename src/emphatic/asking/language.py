@@ -110,6 +110,23 @@ class Question:
         """The expression in it; a ``Condition`` where it asks about one."""
         return Condition(self.body) if self.kind in CONDITIONS else Expression(self.body)
 
+    @property
+    def value_of(self) -> str | None:
+        """The signal whose value at +h it asks for; None if it asks for something else.
+
+        >>> [parse(text).value_of for text in ("`side 1` at +3", "x * 2 at +3", "mean of x over 3")]
+        ['side 1', None, None]
+        """
+        if self.kind != "at":
+            return None
+        name = match[1] if (match := re.fullmatch(r"`([^`]+)`", self.body.strip())) else self.body.strip()
+        return name if self.expression.names == {name} else None
+
+    @property
+    def length(self) -> str | int:
+        """The horizon: a duration as text, or a whole number of rows."""
+        return self.horizon if isinstance(self.horizon, str) else int(self.horizon)
+
     def span(self, step: float | None) -> float:
         """The horizon in the unit of time; in rows without a ``step``. ValueError if the log has no such horizon."""
         if isinstance(self.horizon, str):

@@ -11,22 +11,12 @@ import numpy as np
 
 from emphatic.asking.language import Question, parse
 from emphatic.questions import durations
+from emphatic.scores.baselines import describe_baseline
 
 __all__ = ["asked_lines", "describe_answer", "describe_learning", "describe_score"]
 
 #: Windows that must be known before an answer is more than a first guess.
 ENOUGH = 100
-_NAMES = {
-    "persistence": "persistence",
-    "mean": "the mean",
-    "past_mean": "the mean so far",
-    "climatology": "what is usual at this hour",
-    "last_day": "the day before",
-    "last_week": "the week before",
-    "last_year": "the year before",
-    "rate": "the usual rate",
-    "so_now": '"as it is now"',
-}
 
 
 def asked_lines(summary: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -79,10 +69,10 @@ def describe_answer(score: Mapping[str, Any], last: float | None = None) -> str:
 
 
 def describe_score(score: Mapping[str, Any]) -> str:
-    """How much better the answers were than the best simple answer, or that they were not.
+    """How much better the answers were than the best baseline, or that they were not: the verdict in words.
 
     >>> describe_score({"text": "x at +1h", "scored": 500, "skill": {"persistence": 0.25, "mean": 0.9}})
-    'Mean squared error 25% below that of persistence.'
+    'Better than the last value: mean squared error 25% lower.'
     """
     learning = describe_learning(score)
     if learning:
@@ -90,12 +80,17 @@ def describe_score(score: Mapping[str, Any]) -> str:
     skills = {name: skill for name, skill in score.get("skill", {}).items() if skill is not None}
     if not score.get("scored") or not skills:
         return "Not scored: no window of the second half is known, or nothing happened in it."
-    best = min(skills, key=lambda name: skills[name])
-    name, skill = _NAMES.get(best, best), skills[best]
-    measure = "Brier score" if "brier" in score else "Mean squared error"
-    if skill <= 0.0:
-        return f"No better than {name}: {measure} {-skill:.0%} above."
-    return f"{measure} {skill:.0%} below that of {name}."
+    best = score.get("best_baseline") or min(skills, key=lambda name: skills[name])
+    name, skill = describe_baseline(best), skills.get(best, 0.0)
+    measure = "Brier score" if "brier" in score else "mean squared error"
+    verdict = score.get("verdict") or ("better" if skill > 0.0 else "no better")
+    if verdict == "better":
+        return f"Better than {name}: {measure} {skill:.0%} lower."
+    chance = ", which may be chance" if skill > 0.0 else ""
+    difference = f"{measure} {abs(skill):.0%} {'lower' if skill > 0.0 else 'higher'}{chance}"
+    if verdict == "too short":
+        return f"The log is too short to tell whether this is better than {name} ({difference})."
+    return f"No better than {name}: {difference}."
 
 
 def describe_learning(score: Mapping[str, Any]) -> str:

@@ -12,17 +12,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.asking.answers import Timing
-from emphatic.asking.language import Question, parse
+from emphatic.asking.language import parse
 from emphatic.asking.sentences import describe_learning
 from emphatic.scores.baselines import describe_baseline
-from emphatic.scores.verdicts import LEVEL, Verdict, describe_verdict
 
 __all__ = ["DAY", "WEEK", "Forecast", "Helper", "History", "Outlook", "Season", "SignalVerdict", "make_outlook"]
 __all__ += ["find_helpers", "read_forecasts", "read_verdict", "unit_of", "values_at"]
@@ -342,17 +340,10 @@ def read_forecasts(
             continue
         question = parse(score["text"])
         time = origin + question.span(step)
-        forecast = Forecast(
-            signal, _plain_horizon(question), time, score["answer"], score.get("low"), score.get("high")
-        )
+        forecast = Forecast(signal, question.length, time, score["answer"], score.get("low"), score.get("high"))
         if all(known.time != time for known in forecasts.setdefault(signal, [])):
             forecasts[signal].append(forecast)
     return {signal: sorted(several, key=lambda forecast: forecast.time) for signal, several in forecasts.items()}
-
-
-def _plain_horizon(question: Question) -> str | int:
-    """The horizon: a duration as text, or a whole number of rows."""
-    return question.horizon if isinstance(question.horizon, str) else int(question.horizon)
 
 
 def values_at(summary: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str]]:
@@ -368,64 +359,34 @@ def values_at(summary: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, A
 @lru_cache(4096)
 def _signal_at(text: str) -> str | None:
     """The signal whose value at +h a question asks for; None if it asks for something else."""
-    question = parse(text)
-    body = question.body.strip()
-    if question.kind != "at":
-        return None
-    if re.fullmatch(r"`[^`]+`", body):
-        return body[1:-1]
-    return body if question.expression.names == {body} else None
+    return parse(text).value_of
 
 
-def read_verdict(summary: Sequence[Mapping[str, Any]], signal: str) -> SignalVerdict:
-    """The verdict on a signal: that of its best horizon among the values at +h.
-
-    The level is divided by the number of horizons, as everywhere. Where the values have no verdict, that on the
-    exponential means of the signal stands for it; where there is none either, the least skill decides.
+def read_verdict(
+    summary: Sequence[Mapping[str, Any]], signal: str, verdicts: Mapping[str, Mapping[str, Any]] | None = None
+) -> SignalVerdict:
+    """The verdict on a signal, as it was decided, with the errors behind it.
 
     Args:
         summary: The objects of ``summary.json``.
         signal: The signal.
+        verdicts: The verdict on each signal, as ``judge_signal`` describes it; default: those of the summary.
     """
-    scores = [score for score, about in values_at(summary) if about == signal and not describe_learning(score)]
-    judged = [score for score in scores if score.get("verdict")]
-    of_means = [row for score in summary for row in score.get("signals") or () if row["signal"] == signal]
-    if judged:
-        verdicts = [_judge(score, signal, len(judged)) for score in judged]
-    elif of_means:
-        verdicts = [_judge(_score_of_mean(summary, row) | row, signal, 1) for row in of_means]
-    else:
-        verdicts = [_judge(score, signal, 1) for score in scores if score.get("skill")]
-    order = {"better": 2, "no better": 1}
-    if verdicts:
-        return max(verdicts, key=lambda verdict: (order.get(verdict.kind, 0), verdict.skill or 0.0))
-    learning = [describe_learning(score) for score, about in values_at(summary) if about == signal]
-    return SignalVerdict(f"{signal} cannot be judged yet ({learning[0]}).") if learning else SignalVerdict()
-
-
-def _score_of_mean(summary: Sequence[Mapping[str, Any]], judged: Mapping[str, Any]) -> dict[str, Any]:
-    """The object of the exponential mean that a signal is judged by."""
-    key = judged["signal"], judged["horizon"]
-    same = (score for score in summary if "text" not in score and (score.get("signal"), score.get("horizon")) == key)
-    return dict(next(same, {}))
-
-
-def _judge(score: Mapping[str, Any], signal: str, horizons: int) -> SignalVerdict:
-    """The verdict on one horizon of several."""
-    skill = score.get("skill")
-    skills = {name: value for name, value in skill.items() if value is not None} if isinstance(skill, Mapping) else {}
-    best = score.get("best_baseline") or (min(skills, key=lambda name: skills[name]) if skills else "")
-    value = score.get("skill_best", skills.get(best))
-    low, high = score.get("skill_best_low"), score.get("skill_best_high")
-    kind = score.get("verdict") or ("better" if (value or 0.0) > 0.0 else "no better")
-    if None not in (value, low, high) and horizons > 1:
-        factor = NormalDist().inv_cdf(1.0 - 0.5 * LEVEL / horizons) / NormalDist().inv_cdf(1.0 - 0.5 * LEVEL)
-        low, high = value - factor * (value - low), min(1.0, value + factor * (high - value))
-        kind = "no better" if kind == "better" and low <= 0.0 else kind
-    horizon = score["horizon"] if "text" not in score else _plain_horizon(parse(score["text"]))
-    sentence = score.get("sentence") or describe_verdict(signal, Verdict(kind, best or None, value, low, high), horizon)
+    if verdicts is None:
+        verdicts = {row["signal"]: row for score in summary for row in score.get("signals") or ()}
+    if signal not in verdicts:
+        learning = [describe_learning(score) for score, about in values_at(summary) if about == signal]
+        return SignalVerdict(f"{signal} cannot be judged yet ({learning[0]}).") if any(learning) else SignalVerdict()
+    judged = verdicts[signal]
+    best, horizon, of_mean = judged["best_baseline"], judged["horizon"], judged.get("kind") != "value"
+    about = [score for score in summary if "text" not in score and score.get("signal") == signal]
+    about = about if of_mean else [score for score, name in values_at(summary) if name == signal]
+    score = next((score for score in about if score.get("horizon") == horizon), {})
     rmse = ((score.get("baselines") or {}).get(best) or {}).get("rmse")
-    return SignalVerdict(sentence, kind, best, value, low, high, horizon, score.get("rmse"), rmse, "text" not in score)
+    skill, low, high = (judged.get(f"skill_best{end}") for end in ("", "_low", "_high"))
+    return SignalVerdict(
+        judged["sentence"], judged["verdict"], best or "", skill, low, high, horizon, score.get("rmse"), rmse, of_mean
+    )
 
 
 # ---------------------------------------------------------------------- paths

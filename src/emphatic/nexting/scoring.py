@@ -553,7 +553,8 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
     guarded = learned.guarded_counts()
     for score in summary:
         score |= counts[score["signal"]] | {"guarded": guarded.get(score["signal"], {"pulled_in": 0, "missing": 0})}
-    summary[0]["signals"] = scores.signals(summary)
+    of_values = learned.asked.judge_signals()
+    summary[0]["signals"] = [of_values.get(of_means["signal"], of_means) for of_means in scores.signals(summary)]
     return Scored(
         learned,
         summary,

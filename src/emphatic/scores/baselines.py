@@ -74,7 +74,7 @@ RESERVED = {
 }
 #: Baselines in words.
 _WORDS = {
-    "persistence": "the last reading",
+    "persistence": "the last value",
     "mean": "the mean",
     "past_mean": "the mean so far",
     "last_day": "the day before",

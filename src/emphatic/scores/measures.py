@@ -416,7 +416,9 @@ class LogScores:
         """
         H = len(self._horizons)
         return [
-            judge_signal(scores[q : q + H], [self.verdict(q + h, LEVEL / H) for h in range(H)])
+            judge_signal(
+                scores[q]["signal"], {scores[q + h]["horizon"]: self.verdict(q + h, LEVEL / H) for h in range(H)}
+            )
             for q in range(0, len(scores), H)
         ]
 

@@ -11,7 +11,8 @@ are few. Its lower end decides: above 0 the prediction is *better*. With fewer t
 tell; otherwise the prediction is *no better*.
 
 A signal is judged by its best horizon. The level, 5%, is divided by the number of horizons then: with
-more horizons one of them is more often better by chance.
+more horizons one of them is more often better by chance. What is judged are its values at +h where they are predicted,
+for these are what a forecast shows; otherwise the weighted means of what follows.
 """
 
 from __future__ import annotations
@@ -177,38 +178,33 @@ def judge_errors(
     return Verdict(BETTER if low > 0.0 else NO_BETTER, best, skill, low, high)
 
 
-def judge_signal(scores: Sequence[Mapping[str, Any]], narrow: Sequence[Verdict]) -> dict[str, Any]:
+def judge_signal(signal: str, narrow: Mapping[Any, Verdict], kind: str = "mean") -> dict[str, Any]:
     """The verdict on a signal, that of its best horizon.
 
     Args:
-        scores: The scores of its questions, one for each horizon.
-        narrow: The verdicts on them, at a level that is divided by their number.
+        signal: The signal.
+        narrow: The verdict on each horizon, at a level that is divided by their number.
+        kind: What was predicted: "value", at +h, or "mean", the weighted mean of what follows.
 
     >>> better = Verdict("better", "persistence", 0.25, 0.1, 0.4)
-    >>> judge_signal([{"signal": "power", "horizon": "1h"}], [better])["sentence"]
-    'power is predicted better than by the last reading, by 25% at 1h.'
+    >>> judge_signal("power", {"1h": better}, "value")["sentence"]
+    'power is predicted better than by the last value, by 25% at +1h.'
     """
     order = (BETTER, NO_BETTER, TOO_SHORT)
-    best = min(range(len(narrow)), key=lambda h: (order.index(narrow[h].verdict), -_or_least(narrow[h].skill_best)))
-    judged, horizon = narrow[best], scores[best]["horizon"]
-    signal = scores[best]["signal"]
+    horizon = min(narrow, key=lambda h: (order.index(narrow[h].verdict), -_or_least(narrow[h].skill_best)))
+    judged = narrow[horizon]
     return {
         "signal": signal,
         "verdict": judged.verdict,
-        "sentence": describe_verdict(signal, judged, horizon),
+        "sentence": _describe_verdict(signal, judged, horizon, kind),
         "horizon": horizon,
+        "kind": kind,
         **judged._asdict(),
     }
 
 
-def describe_verdict(signal: str, judged: Verdict, horizon: object) -> str:
-    """The verdict on a signal in one sentence.
-
-    Args:
-        signal: The signal.
-        judged: The verdict on its best horizon.
-        horizon: That horizon.
-    """
+def _describe_verdict(signal: str, judged: Verdict, horizon: object, kind: str) -> str:
+    """The verdict on a signal in one sentence."""
     from emphatic.scores.baselines import describe_baseline
 
     if judged.verdict == TOO_SHORT or judged.best_baseline is None:
@@ -216,8 +212,9 @@ def describe_verdict(signal: str, judged: Verdict, horizon: object) -> str:
     name = describe_baseline(judged.best_baseline)
     if judged.verdict == BETTER:
         gain = 100.0 * (judged.skill_best or 0.0)
-        at = horizon if isinstance(horizon, str) else f"{horizon} row{'' if horizon == 1 else 's'}"
-        return f"{signal} is predicted better than by {name}, by {gain:.{0 if gain >= 1 else 1}f}% at {at}."
+        length = horizon if isinstance(horizon, str) else f"{horizon} row{'' if horizon == 1 else 's'}"
+        at = f"at +{length}" if kind == "value" else f"in the mean over {length}"
+        return f"{signal} is predicted better than by {name}, by {gain:.{0 if gain >= 1 else 1}f}% {at}."
     return f"{signal} is predicted no better than by {name}."
 
 

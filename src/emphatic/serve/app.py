@@ -682,16 +682,15 @@ def describe_forecast(service: Service, signal: str) -> dict[str, Any]:
             learning = f"preparing: {service.waiting:,} readings wait until the model is built"
         return {"signal": signal, "learning": learning, "forecasts": []}
     asked = service.predictor.asked
-    summary = asked.scores()
-    scores = [score for score, about in values_at(summary) if about == signal]
+    scores = asked.values_of(signal)
     time, reading = _recent_readings(service, signal)
     if not scores or not len(time):
         return {"signal": signal, "learning": "", "forecasts": []}
     history = History([signal], asked.timing)
     history.add(time, reading[:, None])
     origin, step = float(time[-1]), asked.timing.step or 1.0
-    verdict = read_verdict(summary, signal)
-    forecasts = read_forecasts(summary, origin, asked.timing.step).get(signal, [])
+    verdict = read_verdict(scores, signal, asked.judge_signals([signal]))
+    forecasts = read_forecasts(scores, origin, asked.timing.step).get(signal, [])
     outlook = make_outlook(history, signal, forecasts, verdict, unit=unit_of(signal))
 
     def line(times: Sequence[float], **values: Sequence[float]) -> dict[str, Any]:
