@@ -169,7 +169,11 @@ def test_a_run_without_further_words_has_the_headline(tmp_path: Path) -> None:
         np.testing.assert_array_equal(result.predictions.column(name).to_numpy(), plain.predictions.column(name))
     summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
     exponential, headlines = summary[:4], summary[4:-1]
+    of_values, of_means = exponential[0].pop("signals"), plain.summary[0].pop("signals")
     assert [{**score, "reading": 0} for score in exponential] == [{**score, "reading": 0} for score in plain.summary]
+    assert ({row["kind"] for row in of_values}, {row["kind"] for row in of_means}) == ({"value"}, {"mean"})
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert all(row["sentence"] in page for row in of_values)  # decided once: terminal, result and report say the same
     assert len(headlines) == 7
     assert all(score["headline"] and score["signal"] in ("x", "the x") for score in headlines)
     assert {"text", "kind", "horizon", "known", "dropped_windows", "answer", "low", "high", "usual"} <= set(

@@ -89,7 +89,7 @@ def test_quiet_prints_nothing_and_otherwise_progress_is_in_plain_lines(call: Cal
     assert call(wave, "--horizons", 2, "--out", "a", "--quiet") == (0, "", "")
     code, said, wrong = call(wave, "--horizons", 2, "--out", "b")
     assert code == 0
-    assert "learned online" in said
+    assert "offline ridge fit" in said
     lines = [line.removeprefix("emphatic: ") for line in wrong.splitlines() if line != "emphatic: compiling"]
     assert [line.split()[0].strip(",") for line in lines] == ["reading", "6", "learning", "scoring"]
     assert re.fullmatch(r"6 learners × \d+ features: about \d+ MB of memory and 1 s to learn\.", lines[1])

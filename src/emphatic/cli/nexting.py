@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import statistics
 import sys
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -299,6 +300,7 @@ def _show(result: NextingResult, folder: Path) -> None:
 
     from emphatic.asking.sentences import asked_lines
     from emphatic.hordes.periods import describe_periods
+    from emphatic.nexting.outlook import values_at
     from emphatic.nexting.runner import ingest_lines, verdict_lines
     from emphatic.report.page import NONE
 
@@ -308,25 +310,31 @@ def _show(result: NextingResult, folder: Path) -> None:
         median = f"median over {len(result.models):,} machines{f' and {C} signals' if C > 1 else ''}, "
     for line in verdict_lines(result.verdict):
         print(line)
-    table = Table(title=f"Variance explained in the second half, {median}{result.rows:,} rows")
-    table.add_column("horizon")
-    for name in ("learned online", "best baseline", "persistence", "offline fit"):
+    plain = [row for row in result.summary if "text" not in row]
+    values = [row for row, signal in values_at(result.summary) if signal in (result.settings.predict or ())]
+    if {row["horizon"] for row in values} >= set(horizons):  # what the verdicts are about
+        plain, about, baselines = values, "of values at +horizon", ("best baseline", "persistence")
+    else:
+        about, baselines = "of weighted means", ("best baseline", "persistence", "offline ridge fit")
+    table = Table(title=f"Variance explained {about} in the second half, {median}{result.rows:,} rows")
+    table.add_column("horizon", no_wrap=True)
+    for name in ("online", *baselines):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict" if C * max(1, len(result.models)) == 1 else "better")
+    table.add_column("verdict" if C * max(1, len(result.models)) == 1 else "better", no_wrap=True)
     empty: dict[str, list[str]] = {}
     too_long = {gap["horizon"] for gap in result.reading["unscored"] if "horizon" in gap}  # the last lines say so
-    plain = [row for row in result.summary if "text" not in row]
     for horizon in horizons:
         rows = [row for row in plain if row["horizon"] == horizon]
-        online, offline = _median(rows, ""), _median(rows, "offline")
-        better = _count_verdicts(rows)
-        table.add_row(str(horizon), online, _median(rows, "best"), _median(rows, "persistence"), offline, better)
+        shares = [_median(rows, name) for name in ("online", *baselines)]
+        table.add_row(str(horizon), *shares, _count_verdicts(rows))
+        reasons = rows[0].get("reasons", {})
         if horizon in too_long:
             continue
-        if online == NONE:
-            empty.setdefault(f"no scores, {rows[0]['reasons']['variance_explained']}", []).append(str(horizon))
-        elif offline == NONE:
-            empty.setdefault(f"no offline ridge fit, {rows[0]['reasons']['offline']}", []).append(str(horizon))
+        if shares[0] == NONE:
+            why = reasons.get("variance_explained", "too few values at this horizon are known")
+            empty.setdefault(f"no scores, {why}", []).append(str(horizon))
+        elif shares[-1] == NONE and "offline" in reasons:
+            empty.setdefault(f"no offline ridge fit, {reasons['offline']}", []).append(str(horizon))
     Console().print(table)
     for reason, unscored in empty.items():
         print(f"{', '.join(unscored)}: {reason}.")
@@ -344,7 +352,7 @@ def _show(result: NextingResult, folder: Path) -> None:
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
 
 
-def _count_verdicts(rows: list[dict[str, Any]]) -> str:
+def _count_verdicts(rows: list[Mapping[str, Any]]) -> str:
     """The verdict of a horizon on a single signal; of several, how many are predicted better."""
     verdicts = [str(row["verdict"]) for row in rows]
     return verdicts[0] if len(rows) == 1 else f"{verdicts.count('better')} of {len(verdicts)}"
@@ -356,14 +364,16 @@ def _show_written(written: Written | None, quiet: bool) -> None:
         print(f"Written to {written.store}: {', '.join(written.tables)}.")
 
 
-def _median(rows: list[dict[str, Any]], baseline: str) -> str:
+def _median(rows: list[Mapping[str, Any]], column: str) -> str:
     """The median of the variance explained, online or by a baseline."""
     from emphatic.report.page import NONE, share
 
-    if baseline == "best":
-        scores = [row["baselines"].get(row["best_baseline"], {}) for row in rows]
-    else:
-        scores = [row[baseline] if baseline else row for row in rows]
+    scores = {
+        "online": rows,
+        "best baseline": [row["baselines"].get(row["best_baseline"], {}) for row in rows],
+        "persistence": [row["baselines"].get("persistence", {}) for row in rows],
+        "offline ridge fit": [row.get("offline", {}) for row in rows],
+    }[column]
     values = [score.get("variance_explained") for score in scores]
     known = [value for value in values if value is not None]
     return share(statistics.median(known), 3).replace("−", "-") if known else NONE
