@@ -439,8 +439,8 @@ def with_outlooks(names: list[str], forecast: float = 0.75) -> NextingPage:
     history.add(time, np.column_stack([np.sin(time / 86400 * 2 * np.pi + i) for i in range(len(names))]))
     summary = [
         {
-            "text": f"x at +{horizon}", "signal": name, "horizon": horizon, "answer": forecast, "low": 0.25, "high": 1.25, "known": 500,
-            "scored": 9, "rmse": 0.3, "baselines": {"last_week": {"rmse": 0.4}},
+            "text": f"x at +{horizon}", "signal": name, "horizon": horizon, "answer": forecast, "low": 0.25,
+            "high": 1.25, "known": 500, "scored": 9, "rmse": 0.3, "baselines": {"last_week": {"rmse": 0.4}},
         }
         for name in names for horizon in ("1h", "1d")
     ]  # fmt: skip

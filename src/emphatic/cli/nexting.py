@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import statistics
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -310,12 +310,12 @@ def _show(result: NextingResult, folder: Path) -> None:
         median = f"median over {len(result.models):,} machines{f' and {C} signals' if C > 1 else ''}, "
     for line in verdict_lines(result.verdict):
         print(line)
-    plain = [row for row in result.summary if "text" not in row]
+    plain: list[Mapping[str, Any]] = [row for row in result.summary if "text" not in row]
     values = [row for row, signal in values_at(result.summary) if signal in (result.settings.predict or ())]
     if {row["horizon"] for row in values} >= set(horizons):  # what the verdicts are about
-        plain, about, baselines = values, "of values at +horizon", ("best baseline", "persistence")
+        plain, about, baselines = values, "of values at +horizon", ["best baseline", "persistence"]
     else:
-        about, baselines = "of weighted means", ("best baseline", "persistence", "offline ridge fit")
+        about, baselines = "of weighted means", ["best baseline", "persistence", "offline ridge fit"]
     table = Table(title=f"Variance explained {about} in the second half, {median}{result.rows:,} rows")
     table.add_column("horizon", no_wrap=True)
     for name in ("online", *baselines):
@@ -352,7 +352,7 @@ def _show(result: NextingResult, folder: Path) -> None:
     print(f"Learned in {result.seconds['learning']:.1f} s. Report: {folder / 'report.html'}")
 
 
-def _count_verdicts(rows: list[Mapping[str, Any]]) -> str:
+def _count_verdicts(rows: Sequence[Mapping[str, Any]]) -> str:
     """The verdict of a horizon on a single signal; of several, how many are predicted better."""
     verdicts = [str(row["verdict"]) for row in rows]
     return verdicts[0] if len(rows) == 1 else f"{verdicts.count('better')} of {len(verdicts)}"
@@ -364,7 +364,7 @@ def _show_written(written: Written | None, quiet: bool) -> None:
         print(f"Written to {written.store}: {', '.join(written.tables)}.")
 
 
-def _median(rows: list[Mapping[str, Any]], column: str) -> str:
+def _median(rows: Sequence[Mapping[str, Any]], column: str) -> str:
     """The median of the variance explained, online or by a baseline."""
     from emphatic.report.page import NONE, share
 
