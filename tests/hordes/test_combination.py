@@ -75,7 +75,7 @@ def test_weights_minimise_what_they_are_said_to(seed: int) -> None:
     constants.weigh(learned, R, W, mixture, h)
     evidence, least = learned / h, R.diagonal().min()
     power = min(constants.STEEPEST, constants.STEEPER * evidence)
-    assert np.allclose(W[0], R.diagonal() ** -power / (R.diagonal() ** -power).sum())
+    assert np.allclose(W[0], R.diagonal() ** -power / (R.diagonal() ** -power).sum())  # (none are alike)
     assert np.allclose(W.sum(axis=1), 1.0)
     assert W[1].min() >= -1e-9
 
@@ -90,6 +90,35 @@ def test_weights_minimise_what_they_are_said_to(seed: int) -> None:
         assert convex(W[1]) <= convex(0.99 * W[1] + 0.01 * w) + 1e-6 * least
         direction = rng.normal(size=6) * 0.01
         assert free(W[2]) <= free(W[2] + direction - direction.mean()) + 1e-9 * least
+
+
+def test_copies_of_an_answer_weigh_as_much_as_one() -> None:
+    rng = np.random.default_rng(4)
+    error = rng.normal(size=(50, 3)) * [1.0, 1.05, 1.1]
+    copied = np.concatenate([error, error[:, [2, 2]]], axis=1)
+    weights = []
+    for errors in (error, copied):
+        N = errors.shape[1]
+        W = np.full((3, N), 1 / N)
+        constants.weigh(800.0, errors.T @ errors / 50, W, np.ones((4, 3)), 4.0)
+        weights.append(W[0])
+    single, several = weights
+    assert np.allclose(single, [*several[:2], several[2:].sum()])
+    assert np.ptp(several[2:]) < 1e-12
+
+
+def test_an_answer_is_not_stuck_while_readings_are_missing_and_is_left_out_when_no_number() -> None:
+    state, used = np.zeros((11, 5)), np.empty(5)
+    state[constants.TRUST], state[constants.AGE], state[constants.USUAL] = 1.0, 100.0, 1e4
+    answers, weights = np.array([1.0, 9.0, 4.0, 4.0, 4.0]), np.full(5, 0.2)
+    state[constants.PREVIOUS] = answers
+    constants.doubt(answers, answers, state, weights, 4.0, 0.0, False, 10.0, 1e4, used)
+    assert state[constants.REPEATS].max() == 0.0
+    assert used.tolist() == answers.tolist()
+    broken = np.where(np.arange(5) == 1, np.nan, answers)
+    constants.doubt(answers, broken, state, weights, 4.0, 10.0, True, 10.0, 1e4, used)
+    assert state[constants.TRUST].tolist() == [1.0, 0.0, 1.0, 1.0, 1.0]
+    assert used[1] == pytest.approx((1.0 + 3 * 4.0) / 4)
 
 
 def test_rounding_errors_of_answers_do_not_grow() -> None:
@@ -227,12 +256,12 @@ def test_what_stands_in_for_a_doubted_answer_is_the_best_of_the_others() -> None
     state, used = np.zeros((11, 6)), np.empty(6)
     state[constants.TRUST], state[constants.AGE], state[constants.USUAL] = 1.0, 100.0, 1e4
     state[constants.PREVIOUS] = answers
-    constants.doubt(answers, answers, state, weights, 4.0, True, 10.0, 1e4, used)
+    constants.doubt(answers, answers, state, weights, 4.0, 0.0, True, 10.0, 1e4, used)
     assert state[constants.TRUST].tolist() == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]  # all three repeat themselves
     assert used[:3].tolist() == [4.0, 4.0, 4.0]
     state[constants.TRUST], state[constants.REPEATS] = 1.0, 0.0
     constants.doubt(
-        answers, answers + np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.0]), state, weights, 4.0, True, 10.0, 1e4, used
+        answers, answers + np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.0]), state, weights, 4.0, 0.0, True, 10.0, 1e4, used
     )
     assert used[2] == pytest.approx(1.0, abs=0.02)
 

@@ -114,7 +114,8 @@ class Combination:
     follows from sums alone. Means forget: a step's weight grows with its number. There are three mixtures
     c_k = Σ w_i v_i:
 
-    1. w_i ∝ R_ii^−k with k = min(8, the horizons seen): about equally good answers are averaged;
+    1. w_i ∝ R_ii^−k with k = min(8, the horizons seen): about equally good answers are averaged, and answers that say
+       the same count as one;
     2. w ≥ 0, Σ w = 1 that minimise wᵀRw with a ridge towards the first, of 60 horizons' worth of evidence;
     3. Σ w = 1 that minimise it with a ridge towards the second, of 20 horizons' worth.
 
@@ -128,7 +129,8 @@ class Combination:
     - Every v_i, c_k and p is kept within the range of the trace and half its width beyond, or the present reading.
     - A bound that readings have reached ten times, as 0 is by meters and counts, is passed by none.
     - An answer that is suddenly far from all others, measured by how far it usually is, or that repeats itself exactly,
-      is pulled towards the others, as their errors weigh them, for as long. Its error is that of what it said.
+      or is no number, is pulled towards the others, as their errors weigh them, for as long. Its error is that of what
+      it said.
 
     Where a reading is missing, or does not follow the row before, nothing is learned, and earlier returns stay as they
     are. Before the first reading the answer is that of the middle learner.

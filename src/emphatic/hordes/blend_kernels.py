@@ -36,6 +36,10 @@ LARGEST = 1e100
 STEEPEST, STEEPER = 8.0, 1.0
 #: The horizons' worth of evidence that the convex weights, the free weights and the prior of these two count for.
 CONVEX_PRIOR, FREE_PRIOR, MIXTURE_PRIOR = 60.0, 20.0, 200.0
+#: Answers count as one where the mean square of their difference is below this share of the error of the better one.
+ALIKE = 0.003
+#: An answer that is no further from the reading than this share of the readings' range may repeat itself.
+EQUAL = 1e-6
 #: How far beyond the range of the trace answers may lie, in its width.
 ROOM = 0.5
 #: What an answer may deviate in one row and recently, squared and in terms of its usual deviation.
@@ -178,13 +182,15 @@ def renew(i: int, a: Floats, W: Floats, R: Floats) -> None:
 
 @register_jitable
 def doubt(
-    v: Floats, raw: Floats, a: Floats, weights: Floats, x: float, known: bool, h: float, error: float, used: Floats
+    v: Floats, raw: Floats, a: Floats, weights: Floats, x: float, equal: float, known: bool, h: float, error: float,
+    used: Floats,
 ) -> None:  # fmt: skip
     """The answers v as they are used: one that is suddenly far from all others is pulled towards those.
 
     An answer's deviation from the mean of the others is compared with what is usual for it, in this row and on average
     over half a horizon. What is within the error of the prediction does not matter. An answer that repeats itself
-    exactly, for longer than twice what it did before, is stuck.
+    exactly, for longer than twice what it did before, is stuck; rows without a reading do not count, nor those where it
+    is within ``equal`` of the reading. One that is no number is left out at once.
     """
     N = len(v)
     total, value = 0.0, 0.0
@@ -205,14 +211,14 @@ def doubt(
             if exact != a[PREVIOUS, i]:
                 a[LONGEST, i] = max(a[LONGEST, i], a[REPEATS, i])
                 a[REPEATS, i] = 0.0
-            elif v[i] != x:
+            elif known and abs(v[i] - x) > equal:
                 a[REPEATS, i] += 1.0
             a[PREVIOUS, i] = exact
             warm = a[AGE, i] >= WARM
             if known:
                 a[RECENT, i] += (square - a[RECENT, i]) / min(max(FEWEST, 0.5 * h), a[AGE, i] + 1.0)
             far, far_recently = warm and square > limit, warm and a[RECENT, i] > limit_recently
-            if warm and a[REPEATS, i] > 2.0 * a[LONGEST, i]:
+            if (warm and a[REPEATS, i] > 2.0 * a[LONGEST, i]) or not abs(raw[i]) <= LARGEST:
                 trust = 0.0
             else:
                 if far:
@@ -341,6 +347,25 @@ def powers(errors: Floats, power: float, shares: Floats) -> float:
 
 
 @register_jitable
+def share_among_alike(A: Floats, w: Floats) -> None:
+    """Divide each weight by the number of answers that are alike, so that several copies weigh as much as one.
+
+    Where there is no season, copies of other answers stand in for those of the seasons; and ridges of several strengths
+    often say the same.
+    """
+    N, total = len(w), 0.0
+    for i in range(N):
+        alike = 0.0
+        for j in range(N):
+            scale = max(ALIKE * min(A[i, i], A[j, j]), 1e-250)
+            alike += math.exp(-max(A[i, i] + A[j, j] - 2.0 * A[i, j], 0.0) / scale)
+        w[i] /= alike
+        total += w[i]
+    for i in range(N):
+        w[i] /= total
+
+
+@register_jitable
 def weigh(learned: float, R: Floats, W: Floats, mixture: Floats, h: float) -> None:
     """The three weights of the answers, W, and the shares of the three mixtures."""
     N = len(R)
@@ -352,6 +377,7 @@ def weigh(learned: float, R: Floats, W: Floats, mixture: Floats, h: float) -> No
         for j in range(i + 1):
             A[i, j] = A[j, i] = R[i, j]
     least = powers(b, power, W[0])
+    share_among_alike(A, W[0])
     ridge = least * CONVEX_PRIOR / evidence
     for i in range(N):
         A[i, i] += ridge
@@ -437,7 +463,7 @@ def combine(
             error = mixture[SQUARE, 0]
             for k in range(1, K):
                 error = min(error, mixture[SQUARE, k])
-            doubt(v, V[t, q], a, W[0], x, known, h, error, used)
+            doubt(v, V[t, q], a, W[0], x, EQUAL * (s[HIGHEST] - s[LOWEST]), known, h, error, used)
             p = 0.0
             for k in range(K):
                 mixed[k] = 0.0
