@@ -399,6 +399,10 @@ class LocalShards:
         self._pool = ThreadPoolExecutor(threads, "emphatic-shard") if threads > 1 else None
         self._is_compiled = False
 
+    @property
+    def is_in_one_place(self) -> bool:
+        return True
+
     def put(self, value: object) -> Any:
         return value
 
@@ -463,6 +467,10 @@ class Lost(Exception):
 
 class Backend(Protocol):
     """Where the shards are: in this process, or in Ray's actors."""
+
+    @property
+    def is_in_one_place(self) -> bool:
+        """Whether all shards share this machine's memory, so that what is put there is not sent anywhere."""
 
     def put(self, value: object) -> Any:
         """Something that can be sent to several shards, or several times."""

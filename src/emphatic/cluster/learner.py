@@ -288,8 +288,10 @@ class _LearnerPart:
         return Learner.load_with(path, rule=None if isinstance(self.rule, str) else self.rule)
 
     def learn(self, model: Learner, shared: Any, own: Any, predict: bool) -> tuple[int, Any]:
-        position = model.position
-        predictions = model.run(**shared, **own, predictions=predict, on_divergence="freeze")
+        position, share = model.position, slice(self.begin, self.begin + self.K)
+        if own is None:  # all learners' columns are here
+            shared = {name: p if name in _SHARED else _columns(p, share) for name, p in shared.items()}
+        predictions = model.run(**shared, **(own or {}), predictions=predict, on_divergence="freeze")
         return model.position - position, predictions
 
     def columns(self, predictions: NDArray[Any]) -> dict[str, Any]:
@@ -512,8 +514,11 @@ class ClusterLearner(Cluster):
         shared = {name: value for name, value in block.items() if name in _SHARED and value is not None}
         T = _length(block["Phi"]) - ("Phi_next" not in shared)
         series = {name: _series(name, p, T, self.K) for name, p in block.items() if name not in _SHARED}
-        of_shard = [{name: _columns(p, share) for name, p in series.items()} for share in self._cuts]
         nbytes = sum(_bytes(value) for value in (*shared.values(), *series.values()))
+        if self._running().backend.is_in_one_place:
+            series = {name: _together(p) for name, p in series.items()}
+            return Parcel(T, shared | series, [None] * self._shards, nbytes)
+        of_shard = [{name: _together(_columns(p, share)) for name, p in series.items()} for share in self._cuts]
         return Parcel(T, shared, of_shard, nbytes)
 
 
@@ -553,9 +558,13 @@ def _series(name: str, value: Any, T: int, K: int) -> Any:
 
 
 def _columns(value: Any, part: slice) -> Any:
-    if np.ndim(value) < 2 or np.shape(value)[1] == 1:
-        return value
-    return np.ascontiguousarray(value[:, part])
+    """The columns of some learners, as a view."""
+    return value if np.ndim(value) < 2 or np.shape(value)[1] == 1 else value[:, part]
+
+
+def _together(value: Any) -> Any:
+    """An array in one piece of memory, as Ray can send it without another copy."""
+    return np.ascontiguousarray(value) if np.ndim(value) else value
 
 
 def _bytes(value: object) -> int:

@@ -416,6 +416,7 @@ class RayShards:
         #: When each was last heard of, when it was last said that one is slow, and where they are.
         self._heard, self._said = [time.monotonic()] * count, [time.monotonic()] * count
         self._places: list[Place | None] = [None] * count
+        self._node = self._ray.get_runtime_context().get_node_id()
         # All begin at once: to import what a shard needs takes seconds.
         self._begun = {shard: actor.begin.remote(*self._begin[shard]) for shard, actor in enumerate(self._actors)}
         try:
@@ -429,6 +430,11 @@ class RayShards:
     def places(self) -> list[Place]:
         """Where each shard runs, as far as it is known."""
         return [place for place in self._places if place is not None]
+
+    @property
+    def is_in_one_place(self) -> bool:
+        """Whether all shards are on this process's node, and share its object store."""
+        return all(place is not None and place.node == self._node for place in self._places)
 
     def put(self, value: object) -> Any:
         try:
@@ -556,7 +562,7 @@ class RayShards:
         assert place is not None
         what = f"shard {shard}, process {place.process}, does not answer: it is killed and started again"
         _log.warning("%s; Ray's log: %s", what, self._connection.keep_log())
-        if place.node == self._ray.get_runtime_context().get_node_id():
+        if place.node == self._node:
             kill_process(place.process)
             return
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
