@@ -176,9 +176,14 @@ def test_an_error_leaves_what_was_there(table: Path, tmp_path: Path) -> None:
 
 
 def run_command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "emphatic.cli", "nexting", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, **options)
+    return subprocess.run(command, capture_output=True, text=True, env=clean_environment(), **options)
+
+
+def clean_environment() -> dict[str, str]:
+    """As a user has it, without the token of these tests: the command must start Ray by itself."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    return clean | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 @pytest.mark.parametrize("flag", ["--shards", "--storage", "--block", "--checkpoint-every"])
@@ -198,9 +203,10 @@ def test_the_command_on_ray_interrupted_and_resumed(table: Path, alone: Path, tm
     out, storage = tmp_path / "out", tmp_path / "storage"
     flags = ["--ray", "local", "--shards", "2", "--block", "100", "--checkpoint-every", "100ms", "--exponential-only"]
     arguments = [str(table), "--out", str(out), "--storage", str(storage), *flags]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "emphatic.cli", "nexting", *arguments]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment()
+    )
     until = time.monotonic() + 300
     while not ((found := Manifest.read(storage)) and found.rows) and time.monotonic() < until:
         time.sleep(0.01)

@@ -140,6 +140,30 @@ def test_a_cluster_that_wants_a_token(head: str, tmp_path: Path) -> None:
     assert "requires a token" in done.stderr.splitlines()[-1]
 
 
+_START_LOCAL = """
+import os, sys
+if sys.argv[2] == "before":
+    import ray
+from emphatic.cluster import ClusterLearner
+block = {"Phi": [[1.0]] * 4, "R": [1.0] * 3, "gamma_next": 0.5, "alpha": 0.1, "lambda_": 0.5}
+with ClusterLearner("td", 1, 2, shards=1, storage=sys.argv[1]) as learner:
+    print(len(list(learner.stream([block]))), len(os.environ.get("RAY_AUTH_TOKEN", "")))
+"""
+
+
+@pytest.mark.parametrize(("imported", "digits"), [("later", 64), ("before", 0)])
+def test_a_ray_of_ones_own_starts_with_a_token_whether_ray_was_imported_or_not(
+    imported: str, digits: int, tmp_path: Path
+) -> None:
+    """Ray reads the token when it is imported: one that is set later would lock the driver out of its own cluster."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment = clean | {"PYTHONPATH": os.pathsep.join(sys.path), "HOME": str(tmp_path)}
+    command = [sys.executable, "-c", _START_LOCAL, str(tmp_path / "run"), imported]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"1 {digits}"
+
+
 @pytest.mark.parametrize("listening", [False, True])
 def test_nothing_at_the_address(listening: bool, tmp_path: Path) -> None:
     with socket.socket() as one:

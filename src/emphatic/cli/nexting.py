@@ -259,7 +259,7 @@ def _run_on_ray(path: str, address: str, arguments: dict[str, Any]) -> NextingRe
     from emphatic.cluster.ray_shards import import_ray
 
     try:
-        import_ray()
+        import_ray(local=address == "local")
     except ImportError as error:
         raise ValueError(str(error)) from error
     return run(path, address=address, **arguments)

@@ -159,7 +159,7 @@ def sweep(
         except ImportError as error:  # before anything is learned: the message has the pip command
             return report_error(error)
         with bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress:
-            result = (run_sweep if ray is None else _sweep_on_ray())(
+            result = (run_sweep if ray is None else _sweep_on_ray(ray))(
                 sweep_config.source(),
                 sweep_config.grids,
                 **sweep_config.arguments,
@@ -186,13 +186,13 @@ def sweep(
     raise typer.Exit(carry_out(command, lambda: "Stopped. Run the same command again to continue."))
 
 
-def _sweep_on_ray() -> Callable[..., Sweep]:
+def _sweep_on_ray(address: str) -> Callable[..., Sweep]:
     """``emphatic.sweep`` on a cluster; ValueError where there is no Ray."""
     from emphatic.cluster import sweep
     from emphatic.cluster.ray_shards import import_ray
 
     try:
-        import_ray(local=True)
+        import_ray(local=address == "local")
     except ImportError as error:
         raise ValueError(str(error)) from error
     return sweep

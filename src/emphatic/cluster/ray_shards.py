@@ -49,11 +49,12 @@ def import_ray(local: bool = False) -> Any:
 
     Args:
         local: Whether a cluster is to be started on this machine. Where Ray has tokens, only who has a token that is
-            made here is let in, unless ``RAY_AUTH_MODE`` is set.
+            made here is let in, unless ``RAY_AUTH_MODE`` is set. Ray reads the token when it is imported: one that was
+            imported before keeps its own ways.
     """
     # Ray prints a page for each process that died; the driver logs one line.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "worker died or was killed|worker with ID|node with node id")
-    if local and "RAY_AUTH_MODE" not in os.environ:
+    if local and "RAY_AUTH_MODE" not in os.environ and "ray" not in sys.modules:
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     try:
         import ray
