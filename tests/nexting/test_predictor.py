@@ -150,15 +150,17 @@ def test_intervals_go_on_with_the_model(tmp_path: Path) -> None:
         Predictor.load(tmp_path / "m")
 
 
-def test_questions_that_have_no_interval_get_null() -> None:
-    """An expression, a γ that varies: shaped like the predictions all the same."""
+def test_own_questions_have_intervals_once_enough_returns_are_known() -> None:
+    """An expression, a γ that varies: shaped like the predictions, and null before."""
+    endless = {"cumulant": "x", "gamma": "1", "name": "endless"}
     own = {"cumulant": "x > 0", "horizon": 2, "name": "above"}
     named = {"cumulant": "x", "gamma": 0.5, "name": "own"}
-    predictor = Predictor(Settings(horizons=(2,), predict=("x",), questions=(own, named)), warm_up=60)
+    predictor = Predictor(Settings(horizons=(2,), predict=("x",), questions=(own, named, endless)), warm_up=60)
     last = json.loads(predict(predictor, lines(100))[-1].line)
     assert list(last) == ["step", "time", "predictions", "low", "high", "anomaly", "alarm", "why"]
     assert list(last["alarm"]) == ["x"]
-    assert last["low"]["above"] == {"2": None}
+    assert 0.0 <= last["low"]["above"]["2"] <= last["predictions"]["above"]["2"] <= last["high"]["above"]["2"] <= 1.0
+    assert list(last["low"]["endless"].values()) == [None]
     assert last["low"]["x"]["2"] < last["predictions"]["x"]["2"] < last["high"]["x"]["2"]
     assert last["low"]["own"]["0.5"] == pytest.approx(last["low"]["x"]["2"])
     for question in (named | {"name": "x@2.low"}, named | {"name": "x@2.high"}):

@@ -73,6 +73,15 @@ def test_rows_without_a_time_are_keyed_by_their_number(tmp_path: Path) -> None:
     assert [row[0] for row in stored(path, "w_predictions")] == list(range(500))
 
 
+def test_answers_to_questions_are_written_with_their_intervals(tmp_path: Path) -> None:
+    path, x = tmp_path / "out.db", np.sin(np.arange(500) / 9)
+    config = {"questions": [{"cumulant": "x > 0", "gamma": 0.9, "name": "high"}]}
+    nexting.run({"x": x}, horizons=[2], offline=False, write=str(path), ask=["P(x > 0.5 within 9 rows)"], config=config)
+    names = {row[1] for row in stored(path, "emphatic_predictions")}
+    assert {"x@2", "P(x > 0.5 within 9 rows)", "high"} <= names
+    assert not any(name.endswith(".usual") for name in names)
+
+
 def test_rows_of_one_time_are_one(tmp_path: Path) -> None:
     path, t = tmp_path / "out.db", np.repeat(np.arange(250.0), 2)
     nexting.run({"t": t, "x": np.sin(t)}, time="t", horizons=[2], offline=False, write=str(path))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.asking.answers import Asked
-from emphatic.asking.sentences import describe_answer, describe_score
+from emphatic.asking.gvfs import FollowedGVFs
+from emphatic.asking.sentences import describe_answer, describe_prediction, describe_score
 from emphatic.questions.durations import format_duration
 from emphatic.report.page import NONE, Column, Html, Key, Plots, amount, share, table
 from emphatic.report.plots import Axis, Line, Marks, Panel, Plot
 
-__all__ = ["KEYS", "Card", "make_cards"]
+__all__ = ["KEYS", "Card", "make_cards", "make_gvf_cards"]
 
 Array = NDArray[np.float64]
 #: Rows that a plot shows.
@@ -67,11 +68,39 @@ def make_cards(asked: Asked, plots: Plots) -> list[Card]:
     return cards
 
 
-def _scores(score: Mapping[str, Any]) -> Html:
+def make_gvf_cards(returns: FollowedGVFs, plots: Plots, dated: bool) -> list[Card]:
+    """A card for each question of the user's own, in their order.
+
+    Args:
+        returns: The questions and their returns after the last row.
+        plots: The plots of the page.
+        dated: Whether times are seconds since 1970.
+    """
+    cards = []
+    for q, score in enumerate(returns.scores()):
+        rows = returns.recent(q)
+        has_time = bool(len(rows["time"])) and bool(np.isfinite(rows["time"]).all())
+        x = _x(rows, dated) if has_time else rows["row"]
+        lines = [
+            Line(x, rows["usual"], "usual", "baseline", dash="dash"),
+            Line(x, rows["label"], "actual return", "truth"),
+            Line(x, rows["answer"], "prediction", "hue", low=rows["low"], high=rows["high"]),
+        ]
+        panel = Panel("Prediction and actual return, at the row that predicts", lines)
+        plot = plots(Plot({"": [panel]}, f"own {q}"), f"{score['question']}: predictions and actual returns")
+        table_of = _scores(score, ("rmse", "mae", "variance_explained"))
+        definition = ", ".join(f"{key} = {value}" for key, value in score["definition"].items())
+        answer = f"{describe_prediction(score)} ({definition})"
+        cards.append(Card(score["question"], answer, describe_score(score), table_of, plot, None))
+    return cards
+
+
+def _scores(score: Mapping[str, Any], chosen: Sequence[str] = ("mae", "mase", "variance_explained")) -> Html:
     """The score of the answers, and those of the baselines."""
     event = "brier" in score
-    measures = ("brier",) if event else ("mae", "mase", "variance_explained")
-    names = {"brier": "Brier score", "mae": "MAE", "mase": "MASE", "variance_explained": "variance explained"}
+    measures = ("brier",) if event else chosen
+    names = {"brier": "Brier score", "mae": "MAE", "mase": "MASE", "rmse": "RMSE"}
+    names["variance_explained"] = "variance explained"
     rows: list[dict[str, Any]] = [{"name": "answer", **{name: score[name] for name in measures}}]
     for name, values in score["baselines"].items():
         rows.append({"name": name.replace("_", " "), "skill": score["skill"][name]} | values)

@@ -13,7 +13,7 @@ from emphatic.asking.language import Question, parse
 from emphatic.questions import durations
 from emphatic.scores.baselines import describe_baseline
 
-__all__ = ["asked_lines", "describe_answer", "describe_learning", "describe_score"]
+__all__ = ["asked_lines", "describe_answer", "describe_learning", "describe_prediction", "describe_score"]
 
 #: Windows that must be known before an answer is more than a first guess.
 ENOUGH = 100
@@ -22,7 +22,28 @@ ENOUGH = 100
 def asked_lines(summary: Sequence[Mapping[str, Any]]) -> list[str]:
     """Two sentences for each question of a summary: its answer from the last row, and how good its answers were."""
     asked = [score for score in summary if "text" in score and not score.get("headline")]
-    return [f"{describe_answer(score)} {describe_score(score)}" for score in asked]
+    lines = [f"{describe_answer(score)} {describe_score(score)}" for score in asked]
+    own = [score for score in summary if "question" in score]
+    return [*lines, *(f"{describe_prediction(score)} {describe_score(score)}" for score in own)]
+
+
+def describe_prediction(score: Mapping[str, Any]) -> str:
+    """The prediction of a question of the user's own from the last row.
+
+    Args:
+        score: The object of the question in ``summary.json``.
+
+    >>> describe_prediction({"question": "near", "answer": 0.25, "low": 0.1, "high": 0.5, "usual": 0.3})
+    'near: 0.25, between 0.1 and 0.5 (usually 0.3).'
+    """
+    if score.get("answer") is None:
+        return f"{score['question']}: no prediction yet."
+    between = usually = ""
+    if score.get("low") is not None and score.get("high") is not None:
+        between = f", between {_format_number(score['low'])} and {_format_number(score['high'])}"
+    if score.get("usual") is not None and score.get("known", 1):
+        usually = f" (usually {_format_number(score['usual'])})"
+    return f"{score['question']}: {_format_number(score['answer'])}{between}{usually}."
 
 
 def describe_answer(score: Mapping[str, Any], last: float | None = None) -> str:
@@ -74,6 +95,8 @@ def describe_score(score: Mapping[str, Any]) -> str:
     >>> describe_score({"text": "x at +1h", "scored": 500, "skill": {"persistence": 0.25, "mean": 0.9}})
     'Better than the last value: mean squared error 25% lower.'
     """
+    if reason := (score.get("reasons") or {}).get("variance_explained"):
+        return f"Not scored: {reason}."
     learning = describe_learning(score)
     if learning:
         return f"{learning[0].upper()}{learning[1:]}."
@@ -95,8 +118,8 @@ def describe_score(score: Mapping[str, Any]) -> str:
 
 def describe_learning(score: Mapping[str, Any]) -> str:
     """ "learning: 37 of 100 windows known", and nothing once there are enough."""
-    count = score.get("known", ENOUGH)
-    return f"learning: {count} of {ENOUGH} windows known" if count < ENOUGH else ""
+    count, what = score.get("known", ENOUGH), "returns" if "question" in score else "windows"
+    return f"learning: {count} of {ENOUGH} {what} known" if count < ENOUGH else ""
 
 
 def describe_span(question: Question) -> str:

@@ -310,7 +310,7 @@ def _show(result: NextingResult, folder: Path) -> None:
         median = f"median over {len(result.models):,} machines{f' and {C} signals' if C > 1 else ''}, "
     for line in verdict_lines(result.verdict):
         print(line)
-    plain: list[Mapping[str, Any]] = [row for row in result.summary if "text" not in row]
+    plain: list[Mapping[str, Any]] = [row for row in result.summary if not {"text", "question"} & set(row)]
     values = [row for row, signal in values_at(result.summary) if signal in (result.settings.predict or ())]
     if {row["horizon"] for row in values} >= set(horizons):  # what the verdicts are about
         plain, about, baselines = values, "of values at +horizon", ["best baseline", "persistence"]

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Blend", "Combination"]
+__all__ = ["Blend", "Combination", "RateBlend"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -229,6 +229,65 @@ class Combination:
         arrays["mixtures"][:, 1] = error[:, None]
         arrays["vectors"][:, 9] = 1.0  # trusted
         return arrays
+
+
+class RateBlend:
+    """Combines the learners of questions whose γ varies, or that have a policy or a terminal value.
+
+    Their returns are followed until less than a thousandth of their weight is missing (of weighted means, a hundredth).
+    Each learner, and the mean of
+    the returns so far, counts by (its mean squared error so far)⁻⁴; before 20 returns are known the middle rate
+    answers. Of a question with a policy the returns are known of rows after which the log took that policy's actions.
+    Every answer is kept within the returns so far and half their range beyond, or where the return is a weighted mean
+    within the cumulants so far: a learner that diverges does little harm.
+
+    Args:
+        scale: What the cumulants of each question are multiplied by to make the return a weighted mean, (Q,); 0 where
+            it is none.
+        E: The number of learners of each.
+    """
+
+    def __init__(self, scale: Array, E: int) -> None:
+        kernels, Q = _return_kernels(), len(scale)
+        self._unit = np.where(scale > 0.0, 1.0 / np.where(scale > 0.0, scale, 1.0), 0.0)
+        self.state = np.zeros((Q, kernels.RATE_SQUARES + E + 1))
+        # (finite, for a file)
+        self.state[:, kernels.RATE_LEAST], self.state[:, kernels.RATE_MOST] = 1e300, -1e300
+        #: The rows whose return is not known yet.
+        self.open_rows = np.zeros((Q, kernels.OPEN_ROWS, 3 + E + 1))
+
+    def __call__(self, V: Array, R: Array, gamma: Array, taken: Flags, follows: Flags) -> Array:
+        """The answers (B, Q) to B rows.
+
+        Args:
+            V: The answers to be combined, (B, Q, E).
+            R: The cumulants of the steps that end in the rows, (B, Q), NaN where unknown.
+            gamma: γ of these steps, (B, Q).
+            taken: Where the question's policy takes the action of the step, (B, Q).
+            follows: The rows (B,) that end a step that is learned from.
+        """
+        out = np.empty(V.shape[:2])
+        R, gamma = (np.ascontiguousarray(np.broadcast_to(array, out.shape), np.float64) for array in (R, gamma))
+        taken = np.ascontiguousarray(np.broadcast_to(taken, out.shape))
+        V, follows = np.ascontiguousarray(V, np.float64), np.ascontiguousarray(follows)
+        _return_kernels().blend_rates(V, R, gamma, taken, follows, self._unit, self.state, self.open_rows, out)
+        return out
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name."""
+        return {"state": self.state, "open_rows": self.open_rows}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what ``arrays`` returned, or begin where a file has none; ValueError if it does not fit."""
+        if arrays:
+            _overwrite(self.arrays(), arrays, "rates")
+
+
+@cache
+def _return_kernels() -> Any:
+    from emphatic.asking import return_kernels  # late: it imports numba
+
+    return return_kernels
 
 
 def _overwrite(state: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[Any]], what: str) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic.engines.base import Rows
 from emphatic.features import Features
 from emphatic.features.plan import FeatureColumns
-from emphatic.hordes.blend import Blend, Combination
+from emphatic.hordes.blend import Blend, Combination, RateBlend
 from emphatic.hordes.periods import Period
 from emphatic.hordes.ridges import LIMIT, STRENGTHS, Ridges
 from emphatic.hordes.seasons import ANSWERS, Seasons
@@ -153,6 +153,11 @@ class Group:
         #: The place of the answers of seasons among the single answers.
         self._optional = E + (0 if self.ridges is None else len(STRENGTHS))
         self.blend: Blend | Combination = self._combination() if setup.least_squares else Blend(gamma, E)
+        #: The questions whose answers are not blended, and the blend of their rates, if there is one.
+        self._unblended, self._exact = np.flatnonzero(~blended), evaluator.exact[questions][~blended]
+        self.rates: RateBlend | None = None
+        if setup.least_squares and E > 1 and len(self._unblended):
+            self.rates = RateBlend(self.unit[self._unblended], E)
         self._single: Array | None = None  # the single answers of the blended questions at the last rows
         #: φ of the last row; None after a cut.
         self.phi: Active | None = None
@@ -235,7 +240,7 @@ class Group:
                 V[sequence] = self.learner.predict(phi)
         if self.seasons is not None:
             _, fresh = self.seasons(x, follows, columns.seconds, learn, single, self._optional)
-        return self._answers(V, targets.x, follows, beside=(single, fresh))
+        return self._answers(V, targets.x, follows, beside=(single, fresh), steps=targets)
 
     def _learn_log(self, phi: Active, targets: Targets) -> Array:
         """Rows without a gap: the learners' predictions at each, (B, K)."""
@@ -362,7 +367,8 @@ class Group:
         if terminated:
             ends = np.zeros(T, bool)
             ends[-1] = True
-        answers = self._answers(V, targets.x, _FOLLOWS if T == 1 else np.ones(T, bool), ends, beside)
+        steps = targets if is_row else None
+        answers = self._answers(V, targets.x, _FOLLOWS if T == 1 else np.ones(T, bool), ends, beside, steps)
         return np.zeros_like(answers[-1:]) if terminated else answers[-1:]
 
     # ------------------------------------------------------------------ inside
@@ -413,15 +419,24 @@ class Group:
         return R, targets.gamma, rho, np.where(steady, 1.0, I), factor
 
     def _answers(
-        self, V: Array, x: Array, follows: Flags, ends: Flags | None = None, beside: Beside = (None, None)
+        self,
+        V: Array,
+        x: Array,
+        follows: Flags,
+        ends: Flags | None = None,
+        beside: Beside = (None, None),
+        steps: Targets | None = None,
     ) -> Array:
-        """One answer to each question, (B, Q), from its learners' V (B, K), and the answers ``beside`` these."""
+        """One answer to each question, (B, Q), from its learners' V (B, K), and the answers ``beside`` these.
+
+        ``steps`` are those that end in rows of a log.
+        """
         B, Q, E, setup = len(V), len(self.gamma), self._E, self.setup
         if self._direct:
             return V
         by_rate = V.reshape(B, E, Q) + self.base if setup.centred else V.reshape(B, E, Q) * self.scale
         if not self._any_blended:
-            out = by_rate[:, E // 2]
+            out = self._blend_rates(by_rate, steps, follows)
             return out if setup.scaled else out / self.scale
         blended = self._blended
         V, x = by_rate[:, :, blended].transpose(0, 2, 1), self._select(x)
@@ -439,9 +454,21 @@ class Group:
         if self._all_blended:
             out = answers
         else:
-            out = np.array(by_rate[:, E // 2])
+            out = self._blend_rates(by_rate, steps, follows)
             out[:, blended] = answers
         return out if setup.scaled else out / self.scale
+
+    def _blend_rates(self, by_rate: Array, steps: Targets | None, follows: Flags) -> Array:
+        """The answers (B, Q) by the middle rate, or of rows of a log by all rates (B, E, Q) and their errors so far."""
+        out: Array = np.array(by_rate[:, self._E // 2])
+        if self.rates is not None and steps is not None:
+            places = self._unblended
+            R = np.where(steps.known, steps.R * self.scale, np.nan)[:, places]
+            taken = (steps.rho[:, places] > 0.0) & self._exact
+            out[:, places] = self.rates(
+                by_rate[:, :, places].transpose(0, 2, 1), R, steps.gamma[:, places], taken, follows
+            )
+        return out
 
     # ------------------------------------------------------------------ saving
 
@@ -453,7 +480,8 @@ class Group:
         header, tensors = self.learner._state()
         maker, saved = self.features.save()
         arrays = {f"features.{name}": array for name, array in saved.items()}
-        for kind, answers in (("blend", self.blend), ("ridges", self.ridges), ("seasons", self.seasons)):
+        kinds = {"blend": self.blend, "blend.rates": self.rates, "ridges": self.ridges, "seasons": self.seasons}
+        for kind, answers in kinds.items():
             for name, array in {} if answers is None else answers.arrays().items():
                 arrays |= _without_zeros(f"{kind}.{name}", array)
         arrays |= {"horde.base": self.base, "horde.fresh": self.fresh.view(np.uint8)}
@@ -476,6 +504,8 @@ class Group:
         if self.seasons is not None:
             self.seasons.restore(_with_zeros(arrays, "seasons."))
         self.blend.restore(_with_zeros(arrays, "blend."))
+        if self.rates is not None:
+            self.rates.restore(_with_zeros(arrays, "blend.rates."))
         if self.ridges is not None:
             self.ridges.base[:] = self.base[self._blended]
             self.ridges.restore(_with_zeros(arrays, "ridges."))
@@ -492,6 +522,9 @@ class Group:
         self.fresh[:] = np.concatenate([group.fresh for group in groups])
         arrays = [group.blend.arrays() for group in groups]
         self.blend.restore({name: np.concatenate([blend[name] for blend in arrays]) for name in arrays[0]})
+        if self.rates is not None:
+            arrays = [group.rates.arrays() for group in groups if group.rates is not None]
+            self.rates.restore({name: np.concatenate([rates[name] for rates in arrays]) for name in arrays[0]})
         if self.ridges is not None:
             self.ridges.join([group.ridges for group in groups if group.ridges is not None])
         if self.seasons is not None:

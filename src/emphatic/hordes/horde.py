@@ -199,8 +199,9 @@ class Horde(BlockLearner):
     """Many questions about one stream of named signals.
 
     A question of constant γ is learned once for each of the ``rates``, and the answers are blended by their accuracy so
-    far (``emphatic.hordes.blend``; questions with a policy or a varying γ use the middle rate). A maker of features
-    that another Horde uses is copied, as it was after its warm-up, because its state belongs to one stream.
+    far (``emphatic.hordes.blend``; questions with a policy, a varying γ or a terminal value use the middle rate, and
+    with ``least_squares`` are blended by the returns that are known so far). A maker of features that another Horde
+    uses is copied, as it was after its warm-up, because its state belongs to one stream.
 
     Args:
         questions: The questions, a list of ``GVF``.

@@ -106,6 +106,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.asking.gvfs import FollowedGVFs
 from emphatic.engines.compiled import direct
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.settings import FALSE_ALARM_RATE
@@ -119,6 +120,8 @@ Array = NDArray[np.float64]
 
 #: What is derived for each question: the ends of its interval.
 ENDS = ("low", "high")
+#: What else there is for a question of the user's own.
+USUAL = "usual"
 #: And for each signal: how surprising its reading is, whether that is an alarm, and why.
 OF_A_SIGNAL = ("anomaly", "alarm", "why")
 #: What an alarm says of its signal: number k of "why" stands for the k-th of these, 0 for no alarm.
@@ -516,17 +519,26 @@ class Derived:
     """What is derived for the questions of a horde, and its state from row to row.
 
     Questions about a signal that have a constant γ < 1 and no policy get intervals: ``questions`` are their places
-    among the horde's. Their ``signals`` get alarms. ValueError if a column would have the name of a question.
+    among the horde's. Their ``signals`` get alarms. The last questions, of the user's own, get intervals whatever they
+    ask, what is usual, and scores (``emphatic.asking.gvfs``). ValueError if a column would have the name of a question.
 
     Args:
         horde: The horde.
         coverage: The share of returns that are to fall inside their intervals.
         false_alarm_rate: The number of false alarms per row and signal that is tolerated.
         dated: Whether times are seconds since 1970, so that rows have a time of day and of week.
+        own: How many of the last questions are the user's own.
+        rows: The number of rows, where it is known: own questions are scored in the second half. Otherwise in all.
     """
 
     def __init__(
-        self, horde: Horde, coverage: float, false_alarm_rate: float = FALSE_ALARM_RATE, dated: bool = False
+        self,
+        horde: Horde,
+        coverage: float,
+        false_alarm_rate: float = FALSE_ALARM_RATE,
+        dated: bool = False,
+        own: int = 0,
+        rows: int | None = None,
     ) -> None:
         gamma = horde.gamma
         self.questions = np.array(
@@ -546,11 +558,29 @@ class Derived:
         #: The columns of ``predictions.parquet``: the name of each, its kind, and its place among those of this kind.
         self.names = [(f"{horde.names[q]}.{end}", end, q) for q in self.questions.tolist() for end in ENDS]
         self.names += [(f"{name}.{kind}", kind, i) for i, name in enumerate(self.signals) for kind in OF_A_SIGNAL]
+        self._own = np.arange(len(gamma) - own, len(gamma))
+        covered = set(self.questions.tolist())
+        given = [i for i, q in enumerate(self._own.tolist()) if q in covered]
+        #: The returns of the user's own questions.
+        self.returns = FollowedGVFs(
+            horde.questions[len(gamma) - own :],
+            horde.signals,
+            horde.categories,
+            horde.step,
+            coverage,
+            dated,
+            rows,
+            given,
+        )
         twice = {name for name, _, _ in self.names}.intersection(horde.names)
         if twice:
             raise ValueError(
                 f"question {min(twice)!r}: this is the name of a column of intervals or alarms. Give it another name."
             )
+        # (a question that has had one of these names keeps it)
+        columns = {*horde.names, *(name for name, _, _ in self.names)}
+        more = [(f"{horde.names[q]}.{kind}", kind, q) for q in self._own.tolist() for kind in (*ENDS, USUAL)]
+        self.names += [entry for entry in more if entry[0] not in columns]
 
     def __call__(
         self,
@@ -559,6 +589,7 @@ class Derived:
         gap: NDArray[np.bool_],
         time: Array | None = None,
         guarded: Array | None = None,
+        labels: Mapping[str, Sequence[Any] | NDArray[np.object_]] | None = None,
     ) -> dict[str, NDArray[Any]]:
         """What is derived at the next B rows, by kind.
 
@@ -568,10 +599,11 @@ class Derived:
             gap: The rows (B,) that do not follow the row before.
             time: The times (B,) of the rows, NaN where missing.
             guarded: The readings to learn intervals from, by a ``ReadingGuard``; by default ``readings``.
+            labels: The words of each category, (B,) each: policies may name them.
 
         Returns:
             ``low`` and ``high`` (B, Q), NaN where a question has no interval; ``anomaly``, ``alarm`` and ``why``
-            (B, S), a column for each of ``signals``.
+            (B, S), a column for each of ``signals``; ``usual`` (B, Q), where there are own questions.
         """
         plain = predictions if self._all else predictions[:, self.questions]
         phase = find_phases(time, self._step) if self._dated and time is not None else None
@@ -579,7 +611,15 @@ class Derived:
         if not self._all:
             low, high = self._spread(low), self._spread(high)
         anomaly, why = self.alarms(plain, readings, gap)
-        return {"low": low, "high": high, "anomaly": anomaly, "alarm": why > 0, "why": why}
+        derived: dict[str, NDArray[Any]] = {"low": low, "high": high, "anomaly": anomaly, "alarm": why > 0, "why": why}
+        if len(self._own):
+            own = self._own
+            sound = readings if guarded is None else np.where(np.isnan(guarded), np.nan, readings)
+            ends = self.returns(predictions[:, own], sound, gap, time, labels or {}, low[:, own], high[:, own])
+            derived["usual"] = np.full(predictions.shape, np.nan)
+            for kind, columns in ends.items():
+                derived[kind][:, own] = columns
+        return derived
 
     def _spread(self, ends: Array) -> Array:
         """Ends of intervals with a column for every question."""
@@ -596,9 +636,10 @@ class Derived:
             for name, kind, place in self.names
         }
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, Any]:
         """What is saved with the horde."""
-        return {f"{owner}.{name}": array for owner, kind in self._kinds() for name, array in kind.arrays().items()}
+        arrays = {f"{owner}.{name}": array for owner, kind in self._kinds() for name, array in kind.arrays().items()}
+        return arrays | self.returns.state()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what was saved with the horde; afresh, if it was saved without intervals or alarms.
@@ -610,6 +651,7 @@ class Derived:
             arrays = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
             if arrays:
                 kind.restore(arrays)
+        self.returns.restore(state)
 
     def _kinds(self) -> list[tuple[str, Intervals | Alarms]]:
         """Each with the name that its state is saved under."""

@@ -917,6 +917,10 @@ class Learned:
         """How many readings of each signal were pulled in and taken for missing, where there are any."""
         return self.guard.counts(self.log.table.names)
 
+    def further_scores(self) -> list[dict[str, Any]]:
+        """The scores that follow those of signals and horizons: of the headline, questions asked, and own questions."""
+        return [*self.asked.scores(), *self.derived.returns.scores()]
+
     def unused_columns(self) -> dict[str, str]:
         """Columns of text that neither features nor questions use, and why."""
         used = {config["of"] for config in self.log.settings.features or () if config["kind"] == "one_hot"}
@@ -1061,7 +1065,9 @@ def learn_log(
 
 def _derive(log: OpenedLog, horde: Horde, store: PartStore) -> tuple[Derived, Asked]:
     """Intervals, alarms and answers as they are after the rows that parts have been written of."""
-    derived = Derived(horde, log.settings.coverage, log.settings.false_alarm_rate, log.table.dated)
+    settings = log.settings
+    own = len(settings.questions)
+    derived = Derived(horde, settings.coverage, settings.false_alarm_rate, log.table.dated, own, log.rows)
     timing = Timing.of(log.table.clock(), log.table.dated)
     headline = make_headline(log.settings, log.table.names, timing, log.rows)
     asked = Asked(log.settings.ask, log.table.names, timing, log.settings.coverage, log.rows, headline)
@@ -1070,7 +1076,7 @@ def _derive(log: OpenedLog, horde: Horde, store: PartStore) -> tuple[Derived, As
         rows = LogRows.from_table(store.read("readings", begin), log.table.categories)
         table = store.read("predictions", begin)
         predictions = np.stack([table.column(name).to_numpy() for name in horde.names], axis=1)
-        derived(predictions, rows.values, rows.gap, rows.time, rows.guarded)
+        derived(predictions, rows.values, rows.gap, rows.time, rows.guarded, rows.labels)
         asked(rows.values, rows.guarded, rows.gap, rows.time, predictions)
     return derived, asked
 
@@ -1233,7 +1239,7 @@ class _PartWriter:
         if rows.time is not None:
             columns["time"] = _stamps(rows.time, table.zone) if table.dated else rows.time
         columns |= dict(zip(self._names, predictions.T, strict=True))
-        derived = self._derived(predictions, rows.values, rows.gap, rows.time, rows.guarded)
+        derived = self._derived(predictions, rows.values, rows.gap, rows.time, rows.guarded, rows.labels)
         columns |= self._derived.columns(derived)
         columns |= self._asked.columns(self._asked(rows.values, rows.guarded, rows.gap, rows.time, predictions))
         self._store.write("readings", begin, rows.columns())

@@ -438,7 +438,7 @@ class _Model(NamedTuple):
         headline: bool = True,
     ) -> _Model:
         dated = notation.time is not None and notation.time.dated
-        derived = Derived(horde, settings.coverage, settings.false_alarm_rate, dated)
+        derived = Derived(horde, settings.coverage, settings.false_alarm_rate, dated, len(settings.questions))
         parser = RowParser(horde.makers[0].signals, horde.categories, notation)
         values = make_headline(settings, parser.names, timing) if headline else None
         asked = Asked(settings.ask, parser.names, timing, settings.coverage, headline=values)
@@ -710,7 +710,7 @@ class Predictor:
             self._follow(waiting, clock)
         self.guard, self.increments = guard, increments
         self.readings += len(waiting) if grid is None else 0
-        kinds = derived(predictions, block.values, block.gap, block.time, block.guarded)
+        kinds = derived(predictions, block.values, block.gap, block.time, block.guarded, block.labels)
         answers = asked.stacked(block, predictions)
         for i, reading in enumerate(waiting):
             row = reading.row
@@ -836,7 +836,7 @@ class Predictor:
         for block in table.blocks(horde.block_rows, clock=clock):
             predictions = horde.advance(guard.mark(block))
             self.step += len(predictions)
-            derived = model.derived(predictions, block.values, block.gap, block.time, block.guarded)
+            derived = model.derived(predictions, block.values, block.gap, block.time, block.guarded, block.labels)
             answers = model.asked.stacked(block, predictions)
         model = self._model = model._replace(grid=table.grid)
         self.increments = table.increments

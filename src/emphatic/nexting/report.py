@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from emphatic.asking.answers import Asked
 from emphatic.asking.cards import KEYS as ASKED_KEYS
-from emphatic.asking.cards import make_cards
+from emphatic.asking.cards import Card, make_cards, make_gvf_cards
+from emphatic.asking.gvfs import FollowedGVFs
 from emphatic.common import versions
 from emphatic.hordes.periods import describe_periods
 from emphatic.learning.inputs import refusal
@@ -114,6 +115,7 @@ def render_report(scored: Scored, seconds: Mapping[str, float]) -> str:
             versions=versions("pyarrow"),
             upcoming=scored.upcoming,
             asked=learned.asked,
+            returns=learned.derived.returns,
             outlooks=_outlooks(scored),
             when=_moment(dated, scored.span[1]),
             worst=_with_moments(dated, scored.worst),
@@ -134,7 +136,7 @@ def _outlooks(scored: Scored) -> list[Outlook]:
     if history is None or not len(history.rows[0]):
         return []
     origin, step = float(history.rows[0][-1]), history.timing.step
-    summary = [*scored.summary, *learned.asked.scores()]
+    summary = [*scored.summary, *learned.further_scores()]
     forecasts = read_forecasts(summary, origin, step)
     units = (scored.summary[0].get("reading") or {}).get("units") or {}
     outlooks: list[Outlook] = []
@@ -229,7 +231,7 @@ class NextingPage:
       whatever else is in it is shown as it is.
     - ``upcoming``: one mapping per signal, with ``signal``, ``now`` (its last reading) and ``predictions`` from there,
       {horizon: value}, and the ends ``low`` and ``high`` of their intervals; ``when`` says when that was.
-    - ``asked``: the questions of one line, after the last row.
+    - ``asked``: the questions of one line, after the last row; ``returns``: the user's own questions.
     - ``outlooks``: each signal's recent readings, forecasts, seasonal shape and verdict, which open the page.
     - ``worst``: the largest errors, with ``when``, ``signal``, ``horizon``, ``prediction``, ``actual`` and ``off``.
     - ``alarms``: those with the highest scores, with ``when``, ``signal``, ``rows``, ``anomaly``, ``why``;
@@ -260,6 +262,7 @@ class NextingPage:
     alarms: Sequence[Row] = ()
     false_alarm_rate: float | None = None
     asked: Asked | None = None
+    returns: FollowedGVFs | None = None
     outlooks: Sequence[Outlook] = ()
 
     @cached_property
@@ -288,6 +291,13 @@ class NextingPage:
         return signal if place is None else piece("link", f"#signal-{place}", signal)
 
 
+def _question_cards(page: NextingPage, plots: Plots) -> list[Card]:
+    """Cards of the questions that were asked, and of the user's own."""
+    cards = make_cards(page.asked, plots) if page.asked else []
+    dated = page.asked is not None and page.asked.timing.dated
+    return cards + (make_gvf_cards(page.returns, plots, dated) if page.returns else [])
+
+
 def nexting_page(page: NextingPage) -> str:
     """The page as HTML, complete in itself."""
     for name, many in page.curves.items():
@@ -297,7 +307,7 @@ def nexting_page(page: NextingPage) -> str:
     plots = Plots()
     sections: dict[str, tuple[str, Any]] = {
         "outlook": ("Forecast", _outlook(page, plots)),
-        "asked": ("Questions", make_cards(page.asked, plots) if page.asked else []),
+        "asked": ("Questions", _question_cards(page, plots)),
         "next": ("What comes next", _upcoming(page)),
         "predictable": ("Predictable", _predictable(page)),
         "failures": ("Failures", _failures(page)),

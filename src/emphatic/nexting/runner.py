@@ -74,7 +74,7 @@ _log = logging.getLogger(__name__)
 _LISTED = 6
 #: The columns of the table of scores.
 _SUMMARY_COLUMNS = (
-    *("machine", "text", "signal", "horizon", "verdict", "best_baseline", "skill_best", "skill_best_low"),
+    *("machine", "text", "question", "signal", "horizon", "verdict", "best_baseline", "skill_best", "skill_best_low"),
     *("skill_best_high", "rmse", "variance_explained", "brier", "coverage", "known"),
 )
 #: Verdicts that are counted where signals are many, in words.
@@ -92,7 +92,7 @@ class NextingResult:
 
     Args:
         summary: The scores as ``summary.json`` has them: one dict per signal × horizon, and then one per question that
-            was asked, marked by ``text``.
+            was asked, marked by ``text``, and per question of your own, marked by ``question``.
         curves: The learning curves, one dict for each of those, with the error in each of 20 pieces of the log.
         model: The horde, to continue with (``observe``, ``run``) or to ``save``.
         settings: All settings, also those found from the data.
@@ -165,7 +165,7 @@ class NextingResult:
         """
         return ScoreTable(
             ({"machine": score["machine"]} if "machine" in score else {})
-            | {"question": score.get("text") or f"{score['signal']}@{score['horizon']}", "baseline": name}
+            | {"question": _name_question(score), "baseline": name}
             | measures
             for score in self.summary
             for name, measures in score.get("baselines", {}).items()
@@ -538,6 +538,12 @@ def check_free(folder: Path) -> None:
     raise ValueError(f"{folder}: this folder holds {what} with overwrite=True.")
 
 
+def _name_question(score: Mapping[str, Any]) -> str:
+    """The name of a question of the summary: its text, the name of one's own, or its signal and horizon."""
+    name = score.get("text") or score.get("question")
+    return str(name) if name else f"{score['signal']}@{score['horizon']}"
+
+
 def _as_json(summary: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)
 
@@ -558,7 +564,7 @@ def _forecast_rows(result: NextingResult) -> Iterator[dict[str, Any]]:
             {"horizon": score["horizon"], "kind": "value"}
         )
     for score in result.summary:
-        if "text" in score or (score.get("machine"), score["signal"]) in answered:
+        if "signal" not in score or "text" in score or (score.get("machine"), score["signal"]) in answered:
             continue
         row, column = ends_of[score.get("machine")], f"{score['signal']}@{score['horizon']}"
         ends = {key: row.get(f"{column}{end}") for key, end in (("mean", ""), ("low", ".low"), ("high", ".high"))}
@@ -739,7 +745,7 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
                 error.filename = str(job.out)  # a full disk does not say which
             raise
         written = None if destination is None else write_results_to(*destination, job.out)
-    summary = [*scored.summary, *learned.asked.scores()]
+    summary = [*scored.summary, *learned.further_scores()]
     return NextingResult(
         ScoreTable(summary), scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written=written
     )
@@ -771,7 +777,7 @@ def write_results(scored: Scored, out: Path) -> dict[str, float]:
     began, learned = clock_time.perf_counter(), scored.learned
     store = learned.store
     scored.summary[0]["reading"] = ingest_summary(scored)
-    summary = [*scored.summary, *learned.asked.scores()]
+    summary = [*scored.summary, *learned.further_scores()]
     (store.folder / "summary").write_text(_as_json(summary), "utf-8")
     seconds = {"reading": learned.log.seconds, "learning": learned.seconds, "scoring": scored.seconds}
     seconds["report"] = clock_time.perf_counter() - began

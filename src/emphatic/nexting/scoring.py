@@ -572,6 +572,7 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
 
 def _add_intervals(summary: Sequence[dict[str, Any]], intervals: IntervalScores, calibrated: NDArray[np.bool_]) -> None:
     """Complete the scores by those of the intervals, and the reasons where there are none."""
+    calibrated = calibrated[: len(summary)]  # (own questions follow those of signals and horizons)
     for score, interval, proved in zip(summary, intervals.scores(), calibrated, strict=True):
         score |= interval | {"calibrated": bool(proved)}
         if interval["coverage"] is None:

@@ -69,7 +69,11 @@ def write_results_to(address: StoreAddress, destination: Destination, folder: Pa
     """
     path = folder / "predictions.parquet"
     scores = json.loads((folder / "summary.json").read_text("utf-8"))
-    horizons = {f"{score['signal']}@{score['horizon']}": (score["signal"], str(score["horizon"])) for score in scores}
+    horizons = {
+        score.get("text") or f"{score['signal']}@{score['horizon']}": (score["signal"], str(score["horizon"]))
+        for score in scores
+        if "signal" in score
+    }
     with pq.ParquetFile(path) as file:
         schema = file.schema_arrow
     try:
@@ -89,7 +93,7 @@ def _signals_in_alarms(schema: pa.Schema) -> list[str]:
 def _questions(schema: pa.Schema) -> list[str]:
     """The columns of predictions, which are those that neither intervals nor alarms have."""
     derived = {f"{name}.{kind}" for name in _signals_in_alarms(schema) for kind in ("anomaly", "alarm", "why")}
-    derived |= {f"{name}.{end}" for name in schema.names for end in ("low", "high")}
+    derived |= {f"{name}.{end}" for name in schema.names for end in ("low", "high", "usual")}
     return [name for name in schema.names if name not in derived | {"row", "time"}]
 
 

@@ -20,7 +20,17 @@ from numpy.typing import NDArray
 from emphatic.learning.inputs import refusal
 from emphatic.questions import gvf
 from emphatic.questions.expressions import Expression
-from emphatic.questions.gvf import GVF, LARGEST, Array, Observations, Policy, Quantity, action_name, can_take
+from emphatic.questions.gvf import (
+    GVF,
+    LARGEST,
+    Array,
+    Observations,
+    Policy,
+    Quantity,
+    action_name,
+    can_take,
+    sure_action,
+)
 from emphatic.rules import AnyRule
 
 __all__ = ["Before", "Behaviour", "Evaluator", "Quantities", "Ratio", "Targets", "check_behaviour"]
@@ -142,14 +152,16 @@ class Evaluator:
         self._ratios = [(ratio, np.array(of, np.intp)) for ratio, of in of_policy]
         #: Whether actions are counted.
         self.counting = any(ratio.counting for ratio, _ in self._ratios)
-        unpaid = np.array([q.terminal is None for q in questions])
-        plain = np.array([q.policy is None for q in questions])
+        unpaid = np.array([q.terminal is None for q in questions], bool)
+        plain = np.array([q.policy is None for q in questions], bool)
         #: Which answers may be blended: questions without a policy about one signal or formula.
         self.blended = discounted & plain & unpaid
+        #: Which returns a log can show: without a policy, or with one that always takes the same action.
+        self.exact = np.array([q.policy is None or sure_action(q.policy) is not None for q in questions], bool)
         #: Which questions learn the deviation from a mean: Σ γᵏ (x − x̄) and x̄ / (1 − γ) together are the return.
         self.unit = np.where(discounted & unpaid, self.scale, 0.0)
         #: Which emphasis stays at 1: interest 1 − γ, a constant.
-        self.steady = discounted & plain & np.array([q.interest is None for q in questions])
+        self.steady = discounted & plain & np.array([q.interest is None for q in questions], bool)
         if rule.emphasis != "gamma":
             self.steady[:] = False
         #: ρ and interest, with ``chances`` π and μ too, of the step that begins in the last row of a log, (2 or 4, Q).

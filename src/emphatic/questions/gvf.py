@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from emphatic.learning.inputs import refusal
 from emphatic.questions import durations
 
-__all__ = ["GVF", "LARGEST", "Observations", "Policy", "action_name", "can_take", "takes_action"]
+__all__ = ["GVF", "LARGEST", "Observations", "Policy", "action_name", "can_take", "sure_action", "takes_action"]
 
 Quantity = float | str | Callable[..., float | None]
 Array = NDArray[np.float64]
@@ -105,6 +105,21 @@ class Policy:
             object.__setattr__(self, argument, value)
         if not isinstance(self.column, str | None):
             raise refusal("column", "Policy", "be the name of a column", repr(self.column))
+
+
+def sure_action(policy: Policy) -> str | None:
+    """The action that a policy always takes, by its name; None if it is a function or may take several.
+
+    Args:
+        policy: The policy.
+
+    >>> sure_action(Policy({"left": 1.0, "right": 0.0})), sure_action(Policy({"left": 0.5, "right": 0.5}))
+    ('left', None)
+    """
+    target = policy.target
+    if not isinstance(target, Mapping):
+        return None
+    return next((action for action, chance in target.items() if chance > 1.0 - 1e-6), None)
 
 
 def _check_table(argument: str, probabilities: Mapping[Any, Any]) -> dict[str, float]:

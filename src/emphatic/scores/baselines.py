@@ -70,7 +70,7 @@ RESERVED = {
     *("signal", "horizon", "gamma", "skill", "first_half", "answers", "ratio_to_offline", "known", "reasons"),
     *("baselines", "verdict", "best_baseline", "skill_best", "skill_best_low", "skill_best_high"),
     *("coverage", "interval_score", "calibrated", "alarms", "alarm_rows", "guarded", "reading"),  # added by nexting
-    *("periods", "signals", "text", "rate", "so_now"),
+    *("periods", "signals", "text", "question", "rate", "so_now"),
 }
 #: Baselines in words.
 _WORDS = {
