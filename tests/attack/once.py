@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import Popen
 from tempfile import TemporaryDirectory
@@ -29,8 +29,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from emphatic.nexting.settings import Settings
 from tests.support.services import (
-    FLAGS,
+    SETTINGS,
     Served,
     free_port,
     mosquitto,
@@ -161,7 +162,14 @@ def _brokers(folder: Path) -> Iterator[tuple[Broker, int, int]]:
 
 
 def kill_under_load(
-    folder: Path, kills: int, broker_kills: int, *, ids: bool = True, rate: float = 50.0, seed: int = 1
+    folder: Path,
+    kills: int,
+    broker_kills: int,
+    *,
+    ids: bool = True,
+    rate: float = 50.0,
+    seed: int = 1,
+    settings: Settings = SETTINGS,
 ) -> Counts:
     """Kill the service and the broker at random while readings come.
 
@@ -172,12 +180,15 @@ def kill_under_load(
         ids: Whether readings have ids.
         rate: Readings a second.
         seed: What decides when to kill.
+        settings: What the model predicts.
     """
     rng, counts = random.Random(seed), Counts(kills, broker_kills)
     with _brokers(folder) as (broker, port, redis_port):
         model, source = folder / "model", f"mqtt://127.0.0.1:{port}/plant/readings"
         publish = f"redis://127.0.0.1:{redis_port}/predictions"
-        options = (source, "--publish", publish, *FLAGS, "--save-every", "1s", "--topic-names", "plant/readings=")
+        (folder / "settings.toml").write_text(settings.toml())
+        flags = ("--config", folder / "settings.toml", "--warm-up", "60", "--save-every", "1s")
+        options = (source, "--publish", publish, *flags, "--topic-names", "plant/readings=")
         sender = Sender(port, rate, ids)
         with Served(model, *options) as service:  # the broker remembers who has subscribed
             wait_for(lambda: any("connected." in line for line in service.log))
@@ -207,7 +218,7 @@ def kill_under_load(
             lines = [json.loads(fields[b"json"]) for _, fields in client.xrange("predictions")]
     counts.sent = sender.sent
     _count(counts, lines, sender, broker.killed)
-    _compare(model, lines, counts.steps, folder)
+    _compare(model, lines, counts.steps, folder, settings)
     return counts
 
 
@@ -238,10 +249,10 @@ def _count(counts: Counts, lines: list[dict[str, Any]], sender: Sender, killed: 
             counts.lost += not is_unwritten
 
 
-def _compare(model: Path, lines: list[dict[str, Any]], steps: int, folder: Path) -> None:
+def _compare(model: Path, lines: list[dict[str, Any]], steps: int, folder: Path, settings: Settings) -> None:
     """The model is bit for bit that of an undisturbed run over what was learned from."""
     learned = {step: step for step in range(WITHOUT)} | {line["step"]: line["time"] - BEGIN for line in lines}
-    same_as_undisturbed(model, [readings(1, learned[step])[0] for step in range(steps)], folder)
+    same_as_undisturbed(model, [readings(1, learned[step])[0] for step in range(steps)], folder, settings)
 
 
 def main() -> int:
@@ -260,6 +271,7 @@ def main() -> int:
             ids=not arguments.without_ids,
             rate=arguments.rate,
             seed=arguments.seed,
+            settings=replace(SETTINGS, exponential_only=False),  # with values at each horizon, as users have them
         )
     print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in vars(counts).items()))
     return (

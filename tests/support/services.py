@@ -30,8 +30,8 @@ from emphatic.serve.service import Service
 from tests.support.processes import COMMAND, Forked
 
 __all__ = [
-    "FLAGS", "LINES", "Client", "Served", "free_port", "mosquitto", "nats_server", "readings", "redis_server",
-    "same_as_undisturbed", "wait_for",
+    "FLAGS", "LINES", "SETTINGS", "Client", "Served", "free_port", "mosquitto", "nats_server", "readings",
+    "redis_server", "same_as_undisturbed", "wait_for",
 ]  # fmt: skip
 
 LINES = {"content-type": "application/x-ndjson"}
@@ -155,9 +155,11 @@ class Client:
         return asyncio.run(send())
 
 
-def same_as_undisturbed(model: Path, rows: Iterable[dict[str, Any]], folder: Path) -> None:
+def same_as_undisturbed(
+    model: Path, rows: Iterable[dict[str, Any]], folder: Path, settings: Settings = SETTINGS
+) -> None:
     """The saved model is that of a run over these readings that was never disturbed, to the last bit."""
-    predictor = Predictor(SETTINGS, warm_up=60, resilient=True)
+    predictor = Predictor(settings, warm_up=60, resilient=True)
     predictor.take(enumerate(rows, start=1))
     assert predictor.horde is not None
     predictor.horde.save(folder / "undisturbed", **predictor.state())

@@ -13,7 +13,7 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from functools import partial
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -152,7 +153,7 @@ def create_app(
         ]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Guarded, sessions=access.sessions, hosts=hosts)],
+        middleware=[Middleware(Guarded, sessions=access.sessions, hosts=hosts, direct={"/readings": one.readings})],
         exception_handlers={HTTPException: _explain},
     )
     app.router.redirect_slashes = False
@@ -315,7 +316,7 @@ class _Interface:
                 with suppress(RuntimeError):  # the loop has ended, and the client has disconnected
                     loop.call_soon_threadsafe(finish)
 
-        due = self.service.inbox.offer([reading.answered_by(acknowledge) for reading in incoming])
+        due = self.service.inbox.offer([reading.answered_by(acknowledge, wants_line=True) for reading in incoming])
         if len(receipts) < due:
             await done
         return receipts[:due], sum(receipt.taken for receipt in receipts[:due])
@@ -567,10 +568,11 @@ async def _body(request: Request, closing: asyncio.Event, longest: int, patience
 
 def _lines(receipts: Sequence[Receipt]) -> bytes:
     """A line for each reading."""
-    outcomes = [receipt.outcome for receipt in receipts]
-    predicted = iter(format_lines(outcome for outcome in outcomes if isinstance(outcome, Prediction)))
+    unwritten = (receipt.outcome for receipt in receipts if receipt.line is None)
+    predicted = iter(format_lines(outcome for outcome in unwritten if isinstance(outcome, Prediction)))
     lines = []
-    for number, (outcome, receipt) in enumerate(zip(outcomes, receipts, strict=True), start=1):
+    for number, receipt in enumerate(receipts, start=1):
+        outcome = receipt.outcome
         if receipt.line is not None:
             lines.append(receipt.line)
         elif isinstance(outcome, Prediction):
@@ -971,9 +973,9 @@ class Sessions:
     async def refuse(self, scope: Scope) -> Response | None:
         """The answer to a request that is not allowed; None if it is, or needs no token."""
         headers, path = Headers(scope=scope), scope["path"]
-        if path in PROBES:
+        if self._token is None or path in PROBES:
             return None
-        shows_token = self._token is not None and _bearer(headers) is not None
+        shows_token = _bearer(headers) is not None
         if shows_token and (refusal := self._attempts.refuse(scope)) is not None:
             return refusal
         if self.allow(headers, HTTPConnection(scope).cookies):
@@ -1032,10 +1034,17 @@ class Guarded:
         sessions: Who may ask.
         hosts: The names that a Host header may have, whoever asks: a page elsewhere cannot reach the service by a name
             of its own.
+        direct: What answers a POST to these paths, without the way through all routes: the paths of single readings.
     """
 
-    def __init__(self, app: ASGIApp, sessions: Sessions, hosts: Sequence[str]) -> None:
-        self._app, self._sessions = app, sessions
+    def __init__(
+        self,
+        app: ASGIApp,
+        sessions: Sessions,
+        hosts: Sequence[str],
+        direct: Mapping[str, Callable[[Request], Awaitable[Response]]] = MappingProxyType({}),
+    ) -> None:
+        self._app, self._sessions, self._direct = app, sessions, direct
         self._hosts = {host.lower() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -1056,6 +1065,8 @@ class Guarded:
         else:
             reason = "this service does not have the name in the Host header; --allow-host NAME allows one more"
             refusal = _error(400, reason)
+        if refusal is None and scope["path"] in self._direct and scope["method"] == "POST":
+            refusal = await self._direct[scope["path"]](Request(scope, receive))
         await (self._app if refusal is None else refusal)(scope, receive, send_with_headers)
 
     def _is_host(self, name: str) -> bool:
