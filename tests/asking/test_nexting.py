@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emphatic import nexting
+from emphatic import GVF, Horde, features, nexting
 from emphatic.nexting import learning
 from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
@@ -132,3 +132,52 @@ def test_a_live_model_is_asked_more_and_less() -> None:
 def test_a_question_that_cannot_be_asked_is_refused_before_anything_is_learned(ask: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         run(ask=ask)
+
+
+def make_horde(**options: Any) -> Horde:
+    maker = features.Features([features.Bias(), features.SoftBins("x", bins=4)])
+    return Horde([GVF("x", horizon=2)], maker, rates=0.3, **options)
+
+
+def test_a_horde_answers_as_a_run_on_the_table_does(tmp_path: Path) -> None:
+    whole = run()
+    columns = table()
+    horde = make_horde(ask=ASK)
+    plain = make_horde()
+    np.testing.assert_array_equal(horde.run(columns), plain.run(columns))
+    for text in ASK:
+        assert set(horde.asked[text]) == {"answer", "low", "high", "usual"}
+        np.testing.assert_array_equal(horde.asked[text]["answer"], whole.predictions.column(text).to_numpy())
+    assert [score["text"] for score in horde.asked_scores()] == ASK
+    # It is saved, goes on with the same bits, and a question comes and goes.
+    half = make_horde(ask=ASK)
+    half.run({name: column[:500] for name, column in columns.items()})
+    half.save(tmp_path / "horde.safetensors")
+    loaded = Horde.load(tmp_path / "horde.safetensors")
+    for one in (half, loaded):
+        one.run({name: column[500:] for name, column in columns.items()})
+    for text in ASK:
+        np.testing.assert_array_equal(half.asked[text]["answer"], loaded.asked[text]["answer"])
+        np.testing.assert_array_equal(half.asked[text]["answer"], horde.asked[text]["answer"][500:])
+    loaded.ask("x at +1h")
+    row = {"x": 0.5, "the x": 1.0}
+    loaded.observe(row, time="2023-12-20T00:00:00")
+    assert loaded.asked["x at +1h"]["answer"].shape == (1,)
+    loaded.stop_asking("x at +1h")
+    with pytest.raises(ValueError, match="no signal 'y'"):
+        make_horde(ask="y at +1h").run(columns)
+    with pytest.raises(ValueError, match="Did you mean"):
+        make_horde(ask="P(x > 3 in 3h)")
+
+
+def test_a_horde_that_does_not_learn_keeps_its_questions_as_they_are() -> None:
+    columns = table(400)
+    first, later = ({name: column[rows] for name, column in columns.items()} for rows in (slice(300), slice(300, 400)))
+    one, two = make_horde(ask=ASK[:1]), make_horde(ask=ASK[:1])
+    one.run(first)
+    two.run(first)
+    two.observe({"x": 1.0, "the x": 2.0}, time="2023-11-27T02:00:00", learn=False)
+    np.testing.assert_array_equal(one.asked_scores()[0]["known"], two.asked_scores()[0]["known"])
+    for horde in (one, two):
+        horde.run(later)
+    np.testing.assert_array_equal(one.asked[ASK[0]]["answer"], two.asked[ASK[0]]["answer"])

@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import engines, stepsizes
+from emphatic.asking.answers import KINDS, Asked, Timing
+from emphatic.asking.language import parse_all
 from emphatic.common.guard import Guard
 from emphatic.common.names import show
 from emphatic.errors import CheckpointError
@@ -64,6 +66,7 @@ _SQUARE = LARGEST**2
 _MAKERS_IN_USE: WeakSet[Features] = WeakSet()
 #: Prefixes of the names of arrays in a file: those that are not a learner's, and those that a user saves with a horde.
 _NOT_THE_LEARNERS, _MORE = ("features.", "blend.", "ridges.", "seasons.", "horde."), "horde.more."
+_ASKED = "horde.asked."
 #: In a file: the headers of groups from the second on; and what the names of their arrays begin with, and those of the
 #: shapes of these, and of the groups that have one where not all do.
 _HEADERS, _JOINED, _SHAPES, _WHICH = "horde.groups", "groups.", ".shapes", ".of"
@@ -148,7 +151,12 @@ class BlockLearner(ABC):
         block = next(source.blocks(rows))
         if guard is not None:
             guard.warm_up(block.values).copy().mark(block)
-        return self.warm_up_on(source.names, source.categories, block, step)
+        warm = self.warm_up_on(source.names, source.categories, block, step)
+        warm._start_asking(Timing.of(clock, source.dated))
+        return warm
+
+    def _start_asking(self, timing: Timing) -> None:
+        """Begin to answer what is asked in text, if anything is."""
 
     def _open(self, table: object) -> Table:
         return table if isinstance(table, Table) else open_table(table, words=self.words)
@@ -226,6 +234,8 @@ class Horde(BlockLearner):
         least_squares: Whether the answers of three online ridge regressions stand beside those of the learners, where
             there are at most 4,000 features (``emphatic.hordes.ridges``), and all are combined (``Combination`` in
             ``emphatic.hordes.blend``). It is for rows of a log. ``answers`` has the single ones.
+        ask: Questions in one line of text, such as "P(x > 5 within 10 rows)" (see docs/ask.md), which are answered at
+            every row of a log besides: ``asked`` has the answers, ``asked_scores`` how good they were.
         extra: The rule's own parameters: eta, beta, ….
 
     >>> import numpy as np
@@ -264,9 +274,15 @@ class Horde(BlockLearner):
         threads: int = 1,
         stepsize: str | StepSize | Mapping[str, Any] | None = None,
         least_squares: bool = False,
+        ask: str | Sequence[str] = (),
         **extra: Any,
     ) -> None:
         self.questions = _check_questions(questions)
+        self._texts = tuple(question.text for question in parse_all([ask] if isinstance(ask, str) else list(ask)))
+        self._asked: Asked | None = None
+        self._replies: list[Array] = []
+        self._gathers = False  # whether answers of several blocks are kept
+        self._was_cut = False  # whether the next row begins a sequence
         names = [question.name for question in self.questions]
         groups = _group_by_maker(features, names)
         _check_flags(scaled, centred, record, least_squares, len(groups))
@@ -485,6 +501,10 @@ class Horde(BlockLearner):
             observations: Observations (B, C), from which ranges are found that the features were not given.
         """
         names = tuple(names)
+        if self._texts:
+            raise refusal(
+                "ask", "Horde", "be left out for transitions: it is about rows of a log", repr(self._texts[0])
+            )
         if REWARD in names:
             raise refusal("names", "Horde", f"be of the observation's components, without {REWARD!r}", repr(names))
         evaluator = self.evaluator((*names, REWARD), (), self.step)
@@ -514,6 +534,80 @@ class Horde(BlockLearner):
         self._rows = 0
         self._before: Before | None = None  # the last row of a log, where a function needs it
         self._episode: Before | None = None  # the last row of an episode in progress
+
+    # ------------------------------------------------------------------ questions in text
+
+    def _start_asking(self, timing: Timing) -> None:
+        try:
+            self._asked = Asked(self._texts, self.signals, timing)
+        except ValueError:
+            self._group = None  # it is not warm, for nothing of it can be used
+            raise
+        self._replies, self._was_cut = [], False
+
+    @property
+    def asked(self) -> dict[str, dict[str, Array]]:
+        """The answers to what is asked in text, at the rows of the last ``run``, ``observe`` or ``advance``.
+
+        They are {text: {"answer": (B,), "low": (B,), "high": (B,), "usual": (B,)}}.
+
+        >>> import numpy as np
+        >>> from emphatic import GVF, features as f
+        >>> maker = f.Features([f.Bias(), f.SoftBins("x", bins=3)])
+        >>> horde = Horde([GVF("x", horizon=2)], maker, rates=0.3, ask="P(x > 0.5 within 3 rows)")
+        >>> horde.run({"x": np.sin(np.arange(1000.0))}).shape
+        (1000, 1)
+        >>> answers = horde.asked["P(x > 0.5 within 3 rows)"]["answer"]
+        >>> answers.shape, bool(0.0 <= answers.min() <= answers.max() <= 1.0)
+        ((1000,), True)
+        """
+        texts = [] if self._asked is None else self._asked.texts
+        if not self._replies or self._replies[-1].shape[1] != len(texts):
+            return {}
+        answers = np.concatenate(self._replies)
+        return {text: dict(zip(KINDS, answers[:, q].T, strict=True)) for q, text in enumerate(texts)}
+
+    def asked_scores(self) -> list[dict[str, Any]]:
+        """How good the answers to what is asked in text were so far, a dict each (see docs/ask.md)."""
+        return [] if self._asked is None else self._asked.summary()
+
+    def ask(self, text: str) -> None:
+        """Ask one more question in text, which is learned from now on; ValueError if it cannot be asked.
+
+        Args:
+            text: The question.
+        """
+        self._require()
+        if self._asked is None:
+            raise RuntimeError("Only a Horde that was warmed up on a table answers questions in text.")
+        with self._guard:
+            self._asked.add(text)
+
+    def stop_asking(self, text: str) -> None:
+        """No longer answer a question in text; ValueError if it is not asked.
+
+        Args:
+            text: The question.
+        """
+        self._require()
+        with self._guard:
+            (self._asked or Asked((), (), Timing(None))).remove(text)
+
+    def _answer_asked(self, block: Block, learn: bool) -> None:
+        """The answers at the rows of a block; without learning the questions stay as they were before it."""
+        asked = self._asked
+        if asked is None:
+            return
+        gap = block.gap if len(block.gap) else np.zeros(len(block), bool)
+        if self._was_cut and len(gap):
+            gap = gap.copy()
+            gap[0] = True
+        if learn:
+            self._was_cut = False
+        else:
+            asked = deepcopy(asked)
+        answers = asked(block.values, block.to_learn, gap, block.time)
+        self._replies.append(np.stack([answers[kind] for kind in KINDS], axis=-1))
 
     # ------------------------------------------------------------------ the one way of every row
 
@@ -550,6 +644,9 @@ class Horde(BlockLearner):
         try:
             if block.terminated is None:
                 answers = self._advance_rows(group, block, learn)
+                if self._asked:
+                    self._replies = [] if not self._gathers else self._replies
+                    self._answer_asked(block, learn)
                 return answers if predict else None
             if B == 1:
                 return self._advance_step(group, block, predict)
@@ -566,13 +663,17 @@ class Horde(BlockLearner):
     def restart(self) -> Self:
         """Begin another stream of the same signals with the weights that were learned so far. Returns self.
 
-        Nothing remains of the stream before: its last readings, traces, seasons, and the number of its rows.
+        Nothing remains of the stream before: its last readings, traces, seasons, and the number of its rows. Questions
+        in text begin anew.
         """
         with self._guard:
             self._forget()
             for group in self._groups:
                 group.restart()
             self._hold, self._rows = Hold(len(self._evaluator.signals)), 0
+            if self._asked is not None:
+                self._texts = tuple(question.text for question in self._asked.questions)
+                self._start_asking(self._asked.timing)
         return self
 
     def stream(self, blocks: Iterable[Block | Mapping[str, Any] | Array | None]) -> Iterator[Array]:
@@ -588,6 +689,7 @@ class Horde(BlockLearner):
                 yield self.advance(self.as_block(block))
 
     def _forget(self) -> None:
+        self._was_cut = True
         self._require().cut()
         self._before = self._episode = None
 
@@ -795,7 +897,11 @@ class Horde(BlockLearner):
             first: A mask of the table's rows, True where a row begins a sequence: as if ``cut`` were called before it.
                 Gaps in time begin one in any case.
         """
-        return self._run(table, self.stream, first)
+        self._replies, self._gathers = [], True
+        try:
+            return self._run(table, self.stream, first)
+        finally:
+            self._gathers = False
 
     def blocks(self, table: Table, clock: Clock | None = None, start: int = 0) -> Iterator[tuple[Any, Array]]:
         """``run`` in blocks: each block of the table, and the predictions at its rows.
@@ -1013,6 +1119,9 @@ class Horde(BlockLearner):
         }
         if setup.least_squares:
             saved["least_squares"] = True
+        if self._asked:
+            saved["asked"], of_asked = checkpoint.pack({**self._asked.state(), "cut": self._was_cut}, _ASKED)
+            tensors |= of_asked
         if "stepsize" in setup.kind:
             saved["stepsize"] = setup.kind["stepsize"].config()
         if states:
@@ -1054,6 +1163,13 @@ class Horde(BlockLearner):
         evaluator.counts = saved["counts"]
         arrays = _arrays(stored, "")
         fill_in("now", evaluator.departure, arrays["horde.now"])
+        if "asked" in saved:
+            state = checkpoint.unpack(saved["asked"], stored, _ASKED)
+            self._texts = tuple(state["asked"]["texts"])
+            self._start_asking(Asked.saved_timing(state) or Timing(None))
+            assert self._asked is not None
+            self._asked.restore(state)
+            self._was_cut = bool(state["cut"])
         if "episode" in saved:
             labels = {name: [saved["episode"][name]] for name in evaluator.categories}
             rows = np.empty((2, 1, C))
