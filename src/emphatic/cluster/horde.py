@@ -129,9 +129,7 @@ class ClusterHorde(Cluster, BlockLearner):
         **options: Any,
     ) -> None:
         if options.get("ask"):
-            raise refusal(
-                "ask", "ClusterHorde", "be left out: use emphatic.nexting, on Ray too, or a Horde", "questions"
-            )
+            raise refusal("ask", "ClusterHorde", "be left out: use emphatic.nexting or a Horde", "questions")
         if options.get("record"):
             raise refusal("record", "ClusterHorde", "be False: it takes rows of a log", "True")
         # Says at once what is wrong with any of them; it never learns.

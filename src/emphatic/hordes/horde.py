@@ -155,8 +155,8 @@ class BlockLearner(ABC):
         warm._start_asking(Timing.of(clock, source.dated))
         return warm
 
-    def _start_asking(self, timing: Timing) -> None:
-        """Begin to answer what is asked in text, if anything is."""
+    def _start_asking(self, timing: Timing) -> None:  # noqa: B027
+        """Begin to answer what is asked in text, where that can be."""
 
     def _open(self, table: object) -> Table:
         return table if isinstance(table, Table) else open_table(table, words=self.words)
@@ -502,9 +502,7 @@ class Horde(BlockLearner):
         """
         names = tuple(names)
         if self._texts:
-            raise refusal(
-                "ask", "Horde", "be left out for transitions: it is about rows of a log", repr(self._texts[0])
-            )
+            raise refusal("ask", "Horde", "be left out for transitions", repr(self._texts[0]))
         if REWARD in names:
             raise refusal("names", "Horde", f"be of the observation's components, without {REWARD!r}", repr(names))
         evaluator = self.evaluator((*names, REWARD), (), self.step)
