@@ -194,6 +194,10 @@ def test_a_saved_state_goes_on_bit_for_bit() -> None:
     after = resumed(x[300:, None], x[300:, None], np.zeros(200, bool), time[300:])
     for kind, values in answers.items():
         np.testing.assert_array_equal(values[300:], after[kind])
+    whole = Asked(ASKED, ["x"], HOURLY, rows=500)
+    whole(x[:, None], x[:, None], np.zeros(500, bool), time)
+    for name, array in whole.state().items():  # what is saved does not tell when it was loaded
+        np.testing.assert_array_equal(array, resumed.state()[name], err_msg=name)
     damaged = half.state() | {"asked.0.P": np.zeros((1, 2, 2))}
     with pytest.raises(ValueError, match="does not fit"):
         Asked(ASKED, ["x"], HOURLY).restore(damaged)

@@ -108,3 +108,12 @@ def test_a_question_about_no_signal_costs_no_warm_up(tmp_path: Path, caplog: pyt
     assert service.predictor.settings.ask == ("S1 at +3", "S2 at +3")
     assert "there is no signal 'S9'" in caplog.text
     service.close()
+    # A service that is started with a question that was dropped starts again; with another that is wrong it does not.
+    caplog.clear()
+    service = Service(tmp_path / "model", replace(SETTINGS, ask=("P(S9 > 1 within 3 rows)", "S2 at +3")), warm_up=60)
+    service.open()
+    assert "there is no signal 'S9'" in caplog.text
+    assert service.predictor.settings.ask == ("S1 at +3", "S2 at +3")
+    service.close()
+    with pytest.raises(ValueError, match="there is no signal 'S8'"):
+        Service(tmp_path / "model", replace(SETTINGS, ask=("S8 at +3",)), warm_up=60).open()

@@ -748,7 +748,12 @@ class _Answerer:
         first, last = int(self.state[k.FIRST_READING]), int(self.state[k.END_READING])
         arrays["when"], arrays["reading"] = arrays["when"][first:last], arrays["reading"][first:last]
         arrays["pending"] = arrays["pending"][int(self.state[k.FIRST_PENDING]) : int(self.state[k.END_PENDING])]
-        return arrays | {"state": self.state.copy(), "recent_rows": self._recent_rows(), "blocks": self._blocks.state()}
+        # Places in the buffers are counted from what waits: what is saved does not tell when it was loaded.
+        state = self.state.copy()
+        state[k.END_READING] -= state[k.FIRST_READING]
+        state[k.END_PENDING] -= state[k.FIRST_PENDING]
+        state[k.FIRST_READING] = state[k.FIRST_PENDING] = 0.0
+        return arrays | {"state": state, "recent_rows": self._recent_rows(), "blocks": self._blocks.state()}
 
     def _recent_rows(self) -> Array:
         return np.concatenate(self._recent)[-RECENT:] if self._recent else np.empty((0, 8))

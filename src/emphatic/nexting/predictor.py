@@ -496,6 +496,8 @@ class Predictor:
         self.step = self.malformed = self.readings = 0
         #: Fields that could not be read, by kind.
         self.problems: Counter[str] = Counter()
+        #: Questions of one line that could not be asked when the warm-up was complete.
+        self.dropped: tuple[str, ...] = ()
         #: Readings whose time is before that of the one before them.
         self.backwards = 0
         self._model: _Model | None = None
@@ -831,6 +833,7 @@ class Predictor:
             try:
                 self.ask(text)
             except ValueError as error:
+                self.dropped += (text.strip(),)
                 logger.warning("%s The question is dropped.", error)
         model = self._require()
         for block in table.blocks(horde.block_rows, clock=clock):
@@ -910,7 +913,7 @@ class Predictor:
             "settings": self.settings.table(),
             "clock": None if self.clock is None else self.clock.state(),
             "guard": None if self.guard is None else self.guard.state(),
-            "live": {"step": self.step, "when": when},
+            "live": {"step": self.step, "when": when} | ({"dropped": list(self.dropped)} if self.dropped else {}),
             "increments": None if self.increments is None else self.increments.state(),
             "notation": notation.config(),
             "grid": None if model.grid is None else model.grid.state(),
@@ -958,6 +961,7 @@ class Predictor:
         predictor = cls(Settings.of(state.get("settings", {})), learn=learn, every=every, unit=unit)
         live = state.get("live", {})
         predictor.step = int(live.get("step", horde.rows))
+        predictor.dropped = tuple(map(str, live.get("dropped", ())))
         if "notation" in state:
             notation = Notation.from_config(state["notation"])
         else:  # tests/data/0.1.0/horde: numbers have a point, times are numbers or in ISO

@@ -587,8 +587,14 @@ class Service:
             if self.model.exists():
                 self.predictor, state = Predictor.load(self.model, **options)
                 for text in self.settings.ask:
-                    if text.strip() not in self.predictor.settings.ask:
+                    if text.strip() in self.predictor.settings.ask:
+                        continue
+                    try:
                         self.predictor.ask(text)
+                    except ValueError as error:
+                        if text.strip() not in self.predictor.dropped:
+                            raise
+                        logger.warning("%s The question is dropped.", error)
                 settings = replace(self.predictor.settings, delimiter=self.predictor.delimiter, ask=self.settings.ask)
                 ignored = ", ".join(self.settings.differences(settings))
                 if ignored:
