@@ -23,7 +23,7 @@ from emphatic.common.locks import LOCK
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PartReader", "PartStore", "ResumePoint"]
+__all__ = ["PartReader", "PartStore", "ResumePoint", "repeating_columns"]
 
 #: The entry of a part's metadata that holds the id of its run.
 _RUN = b"emphatic.run"
@@ -94,9 +94,10 @@ class PartStore:
         if is_wide:
             table, metadata[_WIDE] = _pack(table), str(table.num_rows)
         table = table.replace_schema_metadata(metadata)
-        options = {"compression": "zstd", "write_page_checksum": True}
+        options = {"compression": "zstd", "compression_level": 1, "write_page_checksum": True}
         with atomic_file(self.path(kind, number)) as file:
-            pq.write_table(table, file, use_dictionary=not is_wide, write_statistics=not is_wide, **options)
+            repeating = [] if is_wide else repeating_columns(table.schema)
+            pq.write_table(table, file, use_dictionary=repeating, write_statistics=False, **options)
 
     def count_rows(self, kind: str, number: int) -> int:
         """The number of rows of a part."""
@@ -144,6 +145,17 @@ class PartStore:
                 return {name: arrays[name] for name in arrays.files}
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
+
+
+def repeating_columns(schema: pa.Schema) -> list[str]:
+    """The columns that a file should keep as a dictionary of their values: all but floats and lists of them.
+
+    Predictions are nearly all different: with a dictionary they take more time and room.
+    """
+    import pyarrow as pa
+
+    kinds = pa.types
+    return [field.name for field in schema if not (kinds.is_floating(field.type) or kinds.is_nested(field.type))]
 
 
 def _pack(table: pa.Table) -> pa.Table:

@@ -127,6 +127,7 @@ class History:
             cycles[WEEK] = _SlotMeans(WEEK, min(_WEEK_SLOTS, round(WEEK / step)), _MONDAY, len(signals))
         self._cycles = cycles
         self._blocks: list[tuple[Array, Array]] = []
+        self._seasons: dict[int, dict[float, Season]] = {}  # until the next rows
         self._begin = math.nan
         self._rows = 0
         self._sums, self._counts = np.zeros(len(signals)), np.zeros(len(signals))
@@ -140,6 +141,7 @@ class History:
         """
         when = self._rows + np.arange(len(readings), dtype=np.float64) if time is None else np.asarray(time, np.float64)
         self._rows += len(readings)
+        self._seasons.clear()
         sound = np.isfinite(when)
         when, values = when[sound], np.asarray(readings, np.float64)[sound]
         values = np.where(np.abs(values) < _LARGEST, values, np.nan)  # squares of larger ones overflow
@@ -170,6 +172,11 @@ class History:
 
     def seasons(self, signal: int) -> dict[float, Season]:
         """The seasonal profiles of a signal by the length of their cycle."""
+        if signal not in self._seasons:
+            self._seasons[signal] = self._find_seasons(signal)
+        return self._seasons[signal]
+
+    def _find_seasons(self, signal: int) -> dict[float, Season]:
         when, _ = self.rows
         span = float(when[-1]) - self._begin if len(when) else 0.0
         profiles = {period: means.season(signal, span / period) for period, means in self._cycles.items()}
@@ -187,7 +194,8 @@ class History:
         if known.sum() < 1.5 * window or window < 2:
             return 0.0
         filled = np.interp(when, when[known], reading[known])
-        level = np.convolve(filled, np.full(window, 1.0 / window), "valid")
+        total = np.concatenate([[0.0], np.cumsum(filled - filled[0])])  # (of differences: its rounding stays small)
+        level = (total[window:] - total[:-window]) / window + filled[0]
         begin = window // 2
         inside = slice(begin, begin + len(level))
         deviations, profile = filled[inside] - level, season(when[inside])

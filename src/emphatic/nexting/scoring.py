@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic.common.parts import PartReader
+from emphatic.common.parts import PartReader, repeating_columns
 from emphatic.features import Features
 from emphatic.hordes.ridges import LIMIT
 from emphatic.learning.inputs import refusal
@@ -40,7 +40,10 @@ from emphatic.scores.returns import Returns, rows_between
 from emphatic.tables import Hold
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 __all__ = ["Scored", "SignalPlot", "SignalSketch", "Stretch", "score_log", "signal_plot", "thin"]
 
@@ -320,8 +323,7 @@ def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
             """Write rows when they are ``least`` bytes: a group of rows takes time and memory for each column."""
             if not writers:
                 path = learned.store.folder / "predictions"
-                writer = pq.ParquetWriter(path, table.schema, compression="zstd", write_page_checksum=True)
-                writers.append(stack.enter_context(writer))
+                writers.append(stack.enter_context(_open_writer(path, table.schema)))
             waiting.append(table)
             if sum(rows.nbytes for rows in waiting) >= least:
                 writers[0].write_table(pa.concat_tables(waiting))
@@ -338,6 +340,22 @@ def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
         elif not any(name.startswith("ridge") for name in score["answers"]):
             score["reasons"]["answers"] = f"no ridges: more than {LIMIT:,} features would take too long to solve for"
     return replace(scored, seconds=clock_time.perf_counter() - began)
+
+
+def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """A writer of predictions. Floats are split into streams of their bytes, which are smaller."""
+    import pyarrow.parquet as pq
+
+    repeating = repeating_columns(schema)
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        write_page_checksum=True,
+        use_dictionary=repeating,
+        column_encoding={name: "BYTE_STREAM_SPLIT" for name in schema.names if name not in repeating},
+    )
 
 
 class _Plain:
