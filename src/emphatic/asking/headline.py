@@ -178,20 +178,20 @@ class Headline:
             "readings": np.zeros((k.BLOCK * 4, 2 + S)),
             "sums": np.zeros((4, 1 + 2 * S)),
             "records": np.zeros((int(rooms[0]), k.RECORD + 2 * S * k.RECORD_FIELDS)),
-            "stored": np.zeros((int(rooms[1]), S * width + extra + S + 2 * S * k.ENTRIES)),
+            "stored": np.zeros((int(rooms[1]), S * width + extra + S + 2 * S * k.ENTRIES + 6 * S)),
             "recent": np.zeros((S, k.REMEMBERED)),
             "traces": np.zeros((S, 4)),
             "bounds": np.tile([np.inf, -np.inf], (S, 1)),
-            "moments": np.zeros((S, k.PLAIN, 2)),
+            "moments": np.zeros((S, k.PLAIN, 3)),
             "other_memory": np.zeros((5, len(unpredicted))),
-            "other_moments": np.zeros((3 * len(unpredicted), 2)),
-            "ahead_moments": np.zeros((H, S, 12, 2)),
+            "other_moments": np.zeros((3 * len(unpredicted), 3)),
+            "ahead_moments": np.zeros((H, S, 12, 3)),
             "memory": np.full((S, slots, 4), np.nan),
             "climate": np.zeros((H, 2 * S, bins, 2)),
             "own_P": np.array(np.eye(width) / ridges[:, None, None, None] * np.ones((1, S, 1, 1))),
             "P": np.tile(np.eye(shared) / k.SHARED_RIDGE, (H, 1, 1)),
-            "own_W": np.zeros((H, S, width, 6)),
-            "W": np.zeros((H, shared, 4 * S)),
+            "own_W": np.zeros((H, S, 6, width)),
+            "W": np.zeros((H, 4 * S, shared)),
             "targets": np.zeros((H, 2 * S, k.TARGET)),
             "ratios": np.zeros((H, 2 * S, 2 * k.REMEMBERED_RATIOS)),
             "scores": np.zeros((H, 2 * S, 4, layout.SUMS)),
@@ -200,6 +200,7 @@ class Headline:
             "mean_shifted": np.tile(shifted, (H * S, 1, 1)),
             "plotted": np.full((H, k.PLOTTED, 2 + S + 10 * S), np.nan),
         }
+        self._arrays["targets"][:, :, k.CHOICE] = -1.0
         self._last = np.full((len(self.questions), 4), np.nan)
         self._last_row = np.full(2 + S, np.nan)
         self._gather()
@@ -225,7 +226,7 @@ class Headline:
             c[k.LOOK_BEGIN], c[k.LOOK_STRIDE] = between if between < length else length, between
             c[k.LOOK_COUNT] = max(1, int(length / between))
             c[k.FADING] = math.exp(-rows / max(9.5, 0.4 * self._cycles.short.slots))
-        c[k.RECORD_ROOM], c[k.STORED_ROOM] = rows // keep + _CHUNK + 8, rows // stride + _CHUNK + 8
+        c[k.RECORD_ROOM], c[k.STORED_ROOM] = rows // keep + _CHUNK + 8, rows // stride + _CHUNK + 8 + k.BATCH
         c[k.PLOT_STRIDE] = keep * max(1, rows // (100 * keep))
 
     @property

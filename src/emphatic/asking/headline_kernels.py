@@ -75,8 +75,7 @@ ALL_CONSTANTS = CONSTANTS + 4
 HORIZON = 13
 # What is carried from row to row: by the stream, by a horizon.
 ROW, LAST_TIME, FIRST_ROW = range(3)
-FIRST_RECORD, END_RECORD, FIRST_STORED, END_STORED, BEGIN_AT, BEGIN_MEAN, BLOCK_ROWS = range(7)
-PLACES = 7
+FIRST_RECORD, END_RECORD, FIRST_STORED, END_LABELLED, END_STORED, BEGIN_AT, BEGIN_MEAN, BLOCK_ROWS = range(8)
 # What waits for a label: the row, then for each target what was answered and the simple answers.
 R_TIME, R_ROW, R_HOUR, R_STORED = range(4)
 RECORD = 4
@@ -97,7 +96,10 @@ ENTRIES = MEMBERS + CHOICES
 CHOICE_SQUARES = SQUARES + MEMBERS
 CHOICE_ABS = CHOICE_SQUARES + CHOICES
 LAST_ABS = CHOICE_ABS + CHOICES
-TARGET = LAST_ABS + 2
+#: The weights of the component answers, and the choice; −1 for the combination itself.
+WEIGHTS = LAST_ABS + 2
+CHOICE = WEIGHTS + MEMBERS
+TARGET = CHOICE + 1
 #: Features of a signal: itself, its past, hinges, sizes, the exponential mean; those of the season.
 PLAIN, PAST, SEASONAL = 11, 20, 18
 FORECAST = 19
@@ -108,6 +110,11 @@ REMEMBERED = 13
 #: The ridge of the shared matrix, that of a signal for each row of its window, forgetting, labels before which the
 #: present value is answered, and rows that errors are averaged over.
 SHARED_RIDGE, OWN_RIDGE, FORGET, UNLEARNED, ERROR_ROWS = 30.0, 10.0, 1.0 - 1.0 / 4000.0, 20.0, 4000.0
+#: Rows that the matrices learn from together, and after how many each of the first batches is longer by one.
+BATCH, GROWS = 8, 64
+#: Slow quantities (deviations, weights of component answers) are found anew at each row, or label, of the first so
+#: many, and then at one in so many.
+PROMPT, SELDOM = 256, 8
 #: Ratios of errors to their expected size that are remembered.
 REMEMBERED_RATIOS = 400
 #: Labels before which the combination itself is answered, and what it costs to be worse than a simple answer.
@@ -132,64 +139,103 @@ def _slot(time: float, period: float, offset: float, shift: float, slots: float)
 
 
 @register_jitable
-def _learn_all(P: Floats, W: Floats, x: Floats, errors: Floats, ridge: float, forget: float, g: Floats) -> None:
-    """One step of recursive least squares of all targets: ``W`` (n, targets), their ``errors`` before it, 0 to skip."""
-    n, targets = W.shape
-    for i in range(n):
-        g[i] = 0.0
+def _learn_all(
+    P: Floats, W: Floats, X: Floats, E: Floats, ridge: float, forget: float, G: Floats, A: Floats, count: int
+) -> None:
+    """Recursive least squares of all targets from ``count`` rows at once.
+
+    With the rows X, their errors E before the step (0 to skip) and A = f 1 + X P Xᵀ = L Lᵀ, H = L⁻¹ X P:
+    W ← W + (L⁻¹ E)ᵀ H and P ← (P − Hᵀ H) / f, which for one row is the usual step. The rows of ``X`` from ``count`` to
+    the next multiple of four are 0, so that they change nothing.
+    """
+    targets, n = W.shape
+    many = (count + 3) // 4 * 4
     trace = 0.0
     for i in range(n):
-        if x[i] != 0.0:
-            row, xi = P[i], x[i]
+        row = P[i]
+        trace += row[i]
+        for r in range(0, many, 4):
+            a, b, c, d = X[r], X[r + 1], X[r + 2], X[r + 3]
+            u = v = w = z = 0.0
             for j in range(n):
-                g[j] += row[j] * xi
-        trace += P[i, i]
-    along = 0.0
-    for i in range(n):
-        along += g[i] * x[i]
-    if not (along >= 0.0 and trace < 1e12):
+                u += row[j] * a[j]
+                v += row[j] * b[j]
+                w += row[j] * c[j]
+                z += row[j] * d[j]
+            G[r, i], G[r + 1, i], G[r + 2, i], G[r + 3, i] = u, v, w, z
+    f = forget**count if trace < n / ridge else 1.0
+    is_sound = trace < 1e12
+    for r in range(many):
+        for q in range(r + 1):
+            x, g, along = X[q], G[r], f if q == r else 0.0
+            for j in range(n):
+                along += x[j] * g[j]
+            for i in range(q):
+                along -= A[r, i] * A[q, i]
+            if q == r:
+                is_sound = is_sound and along >= 0.5 * f
+                along = math.sqrt(max(along, 0.5 * f))
+            else:
+                along /= A[q, q]
+            A[r, q] = along
+    if not is_sound:
         # Rounding errors have made the matrix useless: begin it again, and keep the weights.
         for i in range(n):
             for j in range(n):
                 P[i, j] = 0.0
             P[i, i] = 1.0 / ridge
         return
-    f = forget if trace < n / ridge else 1.0
-    c = 1.0 / (f + along)
-    inverse = 1.0 / f
-    for i in range(n):
-        row, gc, weights = P[i], g[i] * c, W[i]
+    for r in range(many):
+        g, e, inverse = G[r], E[r], 1.0 / A[r, r]
+        for q in range(r):
+            before, error, share = G[q], E[q], A[r, q]
+            for j in range(n):
+                g[j] -= share * before[j]
+            for m in range(targets):
+                e[m] -= share * error[m]
+        for j in range(n):
+            g[j] *= inverse
         for m in range(targets):
-            weights[m] += gc * errors[m]
-        if f == 1.0:
+            e[m] *= inverse
+    inverse = 1.0 / f
+    for r in range(0, many, 4):
+        a, b, c, d = G[r], G[r + 1], G[r + 2], G[r + 3]
+        scale = inverse if r == 0 else 1.0
+        for m in range(targets):
+            weights, u, v, w, z = W[m], E[r, m], E[r + 1, m], E[r + 2, m], E[r + 3, m]
             for j in range(n):
-                row[j] -= gc * g[j]
-        else:
+                weights[j] += u * a[j] + v * b[j] + w * c[j] + z * d[j]
+        for i in range(n):
+            row, u, v, w, z = P[i], a[i] * inverse, b[i] * inverse, c[i] * inverse, d[i] * inverse
             for j in range(n):
-                row[j] = (row[j] - gc * g[j]) * inverse
+                row[j] = row[j] * scale - (u * a[j] + v * b[j] + w * c[j] + z * d[j])
 
 
 @register_jitable
 def _predict_all(W: Floats, x: Floats, out: Floats) -> None:
-    n, targets = W.shape
+    """What the weights ``W`` (targets, n) answer."""
+    targets, n = W.shape
     for m in range(targets):
-        out[m] = 0.0
-    for i in range(n):
-        weights, xi = W[i], x[i]
-        for m in range(targets):
-            out[m] += weights[m] * xi
+        weights, answer = W[m], 0.0
+        for i in range(n):
+            answer += weights[i] * x[i]
+        out[m] = answer
 
 
 @register_jitable
-def _standardise(value: float, moments: Floats, seen: float) -> float:
-    """The value by the mean and deviation so far, to which it is added."""
+def _standardise(value: float, moments: Floats, share: float, is_due: bool) -> float:
+    """The value by the mean and deviation so far, to which it is added with its ``share``, 1 / (rows so far).
+
+    ``moments`` are the mean, the variance and 1 / the deviation, which is found anew where it ``is_due``.
+    """
     change = value - moments[0]
-    moments[0] += change / seen
-    moments[1] += change * (value - moments[0])
-    spread = math.sqrt(moments[1] / seen)
-    if not spread > 1e-12 * (1.0 + abs(moments[0])):
-        return 0.0
-    return _within((value - moments[0]) / spread, CLIP)
+    moments[0] += change * share
+    off = value - moments[0]
+    moments[1] += share * (change * off - moments[1])
+    if is_due:
+        spread = math.sqrt(max(moments[1], 0.0))
+        moments[2] = 1.0 / spread if spread > 1e-12 * (1.0 + abs(moments[0])) else 0.0
+    return _within(off * moments[2], CLIP)
 
 
 @register_jitable
@@ -258,10 +304,11 @@ def _find_labels(
 
 @register_jitable
 def _make_past(
-    u: Floats, seen: float, recent: Floats, traces: Floats, moments: Floats, raw: Floats, own: Floats, units: Floats
-) -> None:
+    u: Floats, seen: float, is_due: bool, recent: Floats, traces: Floats, moments: Floats, raw: Floats, own: Floats,
+    units: Floats,
+) -> None:  # fmt: skip
     """The features of each signal that do not depend on a horizon: ``own`` (S, OWN) up to the exponential mean."""
-    filled = int(min(seen, REMEMBERED))
+    filled, share = int(min(seen, REMEMBERED)), 1.0 / seen
     few = min(filled, 8)
     for s in range(len(u)):
         past, value = recent[s], u[s]
@@ -274,20 +321,21 @@ def _make_past(
             raw[n] = value - past[lag] if lag < filled else 0.0
             n += 1
         for m in range(4):
-            traces[s, m] += max(1.0 / TRACES[m], 1.0 / seen) * (value - traces[s, m])
+            traces[s, m] += max(1.0 / TRACES[m], share) * (value - traces[s, m])
             raw[n] = traces[s, m]
             n += 1
         mean, square = 0.0, 0.0
         for i in range(few):
-            mean += past[i] / few
+            mean += past[i]
+        mean /= few
         for i in range(few):
-            square += (past[i] - mean) ** 2 / few
-        raw[n] = math.sqrt(square)
+            square += (past[i] - mean) * (past[i] - mean)
+        raw[n] = math.sqrt(square / few)
         phi = own[s]
         phi[0] = 1.0
         for i in range(PLAIN):
-            phi[1 + i] = _standardise(raw[i], moments[s, i], seen)
-        units[s] = max(math.sqrt(moments[s, 0, 1] / seen), 1e-12) if seen > UNSCALED else np.nan
+            phi[1 + i] = _standardise(raw[i], moments[s, i], share, is_due)
+        units[s] = max(math.sqrt(moments[s, 0, 1]), 1e-12) if seen > UNSCALED else np.nan
         n = 1 + PLAIN
         for edge in NUMBER_HINGES:
             phi[n] = max(phi[1] - edge, 0.0)
@@ -350,34 +398,40 @@ def _look_ahead(
 
 
 @register_jitable
-def _answer(
-    constants: Floats, target: Floats, members: Floats, record: Floats, sigma: float, least: float, most: float,
-    windows: float,
-) -> None:  # fmt: skip
-    """The combined answer of a target and its interval, into ``record``; so many ``windows`` were learned from."""
+def _weigh(target: Floats, cycles: bool, windows: float) -> None:
+    """The weights of the component answers of a target and its choice, after labels of so many ``windows``."""
+    smallest, total = np.inf, 0.0
+    for m in range(MEMBERS):
+        smallest = min(smallest, target[SQUARES + m])
+    smallest = max(smallest, 1e-30)
+    # Labels of one window are nearly one: what is learned is trusted after several.
+    trust = min(1.0, windows / ENOUGH)
+    for m in range(MEMBERS):
+        ratio = smallest / max(target[SQUARES + m], 1e-30)
+        weight = ratio * ratio * ratio * ratio * (trust if m < 4 else 1.0)
+        if m in (5, 6) and not cycles:
+            weight = 0.0
+        target[WEIGHTS + m] = weight
+        total += weight
+    for m in range(MEMBERS):
+        target[WEIGHTS + m] /= total
+    target[CHOICE] = float(_choose(target, cycles)) if target[RATIOS] > UNCHOSEN and windows > ENOUGH else -1.0
+
+
+@register_jitable
+def _answer(target: Floats, members: Floats, record: Floats, sigma: float, least: float, most: float) -> None:
+    """The combined answer of a target and its interval, into ``record``."""
     room = 0.1 * (most - least)
     lowest = least - room if least < 0.0 else max(0.0, least - room)
     highest = most + room if most > 0.0 else min(0.0, most + room)
     if least > most:
         lowest, highest = -np.inf, np.inf
-    smallest = np.inf
-    cycles = constants[CYCLES] > 0.0
+    answer = 0.0
     for m in range(MEMBERS):
         members[m] = min(highest, max(lowest, members[m]))
-        smallest = min(smallest, target[SQUARES + m])
-    smallest = max(smallest, 1e-30)
-    answer, weights = 0.0, 0.0
-    for m in range(MEMBERS):
-        if m in (5, 6) and not cycles:
-            continue
-        ratio = smallest / max(target[SQUARES + m], 1e-30)
-        weight = ratio * ratio * ratio * ratio
-        if m < 4:
-            # Labels of one window are nearly one: what is learned is trusted after several.
-            weight *= min(1.0, windows / ENOUGH)
-        answer += weight * members[m]
-        weights += weight
-    answer = answer / weights if target[RATIOS] > UNLEARNED else members[4]
+        answer += target[WEIGHTS + m] * members[m]
+    if target[RATIOS] <= UNLEARNED:
+        answer = members[4]
     record[R_CENTRE] = answer
     sigma = max(sigma * target[SIZE], max(0.2 * target[ERROR], 1e-12)) if target[ERROR] > 0.0 else 1.0
     record[R_SIGMA] = sigma
@@ -390,8 +444,8 @@ def _answer(
     for c in range(5):
         choices[c] = min(highest, max(lowest, answer + 0.25 * c * off))
     choices[5], choices[6], choices[7] = 0.5 * (answer + members[4]), members[4], members[7]
-    if target[RATIOS] > UNCHOSEN and windows > ENOUGH:
-        answer = choices[_choose(target, cycles)]
+    if target[CHOICE] >= 0.0:
+        answer = choices[int(target[CHOICE])]
     if least > most:  # nothing was read yet
         answer = np.nan
     record[R_ANSWER], record[R_LOW], record[R_HIGH] = answer, min(low, answer), max(high, answer)
@@ -412,12 +466,25 @@ def _choose(target: Floats, cycles: bool) -> int:
     variance = max(target[SQUARES + 8], 1e-30)
     best, least = 0, np.inf
     for c in range(CHOICES):
-        worse = max(0.0, target[CHOICE_ABS + c] / size - 1.0)
-        worse += max(0.0, (target[CHOICE_SQUARES + c] - square) / variance)
-        cost = target[CHOICE_ABS + c] / size + math.sqrt(target[CHOICE_SQUARES + c] / square) + WORSE * worse
+        off = target[CHOICE_ABS + c] / size
+        worse = max(0.0, off - 1.0) + max(0.0, (target[CHOICE_SQUARES + c] - square) / variance)
+        cost = off + math.sqrt(target[CHOICE_SQUARES + c] / square) + WORSE * worse
         if cost < least:
             best, least = c, cost
     return best
+
+
+@register_jitable
+def _find_place(ordered: Floats, count: int, value: float) -> int:
+    """How many of the first ``count`` are smaller."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if ordered[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @register_jitable
@@ -425,25 +492,23 @@ def _insert(ratios: Floats, counted: int, value: float) -> int:
     """Put a ratio in the place of the oldest, and in order among all of them, which follow; returns how many."""
     count = min(counted, REMEMBERED_RATIOS)
     ordered = ratios[REMEMBERED_RATIOS:]
+    # The place that becomes free: that of the oldest, or the one behind all.
+    free = count
     if count == REMEMBERED_RATIOS:
-        old = ratios[counted % REMEMBERED_RATIOS]
-        low, high = 0, count - 1
-        while low < high:
-            middle = (low + high) // 2
-            if ordered[middle] < old:
-                low = middle + 1
-            else:
-                high = middle
-        count -= 1
-        for i in range(low, count):
-            ordered[i] = ordered[i + 1]
+        free = _find_place(ordered, count, ratios[counted % REMEMBERED_RATIOS])
+    place = _find_place(ordered, count, value)
     ratios[counted % REMEMBERED_RATIOS] = value
-    i = count
-    while i > 0 and ordered[i - 1] > value:
-        ordered[i] = ordered[i - 1]
-        i -= 1
-    ordered[i] = value
-    return count + 1
+    if place > free:
+        place -= 1
+        for i in range(free, place):
+            ordered[i] = ordered[i + 1]
+        ordered[place] = value
+    else:
+        for i in range(place, free + 1):
+            following = ordered[i]
+            ordered[i] = value
+            value = following
+    return min(count + 1, REMEMBERED_RATIOS)
 
 
 @register_jitable
@@ -472,8 +537,6 @@ def _follow_errors(constants: Floats, target: Floats, record: Floats, y: float, 
 @register_jitable
 def _assemble(waiting: Floats, S: int, own: int, extra: int, picks: Floats, phi: Floats) -> None:
     """The features of the shared matrix, from what waits for a label."""
-    if len(phi) == 0:
-        return
     begin = S * own
     for i in range(extra):
         phi[i] = waiting[begin + i]
@@ -485,45 +548,23 @@ def _assemble(waiting: Floats, S: int, own: int, extra: int, picks: Floats, phi:
 
 
 @register_jitable
-def _learn_row(
-    constants: Floats, horizon: Floats, waiting: Floats, record: Floats, y: Floats, S: int, picks: Floats, P: Floats,
-    W: Floats, own_P: Floats, own_W: Floats, targets: Floats, ratios: Floats, phi: Floats, errors: Floats, g: Floats,
-    predicted: Floats,
+def _label_row(
+    constants: Floats, horizon: Floats, waiting: Floats, record: Floats, y: Floats, S: int, targets: Floats,
+    ratios: Floats,
 ) -> None:  # fmt: skip
-    """Learn from the labels of a row at one horizon: all signals at once, then the small matrix of each."""
-    own, extra, shared, rows = int(constants[OWN]), int(constants[EXTRA]), len(phi), horizon[ROWS]
-    units = waiting[S * own + extra :]
-    members = waiting[S * own + extra + S :]
-    _assemble(waiting, S, own, extra, picks, phi)
-    if shared > 0:
-        _predict_all(W, phi, predicted)
+    """Compare the answers of a row with its labels at one horizon, and note what the matrices are to learn from it."""
+    begin = S * int(constants[OWN]) + int(constants[EXTRA])
+    units, members, wanted = waiting[begin:], waiting[begin + S :], waiting[begin + S + 2 * S * ENTRIES :]
     for s in range(S):
-        for kind in range(2):
-            label, base = y[kind * S + s], ENTRIES * (kind * S + s)
-            for b in range(2):
-                place = 4 * s + 2 * kind + b
-                errors[place] = 0.0
-                if label == label and units[s] == units[s]:
-                    wanted = _within((label - members[base + 4 + b]) / units[s], FARTHEST)
-                    errors[place] = wanted - predicted[place]
-    if shared > 0:
-        _learn_all(P, W, phi, errors, SHARED_RIDGE, FORGET, g)
-    for s in range(S):
-        if units[s] != units[s] or (y[s] != y[s] and y[S + s] != y[S + s]):
-            continue
-        x, weights = waiting[s * own : (s + 1) * own], own_W[s]
-        _predict_all(weights, x, predicted)
         for kind in range(2):
             j = kind * S + s
             label, base, target = y[j], ENTRIES * j, targets[j]
-            for b in range(2):
-                errors[2 * kind + b] = 0.0
-            errors[4 + kind] = 0.0
-            if label != label:
+            place = 6 * s + 2 * kind
+            wanted[place] = wanted[place + 1] = wanted[6 * s + 4 + kind] = np.nan
+            if label != label or units[s] != units[s]:
                 continue
             for b in range(2):
-                wanted = _within((label - members[base + 4 + b]) / units[s], FARTHEST)
-                errors[2 * kind + b] = wanted - predicted[2 * kind + b]
+                wanted[place + b] = _within((label - members[base + 4 + b]) / units[s], FARTHEST)
             fields = record[RECORD + RECORD_FIELDS * j :]
             rate = max(1.0 / ERROR_ROWS, 1.0 / (target[RATIOS] + 1.0))
             for m in range(MEMBERS):
@@ -535,11 +576,57 @@ def _learn_row(
                 off = members[base + MEMBERS + m] - label
                 target[CHOICE_SQUARES + m] += rate * (off * off - target[CHOICE_SQUARES + m])
                 target[CHOICE_ABS + m] += rate * (abs(off) - target[CHOICE_ABS + m])
-            _follow_errors(constants, target, fields, label, rows, ratios[j])
+            _follow_errors(constants, target, fields, label, horizon[ROWS], ratios[j])
+            if target[RATIOS] < PROMPT or target[RATIOS] % SELDOM == 0.0:
+                _weigh(target, constants[CYCLES] > 0.0, target[RATIOS] * horizon[STRIDE] / horizon[ROWS])
             if target[SIZE] > 0.0:
-                size = min(FARTHEST, abs(label - fields[R_CENTRE]) / target[SIZE])
-                errors[4 + kind] = size - predicted[4 + kind]
-        _learn_all(own_P[s], weights, x, errors[:6], OWN_RIDGE * rows / horizon[STRIDE], 1.0, g)
+                wanted[6 * s + 4 + kind] = min(FARTHEST, abs(label - fields[R_CENTRE]) / target[SIZE])
+
+
+@register_jitable
+def _learn_rows(
+    constants: Floats, horizon: Floats, place: Floats, stored: Floats, S: int, picks: Floats, P: Floats, W: Floats,
+    own_P: Floats, own_W: Floats, X: Floats, E: Floats, G: Floats, A: Floats,
+) -> None:  # fmt: skip
+    """Learn from the rows of one horizon that have their labels: all signals at once, then the small matrix of each.
+
+    ``X`` and ``E`` have zeros in the rows that are not used.
+    """
+    own, extra, shared = int(constants[OWN]), int(constants[EXTRA]), len(P)
+    first, count = int(place[FIRST_STORED]), int(place[END_LABELLED] - place[FIRST_STORED])
+    begin, room = int(horizon[STORED_AT]), int(horizon[STORED_ROOM])
+    at = S * own + extra + S + 2 * S * ENTRIES
+    for s in range(-1, S):
+        # (−1 is all signals)
+        if s < 0 and shared == 0:
+            continue
+        width, targets = (shared, 4 * S) if s < 0 else (own, 6)
+        weights = W if s < 0 else own_W[s]
+        for r in range(BATCH):
+            x, e = X[r], E[r]
+            if r >= count:
+                for i in range(width):
+                    x[i] = 0.0
+                for m in range(targets):
+                    e[m] = 0.0
+                continue
+            waiting = stored[begin + (first + r) % room]
+            wanted = waiting[at:]
+            if s < 0:
+                _assemble(waiting, S, own, extra, picks, x)
+            else:
+                is_known = wanted[6 * s] == wanted[6 * s] or wanted[6 * s + 2] == wanted[6 * s + 2]
+                for i in range(own):
+                    x[i] = waiting[s * own + i] if is_known else 0.0
+            _predict_all(weights, x, e)
+            for m in range(targets):
+                value = wanted[6 * (m // 4) + m % 4] if s < 0 else wanted[6 * s + m]
+                e[m] = value - e[m] if value == value else 0.0
+        if s < 0:
+            _learn_all(P, W, X, E, SHARED_RIDGE, FORGET, G, A, count)
+        else:
+            _learn_all(own_P[s], weights, X, E, OWN_RIDGE * horizon[ROWS] / horizon[STRIDE], 1.0, G, A, count)
+    place[FIRST_STORED] = place[END_LABELLED]
 
 
 @register_jitable
@@ -608,7 +695,7 @@ def _close(
     constants: Floats, horizon: Floats, place: Floats, now: float, is_read: bool, end: int, S: int, readings: Floats,
     sums: Floats, records: Floats, stored: Floats, picks: Floats, P: Floats, W: Floats, own_P: Floats, own_W: Floats,
     targets: Floats, ratios: Floats, climate: Floats, scores: Floats, blocks: Floats, mean_shifted: Floats,
-    plotted: Floats, h: int, phi: Floats, errors: Floats, g: Floats, predicted: Floats, total: Floats, y: Floats,
+    plotted: Floats, h: int, X: Floats, E: Floats, G: Floats, A: Floats, total: Floats, y: Floats,
 ) -> None:  # fmt: skip
     """Score and learn from the rows whose windows have closed at one horizon."""
     head, tail, step = int(place[FIRST_RECORD]), int(place[END_RECORD]), constants[STEP]
@@ -642,12 +729,11 @@ def _close(
             if is_plotted:
                 plot[2 + S + 5 * j + 4] = label
         if record[R_STORED] > 0.0:
-            waiting = stored[int(horizon[STORED_AT]) + int(place[FIRST_STORED]) % int(horizon[STORED_ROOM])]
-            place[FIRST_STORED] += 1.0
-            _learn_row(
-                constants, horizon, waiting, record, y, S, picks, P, W, own_P, own_W, targets, ratios, phi, errors, g,
-                predicted,
-            )  # fmt: skip
+            waiting = stored[int(horizon[STORED_AT]) + int(place[END_LABELLED]) % int(horizon[STORED_ROOM])]
+            place[END_LABELLED] += 1.0
+            _label_row(constants, horizon, waiting, record, y, S, targets, ratios)
+            if place[END_LABELLED] - place[FIRST_STORED] >= min(BATCH, 1.0 + place[FIRST_STORED] // GROWS):
+                _learn_rows(constants, horizon, place, stored, S, picks, P, W, own_P, own_W, X, E, G, A)
         hour = int(record[R_HOUR])
         for j in range(2 * S):
             if y[j] == y[j]:
@@ -680,8 +766,9 @@ def advance(
     S, H, O = values.shape[1], len(horizons), others.shape[1]
     own, extra, shared = int(constants[OWN]), int(constants[EXTRA]), P.shape[1]
     cycles, bins_a, bins_b = constants[CYCLES] > 0.0, int(constants[BINS_A]), int(constants[BINS_B])
-    phi, g = np.zeros(shared), np.zeros(max(shared, own))
-    predicted, errors = np.zeros(max(4 * S, 6)), np.zeros(max(4 * S, 6))
+    phi, predicted, answered = np.zeros(shared), np.zeros(6), np.zeros(4 * S)
+    X, E = np.zeros((BATCH, max(shared, own))), np.zeros((BATCH, max(4 * S, 6)))
+    G, A = np.zeros((BATCH, max(shared, own))), np.zeros((BATCH, BATCH))
     raw, features, units, offs = np.zeros(PLAIN), np.zeros((S, own)), np.zeros(S), np.zeros(S)
     waves, seasons, common = np.zeros(8), np.zeros((S, 9)), np.zeros(extra)
     total, y = np.zeros(1 + 2 * S), np.zeros(2 * S)
@@ -693,7 +780,12 @@ def advance(
             for h in range(H):
                 for j in range(2 * S):
                     targets[h, j, DROPPED] += places[h, END_RECORD] - places[h, FIRST_RECORD]
+                if places[h, END_LABELLED] > places[h, FIRST_STORED]:
+                    _learn_rows(
+                        constants, horizons[h], places[h], stored, S, picks, P[h], W[h], own_P[h], own_W[h], X, E, G, A
+                    )  # fmt: skip
                 places[h, FIRST_RECORD], places[h, FIRST_STORED] = places[h, END_RECORD], places[h, END_STORED]
+                places[h, END_LABELLED] = places[h, END_STORED]
                 places[h, BEGIN_AT] = places[h, BEGIN_MEAN] = row
             for i in range(value_shifted.shape[2]):
                 for s in range(S):
@@ -725,24 +817,25 @@ def advance(
             _close(
                 constants, horizons[h], places[h], now, is_read, row + 1, S, readings, sums, records, stored, picks,
                 P[h], W[h], own_P[h], own_W[h], targets[h], ratios[h], climate[h], scores[h], blocks[h],
-                mean_shifted, plotted, h, phi, errors, g, predicted, total, y,
+                mean_shifted, plotted, h, X, E, G, A, total, y,
             )  # fmt: skip
         seen = row + 1.0
         u = held[t]
-        _make_past(u, seen, recent, traces, moments, raw, features, units)
+        share, is_due = 1.0 / seen, seen < PROMPT or row % SELDOM == 0
+        _make_past(u, seen, is_due, recent, traces, moments, raw, features, units)
         n = 1
         if extra > 0:
             common[0] = 1.0
         for m in range(O):
             other = others[t, m]
-            other_memory[4, m] += max(1.0 / 16.0, 1.0 / seen) * (other - other_memory[4, m])
+            other_memory[4, m] += max(1.0 / 16.0, share) * (other - other_memory[4, m])
             change = other - other_memory[int(min(seen - 1.0, 3.0)) - 1, m] if seen > 1.0 else 0.0
             for lag in range(3, 0, -1):
                 other_memory[lag, m] = other_memory[lag - 1, m]
             other_memory[0, m] = other
-            common[n] = _standardise(other, other_moments[3 * m], seen)
-            common[n + 1] = _standardise(other_memory[4, m], other_moments[3 * m + 1], seen)
-            common[n + 2] = _standardise(change, other_moments[3 * m + 2], seen)
+            common[n] = _standardise(other, other_moments[3 * m], share, is_due)
+            common[n + 1] = _standardise(other_memory[4, m], other_moments[3 * m + 1], share, is_due)
+            common[n + 2] = _standardise(change, other_moments[3 * m + 2], share, is_due)
             n += 3
         hour = 0
         if cycles:
@@ -770,7 +863,7 @@ def advance(
                 forecast = forecasts[t, s, h]
                 if not abs(forecast) < 1e100:
                     forecast = value
-                x[FORECAST] = _standardise(forecast, ahead_moments[h, s, 0], seen)
+                x[FORECAST] = _standardise(forecast, ahead_moments[h, s, 0], share, is_due)
                 for kind in range(2):
                     target, j = targets[h, kind * S + s], kind * S + s
                     mean = target[LABEL_SUM] / target[LABELS] if target[LABELS] > 0.0 else value
@@ -781,10 +874,10 @@ def advance(
                     if cycles:
                         fields[R_LAST_A] = seasons[s, 7] if kind else seasons[s, 0]
                         fields[R_LAST_B] = seasons[s, 8] if kind else seasons[s, 4]
-                        x[PAST + 9 + kind] = _standardise(usual, ahead_moments[h, s, 10 + kind], seen)
+                        x[PAST + 9 + kind] = _standardise(usual, ahead_moments[h, s, 10 + kind], share, is_due)
                 if cycles:
                     for i in range(9):
-                        x[PAST + i] = _standardise(seasons[s, i], ahead_moments[h, s, 1 + i], seen)
+                        x[PAST + i] = _standardise(seasons[s, i], ahead_moments[h, s, 1 + i], share, is_due)
                     for i in range(7):
                         x[PAST + 11 + i] = waves[i]
                 for i in range(own):
@@ -794,7 +887,7 @@ def advance(
                 waiting[S * own + i] = common[i]
             if shared > 0:
                 _assemble(waiting, S, own, extra, picks, phi)
-                _predict_all(W[h], phi, errors)
+                _predict_all(W[h], phi, answered)
             for s in range(S):
                 _predict_all(own_W[h, s], features[s], predicted)
                 unit = units[s] if units[s] == units[s] else 0.0
@@ -808,12 +901,9 @@ def advance(
                     for b in range(2):
                         members[2 + b] = members[4 + b] + unit * predicted[2 * kind + b]
                         members[b] = (
-                            members[4 + b] + unit * errors[4 * s + 2 * kind + b] if shared > 0 else members[2 + b]
+                            members[4 + b] + unit * answered[4 * s + 2 * kind + b] if shared > 0 else members[2 + b]
                         )
-                    _answer(
-                        constants, targets[h, j], members, fields, predicted[4 + kind], bounds[s, 0], bounds[s, 1],
-                        targets[h, j, RATIOS] * horizon[STRIDE] / horizon[ROWS],
-                    )  # fmt: skip
+                    _answer(targets[h, j], members, fields, predicted[4 + kind], bounds[s, 0], bounds[s, 1])
                     answers = out[t, (s * H + h) * 2 + kind]
                     answers[0], answers[1] = fields[R_ANSWER], fields[R_LOW]
                     answers[2], answers[3] = fields[R_HIGH], fields[R_USUAL]
