@@ -312,7 +312,6 @@ def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
         progress: Called now and then.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     began = clock_time.perf_counter()
     with ExitStack() as stack:
