@@ -1,0 +1,105 @@
+"""Questions in text, the headline and own questions: the same answers from a table, a service and a cluster."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emphatic import nexting
+from emphatic.cluster import nexting as cluster_nexting
+from emphatic.cluster.learner import IN_PROCESS
+from emphatic.nexting.settings import Settings
+from emphatic.serve.service import Service
+from tests.asking.test_nexting import ASK, readings, table
+from tests.support.services import Client, Served
+
+OWN: list[dict[str, Any]] = [
+    {"name": "until high", "cumulant": "x > 0", "gamma": "0.9 * (x < 1)"},
+    {"name": "high", "cumulant": "x > 2", "gamma": 0.8},
+]
+SETTINGS = Settings(predict=("x",), horizons=(2, "6h"), ask=tuple(ASK), questions=tuple(OWN), exponential_only=False)
+HEADLINE = ["x at +2", "mean of x over 2", "x at +6h", "mean of x over 6h"]
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, Any]:
+    """Every column of a run on the table."""
+    predictions = nexting.run(table(), config=SETTINGS, offline=False).predictions
+    return {name: predictions.column(name).to_numpy() for name in predictions.column_names}
+
+
+def check_line(line: dict[str, Any], row: int, whole: dict[str, Any]) -> None:
+    """Answers, means and own questions of a line are those of a row of the table, to the last bit."""
+    assert line["step"] == row
+    assert list(line["asked"]) == [*HEADLINE, *ASK]
+    for text, answers in line["asked"].items():
+        for kind, value in answers.items():
+            column = whole[text if kind == "answer" else f"{text}.{kind}"]
+            assert value == (None if np.isnan(column[row]) else column[row]), (text, kind)
+    assert line["predictions"]["x"]["6h"] == whole["x@6h"][row]
+    for question in OWN:
+        (value,) = line["predictions"][question["name"]].values()
+        (low,) = line["low"][question["name"]].values()
+        assert (value, low) == (whole[question["name"]][row], whole[f"{question['name']}.low"][row])
+
+
+def test_a_service_gives_the_answers_of_the_table_and_after_a_kill_too(whole: dict[str, Any], tmp_path: Path) -> None:
+    rows = [reading for _, reading in readings(700)]
+    service = Service(tmp_path / "model", SETTINGS, save_every=3600.0)
+    service.open()
+    service.start()
+    client = Client(service)
+    client.post("/readings", json=rows[:500])
+    last = 499
+    for cut in (501, 560, 640):
+        answer = client.post("/readings", json=rows[last + 1 : cut])
+        lines = [json.loads(line) for line in answer.text.splitlines()]
+        for line in lines:
+            check_line(line, last + 1, whole)
+            last += 1
+    # What would be on disk after a kill: the readings since the model was saved are in the journal.
+    for path in tmp_path.glob("*model*"):
+        if "lock" in path.name:
+            continue
+        (shutil.copytree if path.is_dir() else shutil.copy)(path, tmp_path / path.name.replace("model", "again"))
+    again = Service(tmp_path / "again", SETTINGS)
+    again.open()
+    again.start()
+    for line in Client(again).post("/readings", json=rows[640:]).text.splitlines():
+        check_line(json.loads(line), last + 1, whole)
+        last += 1
+    assert last == 699
+    service.close()
+    again.close()
+
+
+def test_a_cluster_gives_the_answers_of_the_table(whole: dict[str, Any], tmp_path: Path) -> None:
+    result = cluster_nexting.run(
+        table(), out=tmp_path / "out", config=SETTINGS, offline=False, address=IN_PROCESS, shards=2, block=200
+    )
+    for name, expected in whole.items():
+        column = result.predictions.column(name).to_numpy()
+        if name.startswith(tuple(ASK)):  # (of shards the means may differ by rounding, and with them what sees them)
+            np.testing.assert_array_equal(column, expected, err_msg=name)
+        elif column.dtype == np.float64:
+            np.testing.assert_allclose(column, expected, rtol=1e-6, atol=1e-6, err_msg=name)
+    assert [score["question"] for score in result.summary if "question" in score] == ["until high", "high"]
+
+
+@pytest.mark.serve
+def test_a_service_that_is_killed_goes_on_with_the_headline(whole: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text(SETTINGS.toml(), "utf-8")
+    rows = [reading for _, reading in readings(700)]
+    flags = ("--config", tmp_path / "settings.toml", "--save-every", "1h")
+    with Served(tmp_path / "model", *flags) as service:
+        service.client.post("/readings", json=rows[:600])
+        service.kill()
+    with Served(tmp_path / "model", *flags) as service:
+        answer = service.client.post("/readings", json=rows[600:])
+        for row, line in enumerate(answer.text.splitlines(), 600):
+            check_line(json.loads(line), row, whole)
