@@ -17,22 +17,33 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from emphatic.nexting.settings import Settings
 from emphatic.serve.payloads import read_message
 from emphatic.serve.service import read_json
 from emphatic.serve.sources.mqtt import import_paho
 from emphatic.tables.text import read_object
-from tests.support.services import FLAGS, Served, free_port, journal_readings, mosquitto, same_as_undisturbed, wait_for
+from tests.support.services import (
+    FLAGS,
+    SETTINGS,
+    Served,
+    free_port,
+    journal_readings,
+    mosquitto,
+    same_as_undisturbed,
+    wait_for,
+)
 
 __all__ = ["Attack", "Request", "attack_by_mqtt", "attack_service", "requests"]
 
 #: What a service may answer; anything else is a fault of its own.
-ALLOWED = {200, 303, 400, 401, 404, 405, 413, 414, 415, 422, 431, 503}
+ALLOWED = {200, 303, 400, 401, 403, 404, 405, 413, 414, 415, 422, 431, 503}
 JSON, LINES = "application/json", "application/x-ndjson"
 NAMES = ("S1", "S2")
 
@@ -149,7 +160,9 @@ def requests(rng: random.Random) -> Iterator[Request]:
                 "/", "/predictions", "/signals", "/healthz", "/readyz", "/metrics", "/openapi.json", "/static/page.js",
                 "/static/../app.py", "/static/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/%00", "/readings/", "/login",
                 "/stream?signal=%00nothing", "/" + "x" * rng.choice([10, 5000]), "/readings?signal[]=1&&=",
-                "/é%ff", "/static/",
+                "/é%ff", "/static/", "/models", "/models/", "/models/pump", "/models/pump/readings",
+                "/models/pump/start", "/models/pump/stop", "/models/pump/model", "/models/%2e%2e/model",
+                "/models/..%2f../model", "/models/%00/",
             ])  # fmt: skip
             method = rng.choice(["GET"] * 6 + ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "BREW"])
             yield Request(
@@ -267,7 +280,8 @@ def main() -> int:
     given = parser.parse_args()
     with TemporaryDirectory() as folder:
         began = time.monotonic()
-        attack = attack_service(Path(folder), given.calls, given.seed, _note_progress)
+        settings = replace(SETTINGS, exponential_only=False)  # with values at each horizon, as users have them
+        attack = attack_service(Path(folder), given.calls, given.seed, _note_progress, settings)
     print(json.dumps({
         "calls": given.calls, "seconds": round(time.monotonic() - began), "codes": dict(attack.codes),
         "accepted": len(attack.accepted), "faults": len(attack.faults),
@@ -277,17 +291,25 @@ def main() -> int:
 
 
 def attack_service(
-    folder: Path, calls: int, seed: int, note: Callable[[Attack, int], None] = lambda attack, done: None
+    folder: Path,
+    calls: int,
+    seed: int,
+    note: Callable[[Attack, int], None] = lambda attack, done: None,
+    settings: Settings = SETTINGS,
 ) -> Attack:
     """Start a service, attack it, stop it, and compare what it saved with a run over what it accepted."""
     model = folder / "model.safetensors"
-    with Served(model, *FLAGS, "--save-every", "2s") as service:
+    (folder / "settings.toml").write_text(settings.toml())
+    flags = ("--config", folder / "settings.toml", "--warm-up", "60", "--save-every", "2s")
+    with Served(model, *flags, "--models", folder / "models") as service:
         attack = Attack(service.url)
         attack.run(calls, seed, lambda done: note(attack, done))
         if service.process.returncode is not None:
             attack.faults.append(f"the service has ended: {service.log[-5:]}")
         service.stop()
-    same_as_undisturbed(model, attack.accepted, folder)
+    if list(folder.glob("models/*")):
+        attack.faults.append("a request has made a model, without a token")
+    same_as_undisturbed(model, attack.accepted, folder, settings)
     return attack
 
 

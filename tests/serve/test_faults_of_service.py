@@ -64,6 +64,23 @@ def test_killed_twenty_times_under_load_by_http(tmp_path: Path) -> None:
     assert there > 1000
 
 
+def test_a_second_service_on_one_folder_is_refused_twenty_times(tmp_path: Path) -> None:
+    """By the model or by the journal; the first goes on learning meanwhile, and misses nothing."""
+    model, taken = tmp_path / "model", 0
+    others = ((model,), (tmp_path / "other", "--journal", tmp_path / "model.journal"))
+    with Served(model, *FLAGS, "--save-every", "0.2s") as service:
+        for attempt in range(20):
+            other, *journal = others[attempt % 2]
+            with Served(other, *FLAGS, *journal, wait=False) as second:
+                assert service.post(readings(40, taken)).status_code == 200
+                taken += 40
+                assert second.process.wait(60) == 75  # TEMPFAIL: another attempt may do
+                assert any("another run" in line for line in second.log), second.log
+        service.stop()
+    same_as_undisturbed(model, readings(taken), tmp_path)
+    assert not (tmp_path / "other").exists()
+
+
 def test_a_disk_that_is_full_at_a_save(tmp_path: Path) -> None:
     """The service goes on, says so, acknowledges what the journal takes, and saves when there is room."""
     model, rows = tmp_path / "model", readings(900)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from emphatic.nexting.settings import Settings
 from emphatic.serve import credentials
 from emphatic.serve.credentials import TLSFiles
 from emphatic.serve.payloads import TopicNames
-from emphatic.serve.service import Connected, Service
+from emphatic.serve.service import END, Connected, Service
 from emphatic.serve.sources import STANDARD_INPUT, Address, MessageOptions, check_loop, make_publisher, make_source
 
 __all__ = ["ExistsError", "ModelOptions", "NamedModels", "NoModelError", "connect"]
@@ -250,8 +251,9 @@ class NamedModels:
             running = [entry.running for entry in self._entries.values() if entry.running is not None]
             for connected in running:
                 connected.service.stop()
+            until = time.monotonic() + END
             for connected in running:
-                connected.close()
+                connected.close(max(0.1, until - time.monotonic()))
 
     def create(self, name: str, text: bytes) -> None:
         """Make a new model from settings in TOML, and start it.

@@ -66,7 +66,7 @@ _WAIT, _GROUP, _RETRY = 0.1, 0.05, 0.5
 #: Seconds that a reading waits for others that are likely to come just now.
 _MOMENT = 0.002
 #: Seconds that a service that is stopped goes on learning from what waits, and until it ends in any case.
-_DRAIN, _END = 2.0, 4.5
+_DRAIN, END = 2.0, 4.5
 #: The longest body, in bytes; and the levels that a reading may have.
 LONGEST, _DEEPEST = 1 << 20, 32
 #: Predictions whose lines are written by the thread that learns, together.
@@ -657,7 +657,7 @@ class Service:
         self._deadline = time.monotonic() + _DRAIN
         self.inbox.close()
 
-    def close(self, seconds: float = _END) -> None:
+    def close(self, seconds: float = END) -> None:
         """``stop``, and wait until the model is saved.
 
         Args:
@@ -1252,7 +1252,7 @@ class Connected(NamedTuple):
             if connection is not None:
                 connection.start()
 
-    def close(self, seconds: float = _END) -> None:
+    def close(self, seconds: float = END) -> None:
         """Save, and disconnect once all is acknowledged; ``seconds`` is how long that may take."""
         self.service.close(seconds)
         for connection in (self.source, self.publisher):
@@ -1326,9 +1326,9 @@ def run(
             others.start()
         asyncio.run(serve())
     finally:
-        connected.close()
         if others is not None:
-            others.stop()
+            others.stop()  # meanwhile the service itself, which was told before, saves
+        connected.close()
     return 1 if service.failure is not None else 0
 
 
