@@ -99,9 +99,9 @@ class Delimited:
         comment, hashed = b"", None
         # The comment right above the rows names the columns, or the one above that, if there are units between them.
         for line in reversed(comments if header_line is None else []):
-            names = read_hashed_header(line.decode(), text[0], self.delimiter)
-            if names is not None:
-                comment, hashed = line, names
+            columns = read_hashed_header(line.decode(), text[0], self.delimiter)
+            if columns is not None:
+                comment, hashed = line, columns
             elif hashed is not None or line.count(self.delimiter.encode()) != lines[0].count(self.delimiter.encode()):
                 break
         if isinstance(header_line, tuple):
