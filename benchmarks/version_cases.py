@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
@@ -111,9 +113,28 @@ def take(signals: int, horizons: list[int], block: int, readings: int) -> Callab
     return call
 
 
+def read(rows: int, columns: int) -> Callable[[], object]:
+    """All blocks of a CSV file with time stamps and so many columns; the sums of its columns."""
+    from emphatic.streams import open_table
+
+    folder = tempfile.TemporaryDirectory()
+    path = Path(folder.name) / "log.csv"
+    times = np.datetime_as_string(np.datetime64("2007-02-01T00:00:00") + 60 * np.arange(rows))
+    values = np.random.default_rng(0).normal(2.0, 1.0, (rows, columns)).round(3).tolist()
+    lines = [",".join([time, *map(str, row)]) for time, row in zip(times.tolist(), values, strict=True)]
+    path.write_text("\n".join([",".join(["time", *(f"s{c}" for c in range(columns))]), *lines]) + "\n")
+
+    def call() -> object:
+        assert folder.name  # the folder lives as long as this function
+        return np.sum([np.nansum(block.values, axis=0) for block in open_table(path).blocks()], axis=0)
+
+    return call
+
+
 def make(case: dict[str, Any]) -> Callable[[], object]:
     kinds: dict[str, Callable[..., Callable[[], object]]] = {
         "run": run, "learn": learn, "short runs": short_runs, "creations": creations, "take": take,
+        "read": read,
     }  # fmt: skip
     return kinds[case["kind"]](**case["of"])
 

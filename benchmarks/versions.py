@@ -71,6 +71,8 @@ def cases(quick: bool) -> list[Case]:
         Case("a call", "run of one step, n = 100", "short runs", {"n": 100, "calls": 50}, 50, 0.2, False),
         Case("a call", "Learner(), n = 100", "creations", {"n": 100, "calls": 50}, 50, 1.0, False),
     ]
+    rows = 400_000 // short
+    found.append(Case("a file", f"read {rows:,} × 7 of CSV", "read", {"rows": rows, "columns": 7}, rows, 1.03, False))
     for signals, horizons in ((1, [2]), (5, [2, 9, 36, 144]), (20, [2, 9, 36, 144])):
         for block, at_most in ((1, 0.25 if signals == 1 else 1.03), (64, 1.03)):
             readings = 64 if quick else 256

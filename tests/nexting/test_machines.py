@@ -74,6 +74,23 @@ def test_each_machine_is_learned_from_as_if_alone(interleaved: bool, tmp_path: P
     assert all(f"<h2>m/{m}</h2>" in page for m in range(3))
 
 
+def test_values_at_each_horizon_are_scored_for_each_machine(tmp_path: Path) -> None:
+    result = run(log(2), out=tmp_path / "out", exponential_only=False)
+    saved = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
+    alone = emphatic.nexting.run(rows_of(1), horizons=[2, 5], offline=False, exponential_only=False)
+    for summary in (result.summary, saved):
+        scores = [score for score in summary if score.get("headline") and score["machine"] == "m/1"]
+        assert len(scores) == 2 * 2 * 2
+        expected = [score for score in alone.summary if score.get("headline")]
+        assert [score["text"] for score in scores] == [score["text"] for score in expected]
+        assert [score["mae"] for score in scores] == [score["mae"] for score in expected]
+
+
+def test_by_and_pivot_do_not_go_together() -> None:
+    with pytest.raises(ValueError, match=r"by='machine' and pivot=.* cannot be combined. Leave out by"):
+        run(log(2), pivot="machine,temp")
+
+
 def test_shared_weights_are_one_model_that_later_machines_begin_with(tmp_path: Path) -> None:
     result = run(log(), share=True, out=tmp_path / "out")
     assert (tmp_path / "out" / "model.safetensors").is_file()

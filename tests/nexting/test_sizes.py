@@ -197,3 +197,20 @@ def test_a_wide_model_goes_on_from_its_file_with_the_same_bits(cut: int, tmp_pat
     if cut < T:
         predictions.append(again.observe_many(block.values[cut:]))
     np.testing.assert_array_equal(np.concatenate(predictions), expected)
+
+
+def test_very_many_signals_have_a_small_calendar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hours of a day, not of a week: features, seasons and intervals take a fraction of the memory."""
+    times = {"time": np.datetime64("2026-01-01T00:00:00") + np.arange(T) * np.timedelta64(3600, "s")}
+    usual = emphatic.nexting.run(times | log(), horizons=[2], offline=False, out=tmp_path / "usual")
+    monkeypatch.setattr(related, "MANY", C // 2)
+    small = emphatic.nexting.run(times | log(), horizons=[2], offline=False, out=tmp_path / "small")
+    assert [group.seasons.cells.shape[2] for group in usual.model.groups if group.seasons] == [168] * 4
+    assert {group.seasons.cells.shape[2] for group in small.model.groups if group.seasons} == {24}
+    assert max(maker.n for maker in small.model.makers) < max(maker.n for maker in usual.model.makers)
+    _, more = emphatic.Horde.load_with(tmp_path / "small" / "model.safetensors")
+    assert more["intervals.bins"].shape[1] < 50
+    # It goes on, from its file as from memory.
+    loaded = emphatic.Horde.load(tmp_path / "small" / "model.safetensors")
+    reading, moment = dict.fromkeys(log(), 1.0), np.datetime64("2026-02-01")
+    np.testing.assert_array_equal(loaded.observe(reading, time=moment), small.model.observe(reading, time=moment))

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from emphatic.tables import Table, TableError, open_table
@@ -372,6 +373,36 @@ def test_postgresql(postgresql: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert reason in str(caught.value)
         assert "\n" not in str(caught.value)
     assert execute(postgresql, "select count(*) from readings") == [(ROWS,)]
+
+
+@pytest.mark.serve
+def test_postgresql_takes_results_once(postgresql: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A second run, and one with other settings, replace what was written; nothing is doubled."""
+    from emphatic import nexting
+
+    monkeypatch.setenv("EMPHATIC_PASSWORD", servers.PASSWORD)
+    execute(
+        postgresql,
+        "create table waves (time timestamptz, wave double precision, step double precision)",
+        "insert into waves select timestamptz '2026-01-01 00:00+00' + i * interval '1 min', sin(i / 9.0), i % 5 "
+        f"from generate_series(0, {ROWS - 1}) i order by random()",
+    )
+    query = "select * from emphatic_predictions order by time, name"
+    settings: dict[str, Any] = {"horizons": [2, 9], "offline": False, "write": postgresql, "exponential_only": True}
+    result = nexting.run(postgresql, query="select * from waves", out=tmp_path / "a", **settings)
+    assert result.written is not None
+    before = execute(postgresql, query)
+    assert len(before) == 4 * ROWS
+    assert execute(postgresql, "select count(*) from emphatic_alarms") == [(2 * ROWS,)]
+    columns = pq.read_table(tmp_path / "a" / "predictions.parquet")
+    written = execute(postgresql, "select prediction from emphatic_predictions where name = 'wave@9' order by time")
+    assert [value for (value,) in written] == columns.column("wave@9").to_pylist()
+    nexting.run(postgresql, query="select * from waves", **settings)
+    assert execute(postgresql, query) == before
+    nexting.run(postgresql, query="select * from waves", coverage=0.5, **settings)
+    after = execute(postgresql, query)
+    assert [row[:5] for row in after] == [row[:5] for row in before]
+    assert after != before
 
 
 @pytest.mark.serve

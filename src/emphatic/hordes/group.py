@@ -58,6 +58,7 @@ class Setup:
     kind: Mapping[str, Any]
     extra: Mapping[str, Any]
     least_squares: bool = False
+    weekly: bool = True
 
     def of(self, questions: NDArray[np.intp], Q: int) -> Setup:
         """The same for some of the Q questions."""
@@ -149,7 +150,7 @@ class Group:
         self.seasons: Seasons | None = None
         if setup.least_squares and self._any_blended:
             _, subjects = np.unique(evaluator.subject[questions][self._blended], return_inverse=True)
-            self.seasons = Seasons(gamma, subjects.reshape(-1).astype(np.int64), evaluator.step)
+            self.seasons = Seasons(gamma, subjects.reshape(-1).astype(np.int64), evaluator.step, setup.weekly)
         #: The place of the answers of seasons among the single answers.
         self._optional = E + (0 if self.ridges is None else len(STRENGTHS))
         self.blend: Blend | Combination = self._combination() if setup.least_squares else Blend(gamma, E)
@@ -281,7 +282,7 @@ class Group:
     def restart(self) -> None:
         """Begin another stream: forget the past of each signal, from which seasons answer, and keep the weights."""
         if self.seasons is not None:
-            self.seasons = Seasons(self.seasons.gamma, self.seasons.signal, self.seasons.step)
+            self.seasons = Seasons(self.seasons.gamma, self.seasons.signal, self.seasons.step, self.setup.weekly)
 
     def _forget(self) -> None:
         """Forget the learner's traces, and learn nothing from the step across."""

@@ -234,6 +234,8 @@ class Horde(BlockLearner):
         least_squares: Whether the answers of three online ridge regressions stand beside those of the learners, where
             there are at most 4,000 features (``emphatic.hordes.ridges``), and all are combined (``Combination`` in
             ``emphatic.hordes.blend``). It is for rows of a log. ``answers`` has the single ones.
+        weekly: Whether those answers have effects of the hour of the week; else of the hour of the day, which takes a
+            seventh of the memory.
         ask: Questions in one line of text, such as "P(x > 5 within 10 rows)" (see docs/ask.md), which are answered at
             every row of a log besides: ``asked`` has the answers, ``asked_scores`` how good they were.
         extra: The rule's own parameters: eta, beta, ….
@@ -274,6 +276,7 @@ class Horde(BlockLearner):
         threads: int = 1,
         stepsize: str | StepSize | Mapping[str, Any] | None = None,
         least_squares: bool = False,
+        weekly: bool = True,
         ask: str | Sequence[str] = (),
         **extra: Any,
     ) -> None:
@@ -298,7 +301,7 @@ class Horde(BlockLearner):
         base_rule = Learner(rule, 1, len(self.rates) * len(self.questions), **kind).rule.base
         self.rule = base_rule.name
         #: How it learns.
-        self.setup = Setup(base_rule, self.rates, alpha, scaled, centred, record, kind, extra, least_squares)
+        self.setup = Setup(base_rule, self.rates, alpha, scaled, centred, record, kind, extra, least_squares, weekly)
         without = [question.name for question in self.questions if question.policy is None]
         if self.setup.chances and without:
             wanted = f"be given for rule {self.rule!r}, which uses {' and '.join(self.setup.chances)} itself"
@@ -1117,6 +1120,8 @@ class Horde(BlockLearner):
         }
         if setup.least_squares:
             saved["least_squares"] = True
+        if not setup.weekly:
+            saved["weekly"] = False
         if self._asked:
             saved["asked"], of_asked = checkpoint.pack({**self._asked.state(), "cut": self._was_cut}, _ASKED)
             tensors |= of_asked
@@ -1203,6 +1208,7 @@ class Horde(BlockLearner):
             scaled=setup.scaled,
             centred=setup.centred,
             least_squares=setup.least_squares,
+            weekly=setup.weekly,
             alpha=None if setup.alpha is None else _concatenated([horde.setup.alpha for horde in hordes], Q),
             **setup.kind,
             **{name: _concatenated([horde.setup.extra[name] for horde in hordes], Q) for name in setup.extra},
@@ -1405,6 +1411,7 @@ def _saved_arguments(
         "centred": saved.get("centred", True),
         "stepsize": saved.get("stepsize"),
         "least_squares": saved.get("least_squares", False),
+        "weekly": saved.get("weekly", True),
         **kind,
         **saved["extra"],
     }

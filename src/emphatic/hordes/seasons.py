@@ -10,10 +10,11 @@ without its rise; where there is none, there is no answer (NaN).
 
 The *drift* answer is x + θ·f + e_c, a ridge regression of G − x on differences f: of the reading from its traces over
 4 to 1024 rows, from the readings one and two rows before, and of both seasons s − x, x_t − x_{t−P}, and u; with an
-effect e_c of the hour of the week c (of the weekday, where rows are days) if rows have times. A constant added to all
-readings is added to the answer: it follows a level that drifts. The ridge shrinks θ towards the answer of the longer
-season, or to the reading where there is none, by 0.001 + 10/rows of each feature's own mean square. Later rows weigh
-more, in proportion to their number. What is not known of a return yet is replaced by the prediction, as in ``ridges``:
+effect e_c of the hour of the week c (of the weekday, where rows are days; of the hour of the day, where signals are
+very many) if rows have times. A constant added to all readings is added to the answer: it follows a level that drifts.
+The ridge shrinks θ towards the answer of the longer season, or to the reading where there is none, by 0.001 + 10/rows
+of each feature's own mean square. Later rows weigh more, in proportion to their number. What is not known of a return
+yet is replaced by the prediction, as in ``ridges``:
 
     z_t = γ z_{t−1} + t f_t,   b += d z_{t−1},   d = (1 − γ) x_t + γ v_t − v_{t−1}
 
@@ -72,11 +73,12 @@ class Seasons:
         gamma: γ of each question, (Q,).
         signal: The signal that each question is about, (Q,): 0 to C − 1, each with a question.
         step: The usual step in seconds; None where rows have no times.
+        weekly: Whether the calendar has the hours of a week, or those of a day.
     """
 
-    def __init__(self, gamma: Array, signal: NDArray[np.int64], step: float | None) -> None:
+    def __init__(self, gamma: Array, signal: NDArray[np.int64], step: float | None, weekly: bool = True) -> None:
         Q, C, S, F = len(gamma), int(signal.max(initial=-1)) + 1, len(STRENGTHS), _FEATURES
-        self.gamma, self.signal, self.step = np.ascontiguousarray(gamma), signal, step
+        self.gamma, self.signal, self.step, self._weekly = np.ascontiguousarray(gamma), signal, step, weekly
         #: The first question about each signal: its readings are the signal's.
         self._leaders = np.array([int(np.argmax(signal == c)) for c in range(C)], np.int64)
         members = np.argsort(signal, kind="stable").astype(np.int64)
@@ -84,6 +86,7 @@ class Seasons:
         #: The length of a cell of the calendar in seconds, and the number of cells.
         self._cell = _HOUR if step is None or step < 0.75 * _DAY else _DAY
         M = 0 if step is None or not 0.0 < step < 1.5 * _DAY else int(7 * _DAY / self._cell)
+        M = min(M, M if weekly else int(_DAY / _HOUR))
         self.period, self.strength = np.zeros((C, _SEASONS), np.int64), np.zeros((C, _SEASONS))
         self.ring, self.flags = np.zeros((C, _FIRST_SPAN)), np.zeros((C, _FIRST_SPAN), np.uint8)
         self.changed, self.signals = np.zeros((C, _SEASONS), np.int64), np.zeros((C, _SIGNAL))
@@ -250,7 +253,10 @@ class Seasons:
     def _learn_anew(self, c: int, rows: NDArray[np.intp], n: int) -> None:
         """Learn signal c anew from these rows of its ring, the last of n."""
         questions = np.flatnonzero(self.signal == c)
-        shadow, B = Seasons(self.gamma[questions], np.zeros(len(questions), np.int64), self.step), len(rows)
+        shadow, B = (
+            Seasons(self.gamma[questions], np.zeros(len(questions), np.int64), self.step, self._weekly),
+            len(rows),
+        )
         shadow.period[0], shadow._scales[:] = self.period[c], self._scales[questions]
         shadow._remember(B)
         codes = self.codes[rows]

@@ -550,8 +550,10 @@ class Derived:
             np.int64,
         )
         signals = [horde.signals.index(horde.questions[q].cumulant) for q in self.questions]
+        #: The hours of the week are left out where they would take too much memory.
+        self._cycles = CYCLES if horde.setup.weekly else (CYCLES[0], 0)
         self._dated, self._step = dated, math.nan if horde.step is None else float(horde.step)
-        self.intervals = Intervals(signals, gamma[self.questions], coverage, CYCLES if dated else (0, 0))
+        self.intervals = Intervals(signals, gamma[self.questions], coverage, self._cycles if dated else (0, 0))
         self.alarms = Alarms(signals, gamma[self.questions], false_alarm_rate)
         self.signals = tuple(horde.signals[c] for c in self.alarms.places.tolist())
         self._Q, self._all = len(gamma), len(self.questions) == len(gamma)
@@ -607,6 +609,8 @@ class Derived:
         """
         plain = predictions if self._all else predictions[:, self.questions]
         phase = find_phases(time, self._step) if self._dated and time is not None else None
+        if phase is not None and not self._cycles[1]:
+            phase[:, 1] = -1
         low, high = self.intervals(plain, readings if guarded is None else guarded, gap, phase)
         if not self._all:
             low, high = self._spread(low), self._spread(high)

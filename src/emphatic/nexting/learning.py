@@ -7,6 +7,7 @@ then: a run that was killed goes on from the last one, and gives the same bits a
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import logging
@@ -16,7 +17,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -201,6 +202,7 @@ def horde_options(settings: Settings, step: float | None) -> dict[str, Any]:
         "stepsize": settings.stepsize,
         "step": step,
         "least_squares": settings.least_squares,
+        "weekly": len(settings.predict or ()) <= MANY,
     }
 
 
@@ -319,6 +321,18 @@ def free_memory() -> int | None:
     except (OSError, ValueError):
         return free
     return min(free, limit - used + int(statistics.get("file", 0)))
+
+
+def release_memory() -> None:
+    """Give memory that is free inside this process back to the system, where that can be done.
+
+    What learning leaves behind in small pieces would otherwise lie beside what scoring takes.
+    """
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    with suppress(OSError, AttributeError):  # glibc has it, others do not
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def is_large(settings: Settings, C: int) -> bool:

@@ -264,7 +264,7 @@ def run_machine(
             with atomic_file(folder / "page.html") as page:
                 page.write(render_report(scored, seconds).encode())
         del scored.summary[0]["reading"]
-        record["summary"] = scored.summary
+        record |= {"summary": scored.summary, "asked": learned.asked.scores()}
         store = learned.store
         os.replace(store.folder / "predictions", folder / "predictions.parquet")
         shutil.copyfile(store.folder / "model.safetensors", folder / "model.safetensors")
@@ -465,6 +465,8 @@ def _write(
     if reading["time"].get("why") and not first["reading"]["time"].get("why"):
         reading["time"] = first["reading"]["time"]
     summary = [{"machine": record["machine"], **score} for _, record in learned for score in record["summary"]]
+    # (a record of an earlier version has none)
+    summary += [{"machine": record["machine"], **score} for _, record in learned for score in record.get("asked", ())]
     curves = [{"machine": record["machine"], **curve} for _, record in learned for curve in record["curves"]]
     summary[0]["reading"] = reading
     filled = Settings.of(first["settings"] | {name: getattr(settings, name) for name in ("by",)})

@@ -48,6 +48,7 @@ from emphatic.nexting.learning import (
     learn_log,
     make_features,
     open_log,
+    release_memory,
 )
 from emphatic.nexting.machines import Models, run_machines, save_models, unfinished_file
 from emphatic.nexting.score_table import ScoreTable, import_frames
@@ -732,6 +733,7 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
                 warnings.simplefilter("ignore", UndiscountedWarning)
                 learned = learn_log(log, executor, resumption, job.progress, job.announce)
                 _log_learning(learned)
+                release_memory()
                 scored = score_log(learned, job.offline, job.progress)
                 _log.info("scored in %.1f s", scored.seconds)
                 seconds = write_results(scored, job.out)

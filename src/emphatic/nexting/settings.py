@@ -468,7 +468,7 @@ class Settings:
             table: The table to learn from.
             rows: Its number of rows.
         """
-        from emphatic.nexting.learning import choose_related, is_large
+        from emphatic.nexting.learning import MANY, choose_related, is_large
 
         predict = self.predict if self.predict is not None else table.names
         for signal in predict:
@@ -495,11 +495,11 @@ class Settings:
             horizons=tuple(horizons),
             related=self._related(table),
             features=self.features
-            or tuple(default_features(table, longest, warm, rows, every=self.related is not None)),
+            or tuple(default_features(table, longest, warm, rows, self.related is not None, len(predict) > MANY)),
             time=False if self.time is False else table.time,
         )
         if self.features is None and self.related is None and is_large(settings, len(table.names)):
-            every = tuple(default_features(table, longest, warm, rows, every=True))
+            every = tuple(default_features(table, longest, warm, rows, True, len(predict) > MANY))
             settings = replace(settings, features=every, related=choose_related(table, warm, predict))
         for question in settings.gvfs():
             _check(question, table, step)
@@ -737,13 +737,14 @@ def _written(s: float) -> str:
 
 
 def default_features(
-    table: Table, longest: float, warm: int = 500, rows: int = 0, every: bool = False
+    table: Table, longest: float, warm: int = 500, rows: int = 0, every: bool = False, many: bool = False
 ) -> list[dict[str, Any]]:
     """Soft bins of every signal and of its traces up to twice the longest horizon, the calendar, categories, missing.
 
     A signal that does not vary in the first ``warm`` rows is left out: it carries no information and would only take a
     share of the step size (unless ``every`` one is wanted). The same holds for text, and for text with more than 50
-    different words in those rows. The time of year is used where the ``rows`` of the table span two years or more.
+    different words in those rows. The time of year is used where the ``rows`` of the table span two years or more. The
+    calendar is coarser where ``many`` signals are predicted: each group of them has features of its own.
     """
     import numpy as np
 
@@ -759,14 +760,14 @@ def default_features(
     features: list[f.Part] = [f.Bias(), f.SoftBins(signals, bins=10)]
     features.append(f.SoftBins(f.Trace(signals, steps=steps), bins=10))
     if table.dated:
-        features += _calendar(table, rows)
+        features += _calendar(table, rows, many)
     words = {name: set(block.labels[name].tolist()) - {None} for name in table.categories}
     features += [f.OneHot(name) for name, values in words.items() if 2 <= len(values) <= WORDS]
     features.append(f.Missing("*"))
     return [feature.config() for feature in features]
 
 
-def _calendar(table: Table, rows: int) -> list[Part]:
+def _calendar(table: Table, rows: int, many: bool) -> list[Part]:
     """Time of day and of week where rows are finer than these, and of year where they are and span two or more."""
     from emphatic import features as f
     from emphatic.features.parts import DAY, YEAR
@@ -774,7 +775,9 @@ def _calendar(table: Table, rows: int) -> list[Part]:
     clock = table.clock()
     step = clock.step if clock is not None and clock.step > 0 else DAY  # no time has passed: NaN, 0
     parts: list[Part] = []
-    if step < 0.75 * DAY:
+    if step < 0.75 * DAY and many:
+        parts += [f.TimeOfDay(bins=12), f.TimeOfWeek(bins=7)]
+    elif step < 0.75 * DAY:
         parts += [f.TimeOfDay(bins=bins) for bins in (6, 12, 24)]
         parts.append(f.TimeOfWeek(bins=28))
     elif step < 1.5 * DAY:

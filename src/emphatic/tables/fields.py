@@ -184,7 +184,12 @@ def parse_numbers(array: pa.Array, style: NumberStyle = PLAIN) -> tuple[FloatArr
         return values, sum(not parse_number(word)[1] for word in spelled)
     # Some field is no number for Arrow: each different text is parsed once, as on a pipe.
     coded = array.dictionary_encode()
-    meanings = [parse_number(word, style) for word in coded.dictionary.to_pylist()] + [(math.nan, True)]
+    words = coded.dictionary.to_pylist()
+    # No number has a colon, and every time of day has: there are many of them in a column of times.
+    clocks = pc.match_substring(coded.dictionary, ":").to_pylist() if not style.missing else [False] * len(words)
+    unreadable = math.nan, False
+    meanings = [unreadable if clock else parse_number(word, style) for word, clock in zip(words, clocks, strict=True)]
+    meanings.append((math.nan, True))
     values, readable = (np.array(column) for column in zip(*meanings, strict=True))
     at = coded.indices.fill_null(len(meanings) - 1).to_numpy(zero_copy_only=False)
     return values[at], int((~readable[at]).sum())
