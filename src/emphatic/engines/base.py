@@ -226,6 +226,12 @@ class Engine(ABC):
         """One of the engine's kernels, compiled for its rule and dtype."""
         raise NotImplementedError(f"{self.name} has no kernels")
 
+    def learn_row(self, phi: Any, phi_next: Any, top: float, parameters: Arrays, frozen: Flags) -> NDArray[Any]:
+        """``run`` on one step, in which who would diverge is frozen, and ``predict`` at φ': (1, K)."""
+        self.run(phi, phi_next, top, parameters, np.empty((1, self.K), self.dtype), Watch(frozen, True))
+        with np.errstate(all="ignore"):
+            return self.predict(phi_next)
+
     def _compiled(self, name: str) -> Any:
         """The same, compiled on first use."""
         kernel = self._kernels.get(name)

@@ -44,6 +44,8 @@ _BLENDED, _COMBINED, _OF_ANSWERS, _OF_MIXTURES = 10, 15, 11, 4
 _MIXTURES = 3
 #: The answers that a ``Combination`` adds to those it is called with: reading, trace and mean.
 _SAFE = 3
+#: A row that follows the row before.
+_FOLLOWS = np.ones(1, bool)
 
 
 class Blend:
@@ -149,6 +151,9 @@ class Combination:
         self.mixtures = np.zeros((Q, _OF_MIXTURES, _MIXTURES))
         #: R of each question, its lower half
         self.errors = np.zeros((Q, N, N))
+        # In the order of the kernel's arguments; all but γ are changed in place.
+        self._state = self.gamma, self.scalars, self.vectors, self.weights, self.mixtures, self.errors
+        self._none_fresh = np.zeros((1, Q, 0), bool)
 
     def __call__(
         self, V: Array, x: Array, follows: Flags, fresh: Flags | None = None, optional: int | None = None
@@ -172,16 +177,26 @@ class Combination:
             E if optional is None else optional,
             np.ascontiguousarray(x, np.float64),
             np.ascontiguousarray(follows),
-            self.gamma,
-            self.scalars,
-            self.vectors,
-            self.weights,
-            self.mixtures,
-            self.errors,
+            *self._state,
             out,
             single,
         )
         return out, single
+
+    def row(self, V: Array, x: Array, fresh: Flags | None, optional: int, single: Array) -> Array:
+        """A call with one row that follows the row before: the predictions (1, Q); all arrays are contiguous.
+
+        Args:
+            V: As in a call.
+            x: As in a call.
+            fresh: As in a call.
+            optional: As in a call.
+            single: Takes the single answers (1, Q, E + 2).
+        """
+        out = np.empty(x.shape)
+        fresh = self._none_fresh if fresh is None else fresh
+        _kernel("combine")(V, fresh, optional, x, _FOLLOWS, *self._state, out, single)
+        return out
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""

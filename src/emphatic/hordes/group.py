@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -175,6 +175,16 @@ class Group:
         # A user's function has no bound on its numbers, which are then checked in every run.
         self._bounded = features.largest is not None
         self._waiting: list[tuple[FeatureColumns, Targets, bool]] = []
+        # What all rows have in common, where every question is blended and nothing but its cumulant varies.
+        is_plain = isinstance(self.blend, Combination) and self._all_blended and self._bounded and setup.centred
+        constants = evaluator.constants if is_plain else None
+        self._constants = None if constants is None else tuple(array[:, questions] for array in constants)
+        self._room: _RowRoom | None = None
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the next row can be learned from by ``row``, if it follows the last and nothing is missing in it."""
+        return self._none_fresh and self._constants is not None and self.phi is not None and self.others is None
 
     @property
     def answers(self) -> dict[str, Array]:
@@ -209,6 +219,45 @@ class Group:
         return self.features.columns(held, time=time, labels=labels, missing=missing)
 
     # ------------------------------------------------------------------ rows of a log
+
+    def row(self, columns: FeatureColumns, x: Array) -> Array:
+        """``rows`` of one row, learned from, where the group ``is_quick``: the same bits, with less around kernels.
+
+        The row follows the last one, and nothing is missing in it. ``x`` (1, Q) are the cumulants.
+        """
+        room, E = self._room or self._make_row_room(), self._E
+        single, phi, fresh = room.answers, self.features.activate(columns), None
+        if self.ridges is not None:
+            self.ridges.row(phi, x, single, E)
+        if self.seasons is not None:
+            changed = self.seasons.row(x, columns.seconds, single, self._optional)
+            if changed is not None and np.count_nonzero(changed):
+                fresh = self._mark_fresh(changed)
+        np.multiply(x, self.scale, out=room.R)
+        np.subtract(room.R, room.base, out=room.R)
+        phi_rows = self._phi_rows
+        if phi_rows is None:
+            assert self.phi is not None
+            phi_rows = self.phi.rows
+        next_rows = Rows(self._start, phi.indices[0], phi.values[0])
+        V = self.recorded.learn_row(phi_rows, next_rows, room.parameters)
+        self.phi, self._phi_rows, self.open = phi, next_rows, True
+        np.add(V.reshape(room.R.shape), self.base, out=room.by_rate)
+        assert isinstance(self.blend, Combination)
+        self._single = room.single
+        answers = self.blend.row(single, x, fresh, self._optional, room.single)
+        return answers if self.setup.scaled else answers / self.scale
+
+    def _make_row_room(self) -> _RowRoom:
+        """What ``row`` needs, found once."""
+        assert self._constants is not None
+        gamma, interest = self._constants
+        E, Q = self._E, len(self.questions)
+        R, answers, single = np.empty((E, Q)), np.empty((1, Q, self.blend.E)), np.empty((1, Q, self.blend.E + 2))
+        step = _tiled(interest, E), self._lambda, np.ones((1, E * Q)), _tiled(gamma, E), R.reshape(1, E * Q)
+        parameters = (self._alpha, *step, *self._extra.values())
+        self._room = _RowRoom(R, self.base * self.unit, parameters, answers, answers[0, :, :E].T, single)
+        return self._room
 
     def rows(self, columns: FeatureColumns, targets: Targets, gap: Flags, follows: Flags, learn: bool) -> Array:
         """Learn from rows and answer at each, (B, Q)."""
@@ -447,8 +496,7 @@ class Group:
             single[:, :, :E] = V
             fresh = None
             if changed is not None and np.count_nonzero(changed):
-                fresh = np.zeros(single.shape, bool)
-                fresh[:, :, self._optional : self._optional + changed.shape[2]] = changed
+                fresh = self._mark_fresh(changed)
             answers, self._single = self.blend(single, x, follows, fresh, self._optional)
         else:
             answers = self.blend(V, x, follows, ends)
@@ -470,6 +518,12 @@ class Group:
                 by_rate[:, :, places].transpose(0, 2, 1), R, steps.gamma[:, places], taken, follows
             )
         return out
+
+    def _mark_fresh(self, changed: Flags) -> Flags:
+        """Among all single answers those of seasons that are new ones."""
+        fresh = np.zeros((*changed.shape[:2], self.blend.E), bool)
+        fresh[:, :, self._optional : self._optional + changed.shape[2]] = changed
+        return fresh
 
     # ------------------------------------------------------------------ saving
 
@@ -498,6 +552,7 @@ class Group:
         if (learner.n, learner.K, learner.rule.base.name) != due:
             raise ValueError(f"its learner is {learner!r}")
         fill_in("base", self.base, arrays["horde.base"])
+        self._room = None
         fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
         if self.seasons is not None and "seasons.counts" not in arrays:  # saved by a version without them
             self.seasons = None
@@ -532,6 +587,26 @@ class Group:
             self.seasons.join([group.seasons for group in groups if group.seasons is not None])
 
 
+class _RowRoom(NamedTuple):
+    """What ``Group.row`` needs.
+
+    Attributes:
+        R: Takes the learners' R, (E, Q).
+        base: What is subtracted there, (Q,).
+        parameters: All parameters of the learner's step, (1, K) each, with R among them.
+        answers: Takes the answers to be combined, (1, Q, …).
+        by_rate: Those of the learners among them, (E, Q).
+        single: Takes the single answers, within bounds, (1, Q, …).
+    """
+
+    R: Array
+    base: Array
+    parameters: tuple[Array, ...]
+    answers: Array
+    by_rate: Array
+    single: Array
+
+
 class Groups:
     """Several groups that act as one, with answers in the order of the questions.
 
@@ -551,6 +626,18 @@ class Groups:
     def columns(self, held: Array, missing: Flags, time: Times, labels: Labels) -> list[FeatureColumns]:
         """The columns of each group, all checked before any group learns."""
         return [group.columns(held, missing, time, labels) for group in self.groups]
+
+    @property
+    def is_quick(self) -> bool:
+        """As of a group."""
+        return all(group.is_quick for group in self.groups)
+
+    def row(self, columns: Sequence[FeatureColumns], x: Array) -> Array:
+        """As of a group."""
+        out = np.empty((1, self._Q))
+        for group, own_columns in zip(self.groups, columns, strict=True):
+            out[:, group.questions] = group.row(own_columns, x.take(group.questions, axis=1))
+        return out
 
     def rows(
         self, columns: Sequence[FeatureColumns], targets: Targets, gap: Flags, follows: Flags, learn: bool

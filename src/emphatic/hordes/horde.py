@@ -707,6 +707,15 @@ class Horde(BlockLearner):
             self._forget()  # an episode was truncated
         if not len(gap):
             gap = NO if B == 1 else np.zeros(B, bool)
+        if B == 1 and learn and group.is_quick and not gap[0]:
+            values = block.to_learn
+            if np.vdot(values, values) <= _SQUARE:  # as in ``_fill``
+                features = values if self._components == self._width else values[:, : self._components]
+                row: Any = group.columns(features, self._none_missing, block.time, block.labels)
+                answers = group.row(row, evaluator.read_row(values))
+                self._hold.follow(values[0])
+                self._rows += 1
+                return answers
         raw, filled, missing, hold = self._fill(block)
         if B == 1:
             follows = YES if learn and group.phi is not None and not gap[0] else NO

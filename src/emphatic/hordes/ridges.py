@@ -43,6 +43,8 @@ _TOGETHER, _FIRST, _MOST = 32, 64, 1000
 #: The share by which rows grow between two solutions. Where n is large they grow by (n/40)² rows, at most by a half:
 #: a solution then costs n operations a row.
 _GROWTH, _AT_MOST, _LARGE = 0.1, 0.5, 40
+#: A row that follows the row before.
+_FOLLOWS = np.ones(1, bool)
 #: Columns of a block of a factor.
 _BLOCK = 48
 #: Of ``ridge_kernels``: what is counted.
@@ -99,14 +101,30 @@ class Ridges:
         B, Q = x.shape
         if answers is None:
             answers = np.empty((B, Q, len(STRENGTHS)))
-        as_array, kernel, t = np.ascontiguousarray, _kernel(), 0
+        as_array, t = np.ascontiguousarray, 0
         rows = as_array(phi.indices), as_array(phi.values), as_array(x), as_array(follows), answers, place
         while t < B:
-            t = kernel(*rows, t, self._due, learn, *self._state)
-            if learn and self.counts.item(_ROWS) >= self._due and self.counts.item(_WAITING) == 0.0:
-                self._solve()
-                self._due = self._next_solution()
+            t = self._run(rows, t, learn)
         return answers
+
+    def row(self, phi: Active, x: Array, answers: Array, place: int) -> None:
+        """A call with one row that follows the row before, and learns; all arrays are contiguous.
+
+        Args:
+            phi: φ of the row, (1, m).
+            x: The readings (1, Q).
+            answers: An array (1, Q, …) to put the answers into.
+            place: The place of the first of them there.
+        """
+        self._run((phi.indices, phi.values, x, _FOLLOWS, answers, place), 0, True)
+
+    def _run(self, rows: tuple[Any, ...], begin: int, learn: bool) -> int:
+        """The kernel on rows from ``begin`` on, up to the next solution; returns the next row."""
+        end: int = _kernel()(*rows, begin, self._due, learn, *self._state)
+        if learn and self.counts.item(_ROWS) >= self._due and self.counts.item(_WAITING) == 0.0:
+            self._solve()
+            self._due = self._next_solution()
+        return end
 
     def _next_solution(self) -> int:
         """The number of rows at which the next solution is due."""

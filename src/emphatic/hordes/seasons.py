@@ -57,6 +57,8 @@ _HORIZONS = 37.0
 _HOUR, _DAY, _MONDAY = 3600.0, 86_400.0, 4 * 86_400.0
 #: Stands for a last time of 0: in ``counts`` 0 is for none.
 _AT_ZERO = 5e-324
+#: A row that follows the row before.
+_FOLLOWS = np.ones(1, bool)
 #: What a signal and a question carry, and what is the same for all.
 _OF_SIGNAL = ("period", "strength", "ring", "flags", "changed", "signals", "squares", "A", "cross", "weights")
 _PATHS = ("path_squares", "sums", "path_products")
@@ -145,14 +147,7 @@ class Seasons:
         cell, skipped = self._calendar(seconds, follows)
         x, follows = np.ascontiguousarray(x), np.ascontiguousarray(follows)
         if B == 1:  # without the arrays that a block needs
-            sound = self._learned if learn else self._unlearned
-            fresh = np.zeros((1, Q, _SEASONS), bool) if self._changed else self._none_fresh
-            self._changed = False
-            self._remember(int(self.counts.item(0)) + 1 + skipped.item(0))
-            self._run((x, sound, follows, cell, skipped, answers, fresh, place), 0, 1)
-            if self.counts.item(0) >= self.counts.item(1):
-                self._search()
-            return answers, fresh
+            return answers, self._run_row(x, follows, cell, skipped, learn, answers, place)
         sound, fresh = np.full((B, len(self._leaders)), learn), np.zeros((B, Q, _SEASONS), bool)
         inputs = x, sound, follows, cell, skipped, answers, fresh, place
         rows, begin = self.counts[0] + np.cumsum(1 + skipped), 0
@@ -164,6 +159,45 @@ class Seasons:
             if self.counts[0] >= self.counts[1]:
                 self._search()
         return answers, fresh
+
+    def row(self, x: Array, seconds: Array, answers: Array, place: int) -> Flags | None:
+        """A call with one row that follows the row before, and learns; all arrays are contiguous.
+
+        Args:
+            x: The readings (1, Q).
+            seconds: The time, (1,), or none of it, (0,).
+            answers: An array (1, Q, …) to put the answers into.
+            place: The place of the first of them there.
+
+        Returns:
+            Which season is a new one, (1, Q, 2); None where none is.
+        """
+        cell, skipped = self._calendar(seconds, _FOLLOWS)
+        fresh = self._run_row(x, _FOLLOWS, cell, skipped, True, answers, place)
+        return None if fresh is self._none_fresh else fresh
+
+    def _run_row(
+        self,
+        x: Array,
+        follows: Flags,
+        cell: NDArray[np.int64],
+        skipped: NDArray[np.int64],
+        learn: bool,
+        answers: Array,
+        place: int,
+    ) -> Flags:
+        """One row; returns which season is a new one, (1, Q, 2)."""
+        sound = self._learned if learn else self._unlearned
+        fresh = np.zeros((1, x.shape[1], _SEASONS), bool) if self._changed else self._none_fresh
+        self._changed = False
+        rows = int(self.counts.item(0))
+        if rows + 1 + skipped.item(0) > len(self.codes):
+            self._remember(rows + 1 + skipped.item(0))
+        n = _kernel()(x, sound, follows, cell, skipped, answers, fresh, place, 0, 1, rows, 0, *self._state)
+        self.counts[0] = n
+        if n >= self.counts.item(1):
+            self._search()
+        return fresh
 
     def _remember(self, rows: int) -> None:
         """Make room to remember so many rows, or ``SPAN`` of them.

@@ -704,6 +704,26 @@ class Learner:
         finally:
             guard.users = 0
 
+    def _step_row(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays) -> NDArray[Any]:
+        """``_step`` on one row, ``afresh``, with less around it."""
+        guard = self._guard
+        if guard.users:
+            guard.wait()
+        guard.users = -1  # (no call in between: see ``common.guard``)
+        try:
+            if not self._decided:
+                self._decide(phi, 1)
+            engine, frozen = self._engine, self._frozen
+            position = self._ahead + int(engine.scalars.item(self._leader, -1))
+            if not engine.takes_rows:
+                phi, phi_next = fit(phi, engine), fit(phi_next, engine)
+            answers = engine.learn_row(phi, phi_next, top, parameters, frozen)
+            if np.count_nonzero(frozen):
+                self._pass(position + 1)
+            return answers
+        finally:
+            guard.users = 0
+
     def _pass(self, position: int) -> None:
         """Set the position in the stream after a run in which learners may have been frozen."""
         if np.count_nonzero(self._frozen):
@@ -1085,6 +1105,12 @@ class RecordedLearner:
             rows = (array.reshape(len(phi), -1) for array in features)
             self._steps.append((*rows, np.zeros(len(phi), bool), *parameters))
         return v
+
+    def learn_row(self, phi: Rows, phi_next: Rows, parameters: Arrays) -> Array:
+        """``learn`` from one step with all ``parameters``, ``afresh``; nothing is recorded."""
+        top = self._top_next if phi is self._phi_next else _largest(phi)
+        self._phi_next, self._top_next = phi_next, _largest(phi_next)
+        return self.learner._step_row(phi, phi_next, max(top, self._top_next), parameters)
 
     def cut(self) -> None:
         """Start a new sequence."""

@@ -204,6 +204,20 @@ class Evaluator:
         self.departure = np.stack([rows[-1] for rows in departures])
         return Targets(R, known, gamma, rho, interest, x, all_known, np.stack(chances) if chances else None)
 
+    @property
+    def constants(self) -> tuple[Array, Array] | None:
+        """γ and interest (1, Q), where they are constant and every step's cumulant is simply read; else None."""
+        return (self._gamma.constant, self._interest.constant) if self._plain else None
+
+    def read_row(self, values: Array) -> Array:
+        """The cumulants (1, Q) of a row (1, C) with nothing missing, where ``constants`` are all else.
+
+        Args:
+            values: The row.
+        """
+        self.departure = self._plain_departure
+        return self._cumulant.select(values)
+
     def transition(self, before: Before, raw: Observations, held: Observations, terminated: bool) -> Targets:
         """One step from the row before, which has the action, to the next, both blocks of one row.
 
@@ -382,7 +396,7 @@ class Quantities:
         if not self.varies:
             return self.constant if B == 1 else np.broadcast_to(self.constant, (B, self.constant.shape[1]))
         if self._only_columns:
-            return rows.values.take(self._from, axis=1)
+            return self.select(rows.values)
         out = np.repeat(self.constant, B, axis=0)
         if len(self._at):
             out[:, self._at] = rows.values.take(self._from, axis=1)
@@ -395,6 +409,10 @@ class Quantities:
             for q, function in self._row_functions:
                 out[:, q] = [self._as_float(q, function(row)) for row in dicts]
         return out
+
+    def select(self, values: Array) -> Array:
+        """The values (B, Q) in rows (B, C), where each is a signal."""
+        return values.take(self._from, axis=1)
 
     def steps(self, rows: Observations, before: Observations | None, follows: NDArray[np.bool_]) -> Array:
         """The values (B, …) of the functions of transitions, ``of_steps``, in the steps that end in the rows.

@@ -95,6 +95,8 @@ class SparseMany(Engine):
         self._phi, self._phi_next = ((np.zeros(n, np.int32), np.zeros(n), np.zeros(m * K)) for _ in range(2))
         #: the same for predictions;
         self._rooms: list[tuple[NDArray[Any], ...]] = []
+        #: the prediction before a step, which nobody reads;
+        self._prediction, self._is_double = np.empty((1, K), dtype), dtype == "float64"
         #: and what comes of them, in the order of the kernel's arguments.
         self._scratch = (
             np.zeros((rows["FORM"], K)),
@@ -152,6 +154,15 @@ class SparseMany(Engine):
         log = (*rows, first, top, True, parameters)
         status: int = self._compiled("run")(watch.frozen, watch.freeze, *log, predictions)
         return status
+
+    def learn_row(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays, frozen: Flags) -> NDArray[Any]:
+        self._make_time(1)
+        out, start, index, value = np.zeros((1, self.K)), phi_next.start, phi_next.index, phi_next.value
+        rows = (phi.start, phi.index, phi.value, start, index, value)
+        self._compiled("run")(frozen, True, *rows, UNBROKEN, top, True, parameters, self._prediction)
+        # (nobody else predicts while one learns, and φ' of the step is no longer needed)
+        self._compiled("predict")(*self._phi_next, start, index, value, out)
+        return out if self._is_double else out.astype(self.dtype)
 
     def stepper(self, single: bool) -> Any:
         run, start, start_next = self._compiled("run"), np.zeros(2, np.int64), np.zeros(2, np.int64)
