@@ -10,6 +10,7 @@ import pytest
 
 from emphatic import GVF, Horde, Policy
 from emphatic import features as f
+from emphatic.hordes.group import Group
 
 B = 60
 
@@ -132,3 +133,24 @@ def test_a_horde_goes_on_with_another_engine(tmp_path: Path) -> None:
         ValueError, match=r"'engine' parameter of load must be 'auto' or one of reference, dense.*Got 'fast'"
     ):
         Horde.load(tmp_path / "h", engine="fast")
+
+
+def test_a_row_that_follows_and_lacks_nothing_goes_its_own_way_to_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    questions = [GVF("x", horizon=5), GVF("y", horizon=20)]
+    features = f.Features([f.Bias(), f.SoftBins(["x", "y"], bins=4)])
+    start = {name: log()[name] for name in "xy"}
+    made = [Horde(questions, features, engine="sparse", least_squares=True).warm_up(start) for _ in range(2)]
+    rng = np.random.default_rng(5)
+    values = np.sin(np.arange(300.0)[:, None] / [7.0, 11.0]) + 0.1 * rng.normal(size=(300, 2))
+    values[100, 1] = np.nan
+    quick = []
+    way = Group.row
+    monkeypatch.setattr(Group, "row", lambda *arguments: (quick.append(1), way(*arguments))[1])
+    together = made[0].observe_many(values)
+    assert not quick
+    assert np.array_equal(together, [made[1].observe(row) for row in values])
+    assert len(quick) == 300 - 2 - 2  # all but the first two, the row that lacks a reading, and the one after it
+    for name, answers in made[0].answers.items():
+        assert np.array_equal(answers[-1:], made[1].answers[name]), name

@@ -192,8 +192,8 @@ class Asked:
         B, headline = len(values), self.headline
         if not B or (not self._answerers and headline is None):
             return np.empty((B, len(self.texts), len(KINDS)))
-        if B == 1 and _all_near(values) and _all_near(guarded):  # nothing is missing: the row is as questions need it
-            self._hold.follow(guarded[0])
+        if B == 1 and _all_near(values) and (guarded is values or _all_near(guarded)):
+            self._hold.follow(guarded[0])  # nothing is missing: the row is as questions need it
             return self._answer_rows(values, guarded, guarded, gap, self._times(gap, time), forecasts)
         if B <= _CHUNK:
             return self._answer_chunk(values, guarded, gap, time, forecasts)
@@ -247,6 +247,10 @@ class Asked:
 
     def _times(self, gap: NDArray[np.bool_], time: Array | None) -> Array:
         """The time of each row; rows are counted where there is none, and a gap leaves out one row at least."""
+        known = time is not None and time.dtype is _FLOAT64 and self.timing.step is not None
+        if len(gap) == 1 and known and time is not None and math.isfinite(time.item(0)):
+            self._time = time.item(0)
+            return time
         out = np.empty(len(gap))
         step = self.timing.step or 1.0
         for i in range(len(gap)):

@@ -201,8 +201,8 @@ class Headline:
             "plotted": np.full((H, k.PLOTTED, 2 + S + 10 * S), np.nan),
         }
         self._arrays["targets"][:, :, k.CHOICE] = -1.0
-        self._last = np.full((len(self.questions), 4), np.nan)
-        self._last_row = np.full(2 + S, np.nan)
+        #: The answers at the last row, its time and readings, (1, …) each.
+        self._latest = np.full((1, len(self.questions), 4), np.nan), np.full(1, np.nan), np.full((1, S), np.nan)
         self._gather()
 
     def _gather(self) -> None:
@@ -277,9 +277,7 @@ class Headline:
                 readings, features = values.take(self._inputs, 1), held.take(self._inputs, 1)
                 others = held.take(self._others, 1)
             self._run(readings, features, others, when, self._means(forecasts, 1), out)
-            last = self._last_row
-            last[0], last[1], last[2:] = self.state.item(0) - 1.0, when.item(0), features[0]
-            self._last = out[0].copy()
+            self._latest = out, when, features
             return out
         for begin in range(0, B, _CHUNK):
             rows = slice(begin, begin + _CHUNK)
@@ -293,7 +291,7 @@ class Headline:
                 self._means(None if forecasts is None else forecasts[rows], len(readings)),
                 out[rows],
             )
-        self._last, self._last_row = out[-1].copy(), np.array([self.state[0] - 1.0, when[-1], *features[-1]])
+        self._latest = out[-1:].copy(), when[-1:].copy(), features[-1:]
         return out
 
     def _means(self, forecasts: Array | None, B: int) -> Array:
@@ -367,9 +365,9 @@ class Headline:
         rows = rows[np.argsort(rows[:, 0])][: int(np.isfinite(rows[:, 0]).sum())]
         begin = 2 + S + 5 * (kind * S + s)
         shown = np.column_stack([rows[:, :2], rows[:, 2 + s], rows[:, begin : begin + 5]])
-        if self.state[0] > 0.0 and (not len(shown) or shown[-1, 0] != self._last_row[0]):
-            row, time, reading = self._last_row[[0, 1, 2 + s]]
-            shown = np.vstack([shown, [row, time, reading, *self._last[q], np.nan]])
+        if self.state[0] > 0.0 and (not len(shown) or shown[-1, 0] != self.state[0] - 1.0):
+            answers, time, readings = self._latest
+            shown = np.vstack([shown, [self.state[0] - 1.0, time[0], readings[0, s], *answers[0, q], np.nan]])
         names = ("row", "time", "now", "answer", "low", "high", "usual", "label")
         return dict(zip(names, shown.T, strict=True))
 
@@ -392,7 +390,9 @@ class Headline:
         """The whole state."""
         arrays = {name: array.copy() for name, array in self._arrays.items()}
         arrays |= {"horizons": self._horizons.copy(), "state": self.state.copy()}
-        return arrays | {"last": self._last.copy(), "last_row": self._last_row.copy()}
+        answers, time, readings = self._latest
+        row = self.state[0] - 1.0 if self.state[0] > 0.0 else np.nan
+        return arrays | {"last": answers[0].copy(), "last_row": np.array([row, time[0], *readings[0]])}
 
     def restore(self, saved: Mapping[str, Array]) -> None:
         """Go on from ``arrays``; ValueError if they do not fit."""
@@ -408,8 +408,8 @@ class Headline:
         ):
             raise ValueError("what was learned for the values at each horizon does not fit: rooms")
         self._arrays = {name: new[name] for name in self._arrays}
-        self._horizons, self.state, self._last = new["horizons"], new["state"], new["last"]
-        self._last_row = new["last_row"]
+        self._horizons, self.state = new["horizons"], new["state"]
+        self._latest = new["last"][None], new["last_row"][1:2], new["last_row"][None, 2:]
         self._gather()
 
 

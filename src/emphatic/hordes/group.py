@@ -253,7 +253,8 @@ class Group:
         assert self._constants is not None
         gamma, interest = self._constants
         E, Q = self._E, len(self.questions)
-        R, answers, single = np.empty((E, Q)), np.empty((1, Q, self.blend.E)), np.empty((1, Q, self.blend.E + 2))
+        count = self._optional + (0 if self.seasons is None else len(ANSWERS))
+        R, answers, single = np.empty((E, Q)), np.empty((1, Q, count)), np.empty((1, Q, count + 2))
         step = _tiled(interest, E), self._lambda, np.ones((1, E * Q)), _tiled(gamma, E), R.reshape(1, E * Q)
         parameters = (self._alpha, *step, *self._extra.values())
         self._room = _RowRoom(R, self.base * self.unit, parameters, answers, answers[0, :, :E].T, single)
@@ -521,8 +522,9 @@ class Group:
 
     def _mark_fresh(self, changed: Flags) -> Flags:
         """Among all single answers those of seasons that are new ones."""
-        fresh = np.zeros((*changed.shape[:2], self.blend.E), bool)
-        fresh[:, :, self._optional : self._optional + changed.shape[2]] = changed
+        B, Q, seasons = changed.shape
+        fresh = np.zeros((B, Q, self._optional + len(ANSWERS)), np.bool_)
+        fresh[:, :, self._optional : self._optional + seasons] = changed
         return fresh
 
     # ------------------------------------------------------------------ saving

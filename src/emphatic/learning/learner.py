@@ -715,9 +715,8 @@ class Learner:
                 self._decide(phi, 1)
             engine, frozen = self._engine, self._frozen
             position = self._ahead + int(engine.scalars.item(self._leader, -1))
-            if not engine.takes_rows:
-                phi, phi_next = fit(phi, engine), fit(phi_next, engine)
-            answers = engine.learn_row(phi, phi_next, top, parameters, frozen)
+            rows, rows_next = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
+            answers = engine.learn_row(rows, rows_next, top, parameters, frozen)
             if np.count_nonzero(frozen):
                 self._pass(position + 1)
             return answers
@@ -1094,8 +1093,8 @@ class RecordedLearner:
         top = self._top
         if top is None or afresh:
             # φ of a step is mostly φ' of the step before, whose largest component is known.
-            top_now = self._top_next if phi is self._phi_next else _largest(phi)
-            self._phi_next, self._top_next = phi_next, _largest(phi_next)
+            top_now = self._top_next if phi is self._phi_next else _largest(phi.values)
+            self._phi_next, self._top_next = phi_next, _largest(phi_next.values)
             top = max(top_now, self._top_next)
         v = self.learner._step(phi, phi_next, top, parameters, afresh)
         if self._steps is not None:
@@ -1108,8 +1107,8 @@ class RecordedLearner:
 
     def learn_row(self, phi: Rows, phi_next: Rows, parameters: Arrays) -> Array:
         """``learn`` from one step with all ``parameters``, ``afresh``; nothing is recorded."""
-        top = self._top_next if phi is self._phi_next else _largest(phi)
-        self._phi_next, self._top_next = phi_next, _largest(phi_next)
+        top = self._top_next if phi is self._phi_next else _largest(phi.values)
+        self._phi_next, self._top_next = phi_next, _largest(phi_next.value)  # (of one row these are all values)
         return self.learner._step_row(phi, phi_next, max(top, self._top_next), parameters)
 
     def cut(self) -> None:
@@ -1137,6 +1136,6 @@ class RecordedLearner:
         return tuple(np.where(ineffective, 0.0, p) if at in self._off else p for at, p in enumerate(parameters))
 
 
-def _largest(phi: Rows) -> float:
+def _largest(values: Array) -> float:
     """The largest |component|."""
-    return float(np.maximum.reduce(np.abs(phi.values), initial=0.0))  # (quicker than the method max)
+    return float(np.maximum.reduce(np.abs(values), initial=0.0))  # (quicker than the method max)

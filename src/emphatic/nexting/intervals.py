@@ -141,6 +141,8 @@ _FURTHER, _BIN, _SCALE, _MARKS = 10, 8, 3, 5
 _SIZES, _SCALES, _PLAIN = 8, 8, 0.3
 #: The most phases of a short cycle and of a long one.
 CYCLES = (24, 168)
+#: The phases of one row whose time is not known.
+_ANY_PHASE = np.full((1, 2), -1, np.int64)
 #: Seconds since 1970 that are still a date, of the year 9999.
 _LATEST = 2.5e11
 #: Horizons' worth of known returns from which on coverage can be told: with fewer its own error exceeds 0.04.
@@ -218,7 +220,7 @@ class Intervals:
         predictions = np.ascontiguousarray(predictions, np.float64)
         low, high = np.empty(predictions.shape), np.empty(predictions.shape)
         if phase is None:
-            phase = np.full((len(gap), 2), -1, np.int64)
+            phase = _ANY_PHASE if len(gap) == 1 else np.full((len(gap), 2), -1, np.int64)
         _interval_kernel()(
             predictions,
             np.ascontiguousarray(readings, np.float64),
