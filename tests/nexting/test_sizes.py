@@ -125,7 +125,7 @@ def test_own_questions_see_the_signals_they_name(monkeypatch: pytest.MonkeyPatch
     for signal in {"s1", "s2", *chosen["s1"], *chosen["s2"]}:
         assert f"{signal} ≈" in names
     assert "s0 ≈" not in names or "s0" in {*chosen["s1"], *chosen["s2"]}
-    assert [row["signal"] for row in result.summary] == ["s0"]
+    assert [row["signal"] for row in result.summary if "signal" in row] == ["s0"]
 
 
 def test_related_must_be_signals() -> None:
