@@ -99,16 +99,7 @@ class Agent:
         self.algorithm = algorithm_of(algorithm)
         self.policy = policy_of(epsilon)
         self._actions = _actions_of(actions)
-        numbers = {"alpha": (alpha, math.inf), "gamma": (gamma, 1.0), "lambda_": (lambda_, 1.0)}
-        for name, (value, most) in numbers.items():
-            if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
-                raise refusal(name, "Agent", "be a number", show(value))
-            if not (0.0 <= value <= most and math.isfinite(value)):
-                wanted = "be 0 or more, and finite" if math.isinf(most) else f"be from 0 to {most:g}"
-                raise refusal(name, "Agent", wanted, show(value))
-        if self.algorithm.base.base.continuing and gamma != 1.0:
-            wanted = f"be 1 for {self.algorithm.name!r}, whose values are relative to the average reward"
-            raise refusal("gamma", "Agent", wanted, show(gamma))
+        check_numbers(self.algorithm, alpha, gamma, lambda_)
         self.alpha, self.gamma, self.lambda_ = float(alpha), float(gamma), float(lambda_)
         self._stepsize = stepsize
         self._observer = observer_of(features)
@@ -368,26 +359,8 @@ class Agent:
         self._learner, self._guard, self._engine = learner, learner._guard, learner._engine
         kernels = ActingKernels(self._engine)
         self._kernels, self._begin, self._act, self._appraise = kernels, kernels.begin, kernels.act, kernels.appraise
-        eta, sigma, following, ratio, cuts, greedy = self.algorithm.codes
-        softmax, kind, start, end, steps = self.policy.codes
-        setting = {
-            "N": self._observer.n,
-            "ALPHA": self.alpha,
-            "GAMMA": self.gamma,
-            "LAMBDA": self.lambda_,
-            "ETA": eta,
-            "SIGMA": sigma,
-            "NEXT": following,
-            "RATIO": ratio,
-            "CUTS": cuts,
-            "GREEDY": greedy,
-            "SOFTMAX": softmax,
-            "KIND": kind,
-            "START": start,
-            "END": end,
-            "STEPS": steps,
-        }
-        self._setting = np.array([float(setting[name]) for name in SETTINGS])
+        numbers = (self.alpha, self.gamma, self.lambda_)
+        self._setting = settings_of(self.algorithm, self._observer.n, *numbers, self.policy)
         self._work: tuple[NDArray[Any], ...] = ()
         self._reserve(self._observer.slots)
 
@@ -428,6 +401,62 @@ class Agent:
             what = "φ" if isinstance(self._observer, FunctionObserver) else show(observation)
             return refusal("observation", "Agent", "be finite", what)
         return Diverged(self.learner.steps, of="learning")
+
+
+def check_numbers(algorithm: Algorithm, alpha: float, gamma: float, lambda_: float) -> None:
+    """ValueError unless these are numbers with which an agent can learn.
+
+    Args:
+        algorithm: The agent's algorithm.
+        alpha: The step size α.
+        gamma: The discount γ.
+        lambda_: The trace parameter λ.
+    """
+    numbers = {"alpha": (alpha, math.inf), "gamma": (gamma, 1.0), "lambda_": (lambda_, 1.0)}
+    for name, (value, most) in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
+            raise refusal(name, "Agent", "be a number", show(value))
+        if not (0.0 <= value <= most and math.isfinite(value)):
+            wanted = "be 0 or more, and finite" if math.isinf(most) else f"be from 0 to {most:g}"
+            raise refusal(name, "Agent", wanted, show(value))
+    if algorithm.base.base.continuing and gamma != 1.0:
+        wanted = f"be 1 for {algorithm.name!r}, whose values are relative to the average reward"
+        raise refusal("gamma", "Agent", wanted, show(gamma))
+
+
+def settings_of(
+    algorithm: Algorithm, n: int, alpha: float, gamma: float, lambda_: float, policy: EpsilonGreedy | Softmax
+) -> NDArray[np.float64]:
+    """The numbers of an agent, as kernels take them.
+
+    Args:
+        algorithm: The agent's algorithm.
+        n: The number of features of a state.
+        alpha: The step size α.
+        gamma: The discount γ.
+        lambda_: The trace parameter λ.
+        policy: How it chooses actions.
+    """
+    eta, sigma, following, ratio, cuts, greedy = algorithm.codes
+    softmax, kind, start, end, steps = policy.codes
+    setting = {
+        "N": n,
+        "ALPHA": alpha,
+        "GAMMA": gamma,
+        "LAMBDA": lambda_,
+        "ETA": eta,
+        "SIGMA": sigma,
+        "NEXT": following,
+        "RATIO": ratio,
+        "CUTS": cuts,
+        "GREEDY": greedy,
+        "SOFTMAX": softmax,
+        "KIND": kind,
+        "START": start,
+        "END": end,
+        "STEPS": steps,
+    }
+    return np.array([float(setting[name]) for name in SETTINGS])
 
 
 def _actions_of(actions: object) -> Sequence[Any]:

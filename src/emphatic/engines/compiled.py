@@ -44,9 +44,12 @@ __all__ = [
     "interpreted",
     "jit_for",
     "kernel",
+    "lean",
     "module",
+    "njit",
     "several",
     "small",
+    "source_of",
     "strict",
 ]
 
@@ -59,6 +62,8 @@ FASTMATH = frozenset({"reassoc", "contract", "nsz", "arcp", "afn"})
 OPTIONS: dict[str, Any] = {"fastmath": set(FASTMATH), "error_model": "numpy", "nogil": True}
 #: A function that only kernels call needs no way in from Python or C.
 INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+#: References to arrays are not counted: see ``lean``.
+LEAN: dict[str, Any] = {"_nrt": False}
 #: A rule's scalars are computed as they are written: λI + (1−λ)F must not become F + λ(I−F), which loses I beside F.
 STRICT: dict[str, Any] = OPTIONS | {"fastmath": set(FASTMATH - {"reassoc"})}
 
@@ -70,12 +75,12 @@ def interpreted() -> bool:
 
 def small(function: F) -> F:
     """A function that becomes a part of whatever calls it."""
-    return _njit(function, inline="always", **OPTIONS, **INNER)
+    return njit(function, inline="always", **OPTIONS, **INNER)
 
 
 def strict(function: F) -> F:
     """A function that keeps its own order of operations, in whatever calls it."""
-    return _njit(function, forceinline=True, **STRICT, **INNER)
+    return njit(function, forceinline=True, **STRICT, **INNER)
 
 
 def inner(function: F) -> F:
@@ -84,15 +89,16 @@ def inner(function: F) -> F:
     LLVM makes it a part of them: called as it is, a process that has just compiled it would use another copy, with
     other last bits, than one that reads the kernel from the disk.
     """
-    return _njit(function, forceinline=True, **OPTIONS, **INNER)
+    return njit(function, forceinline=True, **OPTIONS, **INNER)
 
 
 def exact(function: F) -> F:
     """A function that kernels call, in which every operation is rounded as it stands, as NumPy would."""
-    return _njit(function, forceinline=True, **OPTIONS | {"fastmath": False}, **INNER)
+    return njit(function, forceinline=True, **OPTIONS | {"fastmath": False}, **INNER)
 
 
-def _njit(function: F, **options: Any) -> F:
+def njit(function: F, **options: Any) -> F:
+    """``numba.njit``, which has no types of its own."""
     compiled: F = numba.njit(**options)(function)
     return compiled
 
@@ -112,16 +118,24 @@ def compose(functions: Functions, *kernels: str) -> str:
     return "\n\n".join(texts)
 
 
+def lean(text: str) -> str:
+    """The same text, to be compiled by the decorators of ``lean``."""
+    return (
+        text.replace("from emphatic.engines.compiled import", "from emphatic.engines.lean import") + "\n\nLEAN = True\n"
+    )
+
+
 @functools.cache
 def _compiler() -> str:
     """What a kernel may import of this package, as a hash."""
-    texts = (Path(__file__).with_name(f"{name}.py").read_bytes() for name in ("compiled", "intrinsics"))
+    texts = (Path(__file__).with_name(f"{name}.py").read_bytes() for name in ("compiled", "intrinsics", "lean"))
     return hashlib.sha256(b"".join(texts)).hexdigest()
 
 
 def source_of(kernel: str) -> str:
-    """The source of a kernel module, to stand in the midst of another."""
-    source = inspect.getsource(importlib.import_module(f"emphatic.engines.{kernel}"))
+    """The source of a kernel module, to stand in the midst of another; one that is no engine's has its whole name."""
+    name = kernel if kernel.startswith("emphatic.") else f"emphatic.engines.{kernel}"
+    source = inspect.getsource(importlib.import_module(name))
     return source.replace("from __future__ import annotations\n", "", 1)
 
 
@@ -147,8 +161,9 @@ def kernel(module: types.ModuleType, name: str, *signature: numba.types.Type) ->
     if interpreted():
         return np.errstate(all="ignore")(function)  # as compiled: overflow says nothing, the bounds find it
     on_disk = bool(module.__file__) and os.path.exists(str(module.__file__))
+    options = OPTIONS | (LEAN if getattr(module, "LEAN", False) else {})
     with _without_collection():
-        compiled = _compiled(function, on_disk, signature)
+        compiled = _compiled(function, on_disk, signature, options)
     compiled.disable_compile()
     return compiled
 

@@ -212,19 +212,31 @@ def activate(
                 for d in range(dimensions):
                     known &= not math.isnan(place[member[begin + d]])
                 for tiling in range(tilings):
-                    index[t, slot + tiling] = -1
+                    index[t, slot + tiling] = (tiling if op == EXACT else _mixed(tiling)) if known else -1
                     value[t, slot + tiling] = 0.0
-                    if not known:
-                        continue
-                    i = tiling if op == EXACT else _mixed(tiling)
-                    for d in range(dimensions):
-                        k = member[begin + d]
-                        cells = scale[k, 2] - 1
-                        fine = min(int(place[k] * tilings), cells * tilings - 1)
-                        tile = (fine + (tiling * (2 * d + 1)) % tilings) // tilings
+                if not known:
+                    continue
+                for d in range(dimensions):
+                    k = member[begin + d]
+                    last = scale[k, 2] - 2
+                    cell = min(int(place[k]), last)
+                    fine = min(int(place[k] * tilings), (last + 1) * tilings - 1) - cell * tilings
+                    shift, offset = (2 * d + 1) % tilings, 0  # of tiling k it is k·(2d + 1) mod tilings
+                    for tiling in range(tilings):
+                        i, tile = index[t, slot + tiling], cell + (fine + offset >= tilings)
                         i = i * size + tile if op == EXACT else _mixed((31 * i + tile + 1) & 0xFFFFFFFF)
-                    i = first + (i if op == EXACT else i % size)
-                    at = slot + tiling if op == EXACT else slot  # hashed tiles that fall together are added
+                        index[t, slot + tiling] = i
+                        offset += shift
+                        offset -= tilings if offset >= tilings else 0
+                for tiling in range(tilings):
+                    if op == EXACT:
+                        index[t, slot + tiling] += first
+                        value[t, slot + tiling] = real[u, 0]
+                        top = max(top, index[t, slot + tiling])
+                        continue
+                    i = first + index[t, slot + tiling] % size
+                    index[t, slot + tiling] = -1
+                    at = slot  # tiles that fall together are added
                     while index[t, at] != i and at < slot + tiling:
                         at += 1
                     index[t, at] = i

@@ -29,7 +29,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic.errors import CheckpointError
 from emphatic.features.parts import Part, check_kind, from_config
-from emphatic.features.plan import EDGE, Array, CheckedReadings, FeatureColumns, FeaturePlan, Labels, check_signal_names
+from emphatic.features.plan import (
+    EDGE,
+    READING,
+    Array,
+    CheckedReadings,
+    FeatureColumns,
+    FeaturePlan,
+    Labels,
+    check_signal_names,
+)
 from emphatic.learning.inputs import Active, make_unchecked, refusal
 
 __all__ = ["AdaptiveRanges", "Features"]
@@ -290,6 +299,17 @@ class Features:
         """
         columns = self._no_columns or self.columns(readings).extra
         _kernel("activate")(readings, *columns, *self._arguments, index, value)
+
+    def constant_arguments(self) -> tuple[NDArray[Any], ...] | None:
+        """What ``kernels.activate`` takes between readings and results, where φ depends on the row alone; else None.
+
+        It does not with traces, with ranges that adapt, or with features of anything but readings.
+        """
+        plan = self._require()
+        adapts = bool((self._ranges.recent[:, 0] > 0.0).any())
+        if self._no_columns is None or adapts or any(source.op != READING for source in plan.sources):
+            return None
+        return (*self._no_columns, *self._arguments)
 
     def cut(self) -> None:
         """Forget the traces: after a gap they start again from the first reading."""

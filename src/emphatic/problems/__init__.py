@@ -15,14 +15,24 @@ from collections.abc import Callable
 from typing import Any
 
 from emphatic.common.names import suggestion
-from emphatic.problems.control import Environment, MountainCar, access_control, cliff_walking, windy_gridworld
+from emphatic.problems.control import (
+    Acrobot,
+    Environment,
+    MountainCar,
+    PuddleWorld,
+    World,
+    access_control,
+    cliff_walking,
+    windy_gridworld,
+)
 from emphatic.problems.literature import baird, boyan, chain, collision, example_9_4, garnet, random_walk, two_theta
 from emphatic.problems.mdp import MDP, from_gymnasium
 from emphatic.problems.stream import Stream
 from emphatic.problems.tasks import Tasks, four_rooms
 
 __all__ = ["MDP", "Stream", "Tasks", "baird", "boyan", "chain", "collision", "example_9_4", "four_rooms"]
-__all__ += ["Environment", "MountainCar", "access_control", "cliff_walking", "windy_gridworld"]
+__all__ += ["Acrobot", "Environment", "MountainCar", "PuddleWorld", "World", "access_control", "cliff_walking"]
+__all__ += ["windy_gridworld"]
 __all__ += ["from_gymnasium", "garnet", "get", "names", "random_walk", "two_theta"]
 
 _PROBLEMS: tuple[Callable[..., Any], ...] = (

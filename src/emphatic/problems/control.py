@@ -1,12 +1,14 @@
 """Problems of control: small worlds as MDPs with exact answers, and environments to act in.
 
-An environment has ``reset(seed=…)`` and ``step(action)`` as in Gymnasium, and needs no package besides NumPy.
+An environment has ``reset(seed=…)`` and ``step(action)`` as in Gymnasium, and needs no package besides NumPy. What it
+does is a compiled function of ``worlds``, which kernels with many agents call too.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +16,8 @@ from numpy.typing import NDArray
 from emphatic.learning.inputs import refusal, whole
 from emphatic.problems.mdp import MDP
 
-__all__ = ["Environment", "MountainCar", "access_control", "cliff_walking", "windy_gridworld"]
+__all__ = ["Acrobot", "Environment", "MountainCar", "PuddleWorld", "World", "access_control", "cliff_walking"]
+__all__ += ["windy_gridworld", "words_of"]
 
 #: Up, right, down, left; the king's moves are these and the diagonals.
 _MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
@@ -100,100 +103,201 @@ def access_control(*, servers: int = 10, priorities: tuple[float, ...] = (1.0, 2
     return MDP(P, R, 1.0, [0.5, 0.5], start=start, name="access_control")
 
 
-class Environment:
-    """An MDP as an environment: observations are the numbers of states, and a reward is R of the transition.
+@functools.cache
+def _kernel(name: str, interpreted: bool) -> Any:
+    """One of the functions of ``worlds``, compiled."""
+    from numba import types
+
+    from emphatic.engines import compiled
+
+    source = compiled.source_of("emphatic.problems.worlds")
+    module = compiled.module("worlds", f"from __future__ import annotations\n\n{source}")
+    i8, where = types.int64, (types.Array(types.float64, 1, "C"), types.Array(types.uint64, 1, "C"))
+    signature = {
+        "reset": (i8, *where),
+        "step": (i8, *where, i8),
+        "reset_table": (table_types(), *where),
+        "step_table": (table_types(), i8, *where, i8),
+    }
+    return compiled.direct(compiled.kernel(module, name, *signature[name]))
+
+
+def table_types() -> Any:
+    """The types of ``World.tables`` in kernels."""
+    from numba import types
+
+    columns = [types.Array(kind, 1, "C") for kind in (types.int64, types.int64, types.float64, types.float64)]
+    return types.Tuple(columns)  # type: ignore[no-untyped-call]
+
+
+def words_of(seed: object) -> NDArray[np.uint64]:
+    """The state of ``numpy.random.default_rng(seed)`` as four words: state and increment, high words first.
 
     Args:
-        mdp: The MDP; its policies do not matter here.
+        seed: Whatever ``numpy.random.default_rng`` takes as a seed.
+    """
+    state = np.random.PCG64(seed).state["state"]  # type: ignore[arg-type]
+    low = (1 << 64) - 1
+    words = [state["state"] >> 64, state["state"] & low, state["inc"] >> 64, state["inc"] & low]
+    return np.array(words, np.uint64)
+
+
+#: The tables of a world that is no MDP.
+_NO_TABLES = (np.zeros(2, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+
+
+class World:
+    """An environment that is compiled: one of ``worlds``, with a state and random numbers of its own.
+
+    Args:
         seed: The seed of its random numbers.
+        limit: Episodes are truncated after this many steps; None for no limit.
     """
 
-    def __init__(self, mdp: MDP, seed: int | None = None) -> None:
-        self.mdp = mdp
-        self._generator = np.random.default_rng(seed)
-        self._arrivals = mdp.P.cumsum(axis=2)
-        self._starts = mdp.start.cumsum()
-        self._state = -1
+    #: The number of the world, and how many actions it has.
+    number: ClassVar[int]
+    actions: int
+    #: The numbers of an observation, as (low, high); none where states are observed.
+    ranges: ClassVar[tuple[tuple[float, float], ...]] = ()
+    #: Whether episodes never end.
+    continuing = False
 
-    @property
-    def actions(self) -> int:
-        """The number of actions."""
-        return self.mdp.A
+    def __init__(self, seed: int | None = None, *, limit: int | None = None) -> None:
+        if limit is not None:
+            whole("limit", limit, type(self).__name__)
+        self.limit = limit
+        self.tables: tuple[NDArray[Any], ...] = _NO_TABLES
+        self._random = words_of(seed)
+        self._place = np.zeros(4)
+        self._steps = -1
 
-    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[int, dict[str, Any]]:
-        """Begin an episode in a first state.
+    def seed_with(self, seed: object) -> None:
+        """Start the random numbers of ``numpy.random.default_rng(seed)``.
+
+        Args:
+            seed: A whole number, or a list of such.
+        """
+        self._random = words_of(seed)
+
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode: its first observation, and {}.
 
         Args:
             seed: Seeds the random numbers.
             options: Not used.
         """
-        if seed is not None:
-            self._generator = np.random.default_rng(seed)
-        self._state = _drawn(self._starts, self._generator.random())
-        return self._state, {}
+        from emphatic.engines.compiled import interpreted
 
-    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        """Take an action: the next state, the reward, whether the episode ended, False, and {}.
+        if seed is not None:
+            self.seed_with(seed)
+        if self.number:
+            enter, follow = (_kernel(name, interpreted()) for name in ("reset", "step"))
+            about: tuple[Any, ...] = (self.number,)
+            arguments: tuple[Any, ...] = (self.number, self._place, self._random)
+        else:
+            enter, follow = (_kernel(name, interpreted()) for name in ("reset_table", "step_table"))
+            about, arguments = (self.tables,), (self.tables, self.actions, self._place, self._random)
+        enter(*about, self._place, self._random)
+        self._follow = functools.partial(follow, *arguments)
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take an action: the next observation, the reward, whether the episode ended, whether it was truncated, {}.
 
         Args:
             action: The action's number.
         """
-        s = self._state
-        if s < 0:
-            raise RuntimeError("Environment.step was called before reset(): call reset() first.")
-        arrived = _drawn(self._arrivals[s, action], self._generator.random())
-        reward = float(self.mdp.R[s, action, arrived])
-        if arrived == self.mdp.S:
-            self._state = -1
-            return s, reward, True, False, {}
-        self._state = arrived
-        return arrived, reward, False, False, {}
+        if self._steps < 0:
+            raise RuntimeError(f"{type(self).__name__}.step was called before reset(): call reset() first.")
+        if not 0 <= action < self.actions:
+            raise refusal("action", type(self).__name__, f"be from 0 to {self.actions - 1}", repr(action))
+        reward, ended = self._follow(action)
+        self._steps += 1
+        truncated = self.limit is not None and self._steps >= self.limit and not ended
+        observation = self._observe()
+        if ended or truncated:
+            self._steps = -1
+        return observation, reward, ended, truncated, {}
+
+    def _observe(self) -> Any:
+        """What is observed of the place."""
+        place = self._place.tolist()
+        return tuple(place[: len(self.ranges)])
 
 
-def _drawn(cumulative: NDArray[np.float64], u: float) -> int:
-    """The first index whose cumulative probability is above u times their sum."""
-    return int(np.searchsorted(cumulative, u * cumulative[-1], side="right"))
+class Environment(World):
+    """An MDP as an environment: observations are the numbers of states, and a reward is R of the transition.
+
+    After the end of an episode the last state is observed again.
+
+    Args:
+        mdp: The MDP; its policies do not matter here.
+        seed: The seed of its random numbers.
+        limit: Episodes are truncated after this many steps; None for no limit.
+    """
+
+    number = 0
+
+    def __init__(self, mdp: MDP, seed: int | None = None, *, limit: int | None = None) -> None:
+        super().__init__(seed, limit=limit)
+        self.mdp, self.actions = mdp, mdp.A
+        start = np.zeros((1, mdp.P.shape[2]))
+        start[0, : mdp.S] = mdp.start
+        P = np.concatenate([mdp.P.reshape(mdp.S * mdp.A, -1), start])
+        R = np.concatenate([np.broadcast_to(mdp.R, mdp.P.shape).reshape(mdp.S * mdp.A, -1), np.zeros_like(start)])
+        pair, arrival = np.nonzero(P)
+        first = np.searchsorted(pair, np.arange(len(P) + 1))
+        columns = first, arrival, P.cumsum(axis=1)[pair, arrival], R[pair, arrival]
+        self.tables = tuple(map(np.ascontiguousarray, columns))
+        self.continuing = bool((arrival < mdp.S).all())
+
+    def _observe(self) -> int:
+        return int(self._place[0])
 
 
-class MountainCar:
+class MountainCar(World):
     """Mountain car: reverse (0), coast (1) or accelerate (2) until the position is 0.5; −1 for each step.
 
-    Observations are (position, velocity). An episode begins at rest between −0.6 and −0.4, and has no time limit.
-    Sutton & Barto (2018), example 10.1.
+    Observations are (position, velocity). An episode begins at rest between −0.6 and −0.4. Sutton & Barto (2018),
+    example 10.1.
 
     Args:
         seed: The seed of its random numbers.
+        limit: Episodes are truncated after this many steps; None for no limit.
     """
 
-    actions = 3
+    number, actions = 1, 3
+    ranges = ((-1.2, 0.5), (-0.07, 0.07))
 
-    def __init__(self, seed: int | None = None) -> None:
-        self._generator = np.random.default_rng(seed)
-        self._position = self._velocity = math.nan
 
-    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[tuple[float, float], dict[str, Any]]:
-        """Begin an episode.
+class Acrobot(World):
+    """The acrobot: swing two links up by a torque of −1 (0), 0 (1) or 1 (2) at their joint; −1 for each step.
 
-        Args:
-            seed: Seeds the random numbers.
-            options: Not used.
-        """
-        if seed is not None:
-            self._generator = np.random.default_rng(seed)
-        self._position, self._velocity = -0.6 + 0.2 * self._generator.random(), 0.0
-        return (self._position, self._velocity), {}
+    Observations are (θ₁, θ₂, θ̇₁, θ̇₂). An episode begins at rest, hanging down, and ends when the tip is a link's length
+    above the upper joint. An action lasts for four Euler steps of 0.05. Sutton & Barto (1st edition, 1998), section
+    11.3.
 
-    def step(self, action: int) -> tuple[tuple[float, float], float, bool, bool, dict[str, Any]]:
-        """Take an action: the next observation, −1, whether the goal is reached, False, and {}.
+    Args:
+        seed: Not used: nothing is random here.
+        limit: Episodes are truncated after this many steps; None for no limit.
+    """
 
-        Args:
-            action: 0, 1 or 2.
-        """
-        if math.isnan(self._position):
-            raise RuntimeError("MountainCar.step was called before reset(): call reset() first.")
-        push = 0.001 * (action - 1) - 0.0025 * math.cos(3.0 * self._position)
-        self._velocity = min(max(self._velocity + push, -0.07), 0.07)
-        self._position = min(max(self._position + self._velocity, -1.2), 0.5)
-        if self._position <= -1.2:
-            self._velocity = 0.0
-        return (self._position, self._velocity), -1.0, self._position >= 0.5, False, {}
+    number, actions = 2, 3
+    ranges = tuple((-size, size) for size in (math.pi, math.pi, 4.0 * math.pi, 9.0 * math.pi))
+
+
+class PuddleWorld(World):
+    """The puddle world: up (0), right (1), down (2) or left (3) by 0.05 in the unit square, to its upper right corner.
+
+    Observations are (x, y). A move has normal noise of deviation 0.01 in both directions, and the reward is −1, less
+    400 times the depth in two puddles of radius 0.1 about the lines (.1, .75)–(.45, .75) and (.45, .4)–(.45, .8), after
+    the move. An episode begins anywhere but at the goal, and ends where x + y is 1.9 or more. Sutton (1996).
+
+    Args:
+        seed: The seed of its random numbers.
+        limit: Episodes are truncated after this many steps; None for no limit.
+    """
+
+    number, actions = 3, 4
+    ranges = ((0.0, 1.0), (0.0, 1.0))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from emphatic.engines.base import Engine
     from emphatic.rules import AnyRule, Scalars
 
-__all__ = ["SETTINGS", "STATUS", "TIES", "ActingKernels"]
+__all__ = ["SETTINGS", "STATUS", "TIES", "ActingKernels", "acting_functions"]
 
 #: Places of an agent's numbers in ``setting``.
 SETTINGS: tuple[str, ...] = (
@@ -36,8 +36,9 @@ TIES = 1e-10
 
 N = ALPHA = GAMMA = LAMBDA = ETA = SIGMA = NEXT = RATIO = CUTS = GREEDY = SOFTMAX = KIND = START = END = STEPS = 0
 ACTION = PI = MU = IS_GREEDY = DECISIONS = DELTA = 0
-#: (state, index, value, begin, end) → θ·φ.
+#: (state, index, value, begin, end) → θ·φ; and the same, with the columns of φ up to date then.
 value_in: Callable[..., float]
+fetch_value: Callable[..., float]
 #: (state, index, value, index_next, value_next, step) → δ, or NaN where the step was refused.
 learn_with: Callable[..., float]
 #: (alpha, lambda, rho, gamma_next, R, eta, lambda_next) → the parameters of a step.
@@ -56,6 +57,15 @@ _PARAMETERS = {
 }
 
 
+def acting_functions(rule: AnyRule, dtype: str) -> tuple[Functions, list[str]]:
+    """The functions of this rule that ``acting_kernels`` calls, and the kernels that must stand before its own."""
+    elementwise = isinstance(rule, ElementwiseRule)
+    functions = elementwise_functions(rule, dtype) if isinstance(rule, ElementwiseRule) else functions_for(rule, dtype)
+    _add(functions, rule)
+    kernels = ["sparse.sparse_kernels", *["sparse.elementwise_sparse_kernels"] * elementwise, "sparse.acting_kernels"]
+    return functions, kernels
+
+
 def _add(functions: Functions, rule: AnyRule) -> None:
     """The constants and functions that are declared here."""
     for place, name in (*enumerate(SETTINGS), *enumerate(STATUS)):
@@ -66,10 +76,12 @@ def _add(functions: Functions, rule: AnyRule) -> None:
         raise refusal("algorithm", "Agent", "have a rule whose parameters an agent knows", f"{unknown[0]!r} of it")
     step = tuple_of(_PARAMETERS[name] for name in rule.parameters)
     functions.add("step_of(alpha, trace, rho, gamma, reward, eta, trace_next)", f"return {step}")
-    row = "[0]" if isinstance(rule, ElementwiseRule) else ""
-    lazy = ", ".join(f"state[{i}]{row}" for i in range(4))
-    functions.add("value_in(state, index, value, begin, end)", f"return value_of({lazy}, index, value, begin, end)")
-    arrays = ", ".join(f"state[{i}]" for i in range(11 if row else 5))
+    elementwise = isinstance(rule, ElementwiseRule)
+    lazy = ", ".join(f"state[{i}][0]" if elementwise else f"state[{i}]" for i in range(4))
+    row = "index, value, begin, end"
+    functions.add(f"value_in(state, {row})", f"return value_of({lazy}, {row})")
+    functions.add(f"fetch_value(state, {row})", f"return value_up_to_date({lazy}, {row})")
+    arrays = ", ".join(f"state[{i}]" for i in range(11 if elementwise else 5))
     functions.add(
         "learn_with(state, index, value, index_next, value_next, step)",
         f"return learn_step({arrays}, index, value, index_next, value_next, step)",
@@ -78,12 +90,8 @@ def _add(functions: Functions, rule: AnyRule) -> None:
 
 @functools.cache
 def _module(rule: AnyRule, dtype: str, interpreted: bool) -> Any:
-    elementwise = isinstance(rule, ElementwiseRule)
-    functions = elementwise_functions(rule, dtype) if isinstance(rule, ElementwiseRule) else functions_for(rule, dtype)
-    kernels = ["sparse.sparse_kernels", *["sparse.elementwise_sparse_kernels"] * elementwise]
-    _add(functions, rule)
-    text = compiled.compose(functions, *kernels, "sparse.acting_kernels")
-    return compiled.module(f"acting_{rule.name}_{dtype}", text)
+    functions, kernels = acting_functions(rule, dtype)
+    return compiled.module(f"acting_{rule.name}_{dtype}", compiled.lean(compiled.compose(functions, *kernels)))
 
 
 @functools.cache

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emphatic.engines.compiled import inner
+from emphatic.engines.compiled import exact, inner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emphatic.engines.rule_functions import HUGE
+    from emphatic.engines.rule_functions import HUGE, zeros
+    from emphatic.engines.sparse import add_held, combine, epochs, fetch
     from emphatic.engines.sparse.acting import (
         ACTION, ALPHA, CUTS, DECISIONS, DELTA, END, ETA, GAMMA, GREEDY, IS_GREEDY, KIND, LAMBDA, MU, N, NEXT, PI,
-        RATIO, SIGMA, SOFTMAX, START, STEPS, TIES, learn_with, step_of, value_in,
+        RATIO, SIGMA, SOFTMAX, START, STEPS, TIES, fetch_value, learn_with, step_of, value_in,
     )  # fmt: skip
 
     State = tuple[NDArray[Any], ...]
@@ -40,17 +41,35 @@ def scheduled(setting: Floats, decisions: float) -> float:
     return float(rate)
 
 
+@exact  # a sum in this order is computed one by one: gathers, which another could be made of, take longer here
+def value_up_to_date(
+    columns: NDArray[np.void], scale: Floats, epoch: Integers, table: Floats, index: Integers, value: Floats,
+    begin: int, end: int,
+) -> float:  # fmt: skip
+    """θ·φ; the columns of φ are up to date then, so that the next steps, with many of the same, find them so."""
+    h, e = zeros(), epochs(epoch)
+    for a in range(begin, end):
+        if index[a] >= 0:
+            fetch(columns[index[a]], e, table)
+            h = add_held(h, columns[index[a]], value[a])
+    return float(combine(scale, h)[0])
+
+
 @inner
 def evaluate(
-    state: State, setting: Floats, index: Integers, value: Floats, next_index: Integers, next_value: Floats, q: Floats
-) -> None:
+    state: State, setting: Floats, index: Integers, value: Floats, next_index: Integers, next_value: Floats, q: Floats,
+    fetches: bool,
+) -> None:  # fmt: skip
     """θ·φ(S, a) of every action; ``next_index`` and ``next_value`` hold φ(S, a), one action after the other."""
     slots, n = index.shape[0], int(setting[N])
     for a in range(q.shape[0]):
         for i in range(slots):
             next_index[a * slots + i] = a * n + index[i] if 0 <= index[i] < n else -1
             next_value[a * slots + i] = value[i]
-        q[a] = value_in(state, next_index, next_value, a * slots, (a + 1) * slots)
+        if fetches:
+            q[a] = fetch_value(state, next_index, next_value, a * slots, (a + 1) * slots)
+        else:
+            q[a] = value_in(state, next_index, next_value, a * slots, (a + 1) * slots)
 
 
 @inner
@@ -136,15 +155,21 @@ def ratio(setting: Floats, status: Floats) -> float:
     return float(factor)
 
 
-def begin(
-    state: State, setting: Floats, status: Floats, readings: Floats, index: Integers, value: Floats,
-    next_index: Integers, next_value: Floats, q: Floats, target: Floats, behaviour: Floats, u: float,
-) -> int:  # fmt: skip
-    """The first action of an episode that begins in row 1; −2 if the observation is not finite, −3 if q is not."""
+@inner
+def are_finite_readings(readings: Floats) -> bool:
+    """Whether an observation can be learned from."""
+    fine = True
     for i in range(readings.shape[0]):
-        if not abs(readings[i]) <= HUGE:
-            return -2
-    evaluate(state, setting, index[1], value[1], next_index, next_value, q)
+        fine = fine and abs(readings[i]) <= HUGE
+    return bool(fine)
+
+
+@inner
+def begin_episode(
+    setting: Floats, status: Floats, index: Integers, value: Floats, q: Floats, target: Floats, behaviour: Floats,
+    u: float,
+) -> int:  # fmt: skip
+    """The first action of an episode that begins in row 1, from the values q there; −3 if they are not finite."""
     for a in range(q.shape[0]):
         if not abs(q[a]) <= HUGE:
             return -3
@@ -157,21 +182,18 @@ def begin(
     return action
 
 
-def act(
-    state: State, setting: Floats, status: Floats, readings: Floats, index: Integers, value: Floats,
-    next_index: Integers, next_value: Floats, q: Floats, target: Floats, behaviour: Floats, u: float,
-    reward: float, terminated: bool, truncated: bool,
+@inner
+def take_action(
+    state: State, setting: Floats, status: Floats, index: Integers, value: Floats, next_index: Integers,
+    next_value: Floats, q: Floats, target: Floats, behaviour: Floats, u: float, reward: float, terminated: bool,
+    truncated: bool,
 ) -> int:  # fmt: skip
-    """Learn from the step to the observation in row 1; the next action, or −1 at an end.
+    """Learn from the step to row 1, where ``evaluate`` has been, unless it terminated; the next action, −1 at an end.
 
-    −2 if the observation is not finite and −3 if the learner would diverge: nothing has changed then.
+    −3 if the learner would diverge: nothing has changed then.
     """
-    for i in range(readings.shape[0]):
-        if not abs(readings[i]) <= HUGE:
-            return -2
     slots, n, action, count, gamma = index.shape[1], int(setting[N]), -1, 0, 0.0
     if not terminated:
-        evaluate(state, setting, index[1], value[1], next_index, next_value, q)
         for a in range(q.shape[0]):
             if not abs(q[a]) <= HUGE:
                 return -3
@@ -199,8 +221,38 @@ def act(
     return action
 
 
+def begin(
+    state: State, setting: Floats, status: Floats, readings: Floats, index: Integers, value: Floats,
+    next_index: Integers, next_value: Floats, q: Floats, target: Floats, behaviour: Floats, u: float,
+) -> int:  # fmt: skip
+    """The first action of an episode that begins in row 1; −2 if the observation is not finite, −3 if q is not."""
+    if not are_finite_readings(readings):
+        return -2
+    evaluate(state, setting, index[1], value[1], next_index, next_value, q, True)
+    return begin_episode(setting, status, index, value, q, target, behaviour, u)
+
+
+def act(
+    state: State, setting: Floats, status: Floats, readings: Floats, index: Integers, value: Floats,
+    next_index: Integers, next_value: Floats, q: Floats, target: Floats, behaviour: Floats, u: float,
+    reward: float, terminated: bool, truncated: bool,
+) -> int:  # fmt: skip
+    """Learn from the step to the observation in row 1; the next action, or −1 at an end.
+
+    −2 if the observation is not finite and −3 if the learner would diverge: nothing has changed then.
+    """
+    if not are_finite_readings(readings):
+        return -2
+    if not terminated:
+        evaluate(state, setting, index[1], value[1], next_index, next_value, q, True)
+    return take_action(
+        state, setting, status, index, value, next_index, next_value, q, target, behaviour, u, reward, terminated,
+        truncated,
+    )  # fmt: skip
+
+
 def appraise(
     state: State, setting: Floats, index: Integers, value: Floats, next_index: Integers, next_value: Floats, q: Floats
 ) -> None:
-    """``evaluate``, as a function of its own."""
-    evaluate(state, setting, index[2], value[2], next_index, next_value, q)
+    """``evaluate``, as a function of its own, that changes nothing."""
+    evaluate(state, setting, index[2], value[2], next_index, next_value, q, False)

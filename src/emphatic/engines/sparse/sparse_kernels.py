@@ -171,6 +171,16 @@ def move(
 
 
 @inner
+def component_of(index: Integers, value: Floats, begin: int, end: int, i: int) -> float:
+    """φ_i, by a look at every active feature: no kernel that an agent calls may allocate memory."""
+    component = 0.0
+    for a in range(begin, end):
+        if index[a] == i:
+            component = value[a]
+    return component
+
+
+@inner
 def move_plain(
     columns: Columns, scale: Floats, epoch: Integers, table: Floats, c: Scalars, index: Integers, value: Floats,
     begin: int, end: int, index_next: Integers, value_next: Floats, begin_next: int, end_next: int,
@@ -180,16 +190,13 @@ def move_plain(
     C and H may be beyond the end of the number range where X is not.
     """
     n, e, size = columns.shape[0], epochs(epoch), zeros()
-    phi = np.zeros((2, n))
-    for a in range(begin, end):
-        if 0 <= index[a] < n:
-            phi[0, index[a]] = value[a]
-    for a in range(begin_next, end_next):
-        if 0 <= index_next[a] < n:
-            phi[1, index_next[a]] = value_next[a]
     for is_trial in (True, False):
         for i in range(n):
-            z = update_plain(c, present(columns[i], scale, e, table), phi[0, i], phi[1, i])
+            p, q = (
+                component_of(index, value, begin, end, i),
+                component_of(index_next, value_next, begin_next, end_next, i),
+            )
+            z = update_plain(c, present(columns[i], scale, e, table), p, q)
             if is_trial:
                 size_i = magnitudes(z)
                 size = larger(size, size_i)
