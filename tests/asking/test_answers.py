@@ -100,6 +100,64 @@ def test_labels_are_those_of_the_definition(seed: int, missing: float, gaps: flo
         assert score["known"] <= np.isfinite(labels).sum()
 
 
+def irregular_label(kind: str, t: int, x: Array, time: Array, span: float, timing: Timing) -> float:
+    """The definition on irregular stamps, by plain lists; NaN if the label is not known.
+
+    Where rows come when they come, those that are expected are those that came, and of each gap those that would have.
+    """
+    step, end = timing.step or 1.0, time[t] + span
+    later = list(range(t + 1, len(x)))
+    if not any(time[i] >= end for i in later):
+        return math.nan
+    if kind.endswith("at"):
+        near = [(abs(time[i] - end), i) for i in later if not math.isnan(x[i]) and abs(time[i] - end) <= 0.5 * step]
+        if not near:
+            return math.nan
+        nearest = float(x[min(near)[1]])
+        return float(nearest > 0.3) if kind == "event_at" else nearest
+    window = [i for i in later if time[i] <= end]
+    edges = [float(time[t]), *(float(time[i]) for i in window), end]
+    lost = sum((b - a) / step - 1.0 for a, b in pairwise(edges) if b - a > timing.limit)
+    values = [float(x[i]) for i in window if not math.isnan(x[i])]
+    if not values or len(values) < 0.9 * (len(window) + lost):
+        return math.nan
+    hits = [float(time[i] - time[t]) for i in window if x[i] > 0.3]
+    mean = sum(values) / len(values)
+    labels: dict[str, float] = {
+        "event": float(bool(hits)),
+        "until": hits[0] if hits else span,
+        "sum": mean * span / step,
+        "mean": mean,
+        "integral": mean * span / 3600.0,
+        "share": sum(value > 0.3 for value in values) / len(values),
+        "max": max(values),
+        "min": min(values),
+    }
+    return labels[kind]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.05]), st.sampled_from([0.0, 0.05]), st.booleans())
+def test_labels_on_irregular_stamps_are_those_of_the_definition(
+    seed: int, missing: float, gaps: float, again: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    T, timing = 120, Timing(60.0, False, 400.0)
+    steps = rng.exponential(60.0, T) * np.where(rng.random(T) < gaps, 30.0, 1.0)
+    steps[rng.random(T) < 0.05 * again] = 0.0  # (the same stamp twice)
+    time = 1e6 + np.cumsum(steps)
+    x = np.where(rng.random(T) < missing, np.nan, rng.normal(size=T))
+    texts = [text.replace("12 rows", "7.3min").replace("5 rows", "11min") for text in QUESTIONS]
+    asked, _ = run(texts, x, time, timing)
+    for q, question in enumerate(asked.questions):
+        labels, span = asked.recent(q)["label"], question.span(60.0)
+        for t in range(T):
+            if again and sum(time == time[t]) > 1:
+                continue  # (whether a row of the same stamp comes later is not defined)
+            label = irregular_label(question.kind, t, x, time, span, timing)
+            assert labels[t] == pytest.approx(label, rel=1e-9, abs=1e-9, nan_ok=True), (question.text, t)
+
+
 def test_rows_of_an_irregular_log_count_by_their_times() -> None:
     rng = np.random.default_rng(3)
     time = np.cumsum(rng.exponential(60.0, 400))
