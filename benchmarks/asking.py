@@ -3,9 +3,9 @@
     python -m benchmarks.asking                                     the ten forms on the sample log
     python -m benchmarks.asking LOG.csv --ask TEXT [--ask TEXT …]   questions of your own about a log of your own
 
-A row a question: the features it has, microseconds of CPU a row (≤ 30 at 150 features), and of the second half the skill
-over the best simple answer, the variance explained or the expected calibration error, and the coverage of its intervals
-with that of the hours with the least and the most.
+A line a question: the features it has, microseconds of CPU a row (≤ 30 at 150 features), and of the second half the
+skill over the best simple answer, the variance explained or the expected calibration error, and the coverage of its
+intervals, with that of the hours with the least and the most.
 """
 
 from __future__ import annotations

@@ -140,3 +140,14 @@ def test_every_side_gets_its_turn_in_every_round() -> None:
     sides = {name: Side(lambda name=name: turns.append(name), 1) for name in "ab"}  # type: ignore[misc]
     assert set(fastest(sides, rounds=3, seconds=0.0)) == {"a", "b"}
     assert turns == list("ababab")
+
+
+def test_questions_in_text_are_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from benchmarks import asking
+
+    lines = [f"{1700000000 + 3600 * t},{(t % 24) / 4 + t % 7}" for t in range(3000)]
+    (tmp_path / "log.csv").write_text("time,x\n" + "\n".join(lines), "utf-8")
+    assert asking.main([str(tmp_path / "log.csv"), "--ask", "P(x > 8 within 3h)", "--ask", "x at +6h"]) == 0
+    event, value = capsys.readouterr().out.splitlines()
+    assert "ECE 0.0" in event
+    assert "coverage" in value
