@@ -9,7 +9,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.services import FLAGS, LINES, Served, readings, same_as_undisturbed, wait_for
+from emphatic.serve.sources.mqtt import import_paho
+from tests.support.services import (
+    FLAGS,
+    LINES,
+    Served,
+    free_port,
+    mosquitto,
+    readings,
+    same_as_undisturbed,
+    wait_for,
+)
 
 TOKEN = "correct-horse-battery-staple"
 HEADERS = {"authorization": f"Bearer {TOKEN}"}
@@ -97,6 +107,51 @@ def test_a_model_is_replaced_by_another_while_it_runs(served: Several, tmp_path:
     assert client.get("/models/fan/signals").json()["step"] == 105
     client.post("/models/fan/stop")
     same_as_undisturbed(the_model(tmp_path, "fan"), readings(105), tmp_path)
+
+
+@pytest.mark.serve
+def test_messages_wait_at_the_broker_while_a_model_is_stopped(tmp_path: Path) -> None:
+    """Each model has its own client there; it is stopped and started, and then the whole service is killed."""
+    paho = import_paho()
+    port, sent = free_port(), {"pump": 0, "fan": 0}
+    for name in sent:
+        (tmp_path / "models" / name).mkdir(parents=True)
+        source = f'source = "mqtt://127.0.0.1:{port}/{name}"\ntopic_names = ["{name}="]\n'
+        (tmp_path / "models" / name / "model.toml").write_text(SETTINGS.decode() + source)
+
+    with mosquitto(tmp_path, port):
+        client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+        client.connect("127.0.0.1", port)
+        client.loop_start()
+
+        def send(name: str, count: int) -> None:
+            for row in readings(count, sent[name]):
+                client.publish(name, json.dumps(row), qos=1).wait_for_publish(30)
+            sent[name] += count
+
+        def learned(service: Several, name: str) -> None:
+            wait_for(lambda: service.client.get(f"/models/{name}/signals").json()["step"] == sent[name], 60)
+
+        with Several(tmp_path) as served:
+            for name in sent:
+                wait_for(lambda name=name: any(f"/{name}: connected" in line for line in served.log))
+                send(name, 80)
+                learned(served, name)
+            assert served.client.post("/models/pump/stop").json()["state"] == "stopped"
+            send("pump", 50)
+            send("fan", 10)
+            learned(served, "fan")
+            assert served.client.post("/models/pump/start").status_code == 200
+            learned(served, "pump")
+            served.kill()
+        send("pump", 30)
+        with Several(tmp_path) as again:
+            for name in sent:
+                learned(again, name)
+                assert again.client.post(f"/models/{name}/stop").status_code == 200
+        client.loop_stop()
+    for name, count in sent.items():
+        same_as_undisturbed(the_model(tmp_path, name), readings(count), tmp_path)
 
 
 def test_strangers_change_nothing(served: Several, tmp_path: Path) -> None:
