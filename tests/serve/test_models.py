@@ -133,8 +133,8 @@ def test_messages_wait_at_the_broker_while_a_model_is_stopped(tmp_path: Path) ->
             wait_for(lambda: service.client.get(f"/models/{name}/signals").json()["step"] == sent[name], 60)
 
         with Several(tmp_path) as served:
+            wait_for(lambda: sum("connected." in line for line in served.log) == 2)
             for name in sent:
-                wait_for(lambda name=name: any(f"/{name}: connected" in line for line in served.log))
                 send(name, 80)
                 learned(served, name)
             assert served.client.post("/models/pump/stop").json()["state"] == "stopped"
