@@ -193,6 +193,7 @@ class _Interfaces:
 
     def __init__(self, models: NamedModels, access: _Access) -> None:
         self._models, self._access = models, access
+        self._turn = asyncio.Lock()  # so that those who wait for another change take no thread
 
     def of(self, method: str) -> Callable[[Request], Awaitable[ASGIApp]]:
         """What answers a request for a model by name as a method of ``_Interface`` does."""
@@ -244,7 +245,8 @@ class _Interfaces:
         if not self._access.sessions.has_token:
             return _error(403, "models are only made, started and stopped with a token: use --token-file")
         try:
-            await asyncio.to_thread(change, name, *arguments)
+            async with self._turn:
+                await asyncio.to_thread(change, name, *arguments)
         except NoModelError as error:
             return _error(404, str(error))
         except ExistsError as error:

@@ -272,11 +272,11 @@ class NamedModels:
             raise ValueError(f"the settings: {given[0]!r} can only be set in {_CONFIGURATION}, on the server's disk")
         with self._lock:
             folder = self.folder / name
-            if name in self._entries or folder.exists():
+            if name in self._entries or (folder / _CONFIGURATION).exists():
                 raise ExistsError(f"there is a model {name!r}")
             if len(self._entries) >= _MOST:
                 raise ValueError(f"there are {_MOST} models, which is the limit")
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)  # without its settings it is not a model: a crash leaves nothing
             with atomic_file(folder / _CONFIGURATION) as file:
                 file.write(text)
             self._start(name)
