@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from benchmarks.measure import Gate, gate
 from benchmarks.report import Row
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
+from emphatic.nexting.learning import make_horde
 from emphatic.nexting.settings import ENGINE, Settings
 
 
@@ -32,8 +33,8 @@ def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
 
 def cases(quick: bool) -> Sequence[Case]:
     if quick:
-        return [Log(3_000), Intervals(16_000), Pipe(2, 700)]
-    return [Log(None), Intervals(None), Pipe(20, 5_000)]
+        return [Log(3_000), Signals(2, 40, 600), Intervals(16_000), Pipe(2, 700)]
+    return [Log(None), Signals(4, 64, 10_000), Intervals(None), Pipe(20, 5_000)]
 
 
 def table(rows: int | None) -> emphatic.streams.Table:
@@ -94,6 +95,59 @@ class Log:
             ratio=best,
             at_most=10,
             note=made.learner.engine,
+        )
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What a question costs where there are many signals, beside what it costs where there are few."""
+
+    few: int
+    many: int
+    T: int
+
+    @property
+    def gate(self) -> str:
+        return "many signals: the same in blocks of any length"
+
+    def made(self, signals: int) -> tuple[Horde, emphatic.streams.Table]:
+        """A horde at 4 horizons, warmed up, and its log: waves and walks, each in about eight of the signals."""
+        rng, t, causes = np.random.default_rng(0), np.arange(self.T)[:, None], max(2, signals // 8)
+        waves = np.sin(2 * np.pi * t / rng.uniform(20, 300, causes))
+        waves += 0.05 * np.cumsum(rng.normal(size=(self.T, causes)), axis=0)
+        x = waves[:, np.arange(signals) % causes] + 0.2 * rng.normal(size=(self.T, signals))
+        log = emphatic.streams.open_table({f"S{i}": x[:, i] for i in range(signals)})
+        settings = Settings(horizons=(2, 9, 36, 144)).filled(log, self.T)
+        return make_horde(settings, None).warm_up(log, settings.rows_to_warm_up(log, self.T)), log
+
+    def gates(self) -> Iterator[Gate]:
+        (one, log), (other, _) = self.made(self.many), self.made(self.many)
+        rows = next(log.blocks(512)).values
+        pieces = [
+            other.run(dict(zip(log.names, rows[begin : begin + 100].T, strict=True))) for begin in range(0, 512, 100)
+        ]
+        yield gate(self.gate, one.run(dict(zip(log.names, rows.T, strict=True))), np.concatenate(pieces))
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        cost = {}
+        for signals in (self.few, self.many):
+            best = float("inf")
+            for _ in range(effort.rounds):
+                horde, log = self.made(signals)
+                began = process_time()
+                horde.run(log)
+                best = min(best, process_time() - began)
+            cost[signals] = 1e6 * best / (self.T * len(horde.questions))
+        yield Row(
+            f"nexting on many signals, {self.T:,} rows × 4 horizons",
+            f"processor time of a row and question, {self.many} signals",
+            gates=(self.gate,),
+            ours=cost[self.many],
+            alternative=cost[self.few],
+            versus=f"{self.few} signals",
+            unit="µs",
+            ratio=cost[self.many] / cost[self.few],
+            at_most=1.5,
         )
 
 
