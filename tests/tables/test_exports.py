@@ -417,7 +417,7 @@ def test_an_export_of_line_protocol_with_its_database(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize("shape", ["array", "history", "columns", "inside"])
+@pytest.mark.parametrize("shape", ["array", "history", "columns", "inside", "pairs"])
 def test_json_documents(shape: str, indent: int | None, tmp_path: Path) -> None:
     rows: list[Any] = [{"time": stamp(i), "x": x} for i, x in enumerate(X)]
     history = [{"state": str(x), "last_changed": stamp(i)} for i, x in enumerate(X)]
@@ -425,10 +425,11 @@ def test_json_documents(shape: str, indent: int | None, tmp_path: Path) -> None:
         "array": rows,
         "history": [[{"entity_id": "sensor.x", **history[0]}, *history[1:]]],
         "columns": {"hourly_units": {"x": "K"}, "hourly": {"time": [stamp(i) for i in range(N)], "x": X}},
+        "pairs": [[stamp(i), x] for i, x in enumerate(X)],
         "inside": {"status": "ok", "data": {"count": N, "items": rows}},
     }[shape]
     table = opened(tmp_path, [json.dumps(value, indent=indent)], "log.json")
-    assert table.names == ("sensor.x" if shape == "history" else "x",)
+    assert table.names == ({"history": "sensor.x", "pairs": "column_2"}.get(shape, "x"),)
     assert signal(table, table.names[0]) == X
 
 
@@ -453,6 +454,34 @@ def test_sensors_that_alternate_beside_the_name_of_their_device(tmp_path: Path) 
         for name, value in (("lamp", "ON"), ("power", "7.5"))
     ]
     assert opened(tmp_path, payloads, "mqtt.jsonl", resample="none").names == ("home/lamp", "home/power")
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%dT%H:%M:%S+0000", "%b %e %H:%M:%S"])
+def test_numbers_in_lines_of_syslog(form: str, tmp_path: Path) -> None:
+    """``journalctl -o short-iso``, and without a year, as in /var/log: of the year in which the file was written."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    moments = [now - timedelta(minutes=10 * (N - i)) for i in range(N)]
+    lines = [
+        f"{t.strftime(form)} host app[{i}]: temperature={x} ok" for i, (t, x) in enumerate(zip(moments, X, strict=True))
+    ]
+    table = opened(tmp_path, ["-- Logs begin --", *lines])
+    assert signal(table, "app: temperature=# ok") == X
+    time = only(table).time
+    assert time is not None
+    np.testing.assert_array_equal(time, [moment.timestamp() for moment in moments])
+
+
+def test_journalctl_pretty(tmp_path: Path) -> None:
+    entries = [{"__REALTIME_TIMESTAMP": str(10**15 + 10**6 * i), "MESSAGE": f"took {x} ms"} for i, x in enumerate(X)]
+    assert signal(opened(tmp_path, [json.dumps(entry, indent=8) for entry in entries]), "took # ms") == X
+
+
+def test_increments_that_are_equal_have_equal_bits(tmp_path: Path) -> None:
+    """A meter with one decimal place: 12345.6 − 12345.2 is 0.4, so that rounding is not taken for a range."""
+    readings = [round(12345.6 + 0.4 * i + 0.1 * (i % 40 == 0), 1) for i in range(300)]
+    table = opened(tmp_path, ["time,energy_kwh", *(f"{stamp(i)},{x}" for i, x in enumerate(readings))])
+    table.take_increments({"energy_kwh": 1.0})
+    assert {*signal(table, "energy_kwh")[1:]} == {0.3, 0.4, 0.5}
 
 
 def test_two_keys_of_long_format(tmp_path: Path) -> None:

@@ -198,6 +198,20 @@ def _overflow(before: Array, after: Array, limit: float) -> Array:
     return increments
 
 
+def _differences(x: Array) -> Array:
+    """The differences of readings without the digits that subtraction adds: 12345.6 − 12345.2 is 0.4.
+
+    Increments that are the same would otherwise differ by rounding, which is then all that their range shows.
+    """
+    with np.errstate(all="ignore"):
+        larger = np.maximum(np.abs(x[1:]), np.abs(x[:-1]))
+        unit = 10.0 ** np.clip(14.0 - np.ceil(np.log10(larger)), 0.0, 300.0)
+        steps = np.diff(x)
+        rounded = np.rint(steps * unit) / unit
+    differences: Array = np.where(np.isfinite(rounded) & (larger > 0.0), rounded, steps)
+    return differences
+
+
 def find_roles(names: Sequence[str], values: Array) -> dict[str, ColumnRole]:
     """What each column is, from the first rows (T, C) of a table."""
     return {name: find_role(name, values[:, c]) for c, name in enumerate(names)}
@@ -263,7 +277,7 @@ class Increments:
             return increments
         x = np.concatenate([[self.last[k]], readings[known]])
         rows = np.diff(known, prepend=-1 - int(self.since[k]))
-        steps = np.diff(x)
+        steps = _differences(x)
         back = np.flatnonzero(steps < 0.0)
         if len(back):
             before, after, limit = x[back], x[back + 1], _PLAUSIBLE * self.largest[k]

@@ -354,7 +354,11 @@ class Table:
         self.categories = tuple(column for column, kind in signals.items() if kind == "text")
         if not self.names:
             what = ", ".join(f"{c!r} ({signals.get(c, self.ignored.get(c, 'the time'))})" for c in list(view.kinds)[:8])
-            raise TableError(f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}.")
+            nested = getattr(source, "nested", ())
+            remedy = f" Write the fields of {nested[0]!r} out: jq -c '. + .[\"{nested[0]}\"]'" if nested else ""
+            raise TableError(
+                f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}.{remedy}"
+            )
         self.rows = self._source.rows
         #: What turns counters into increments, as of the last pass; None where no signal is a counter.
         self.increments: Increments | None = None

@@ -340,6 +340,28 @@ _BOOT = re.compile(r"(?:<[0-9]+>)?\[\s*(?P<time>[0-9]+\.[0-9]+)\]\s?(?P<message>
 _DATED = re.compile(r"\[(?P<time>[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} [0-9]{4})\]\s?(?P<message>.*)")
 
 
+#: What syslog and ``journalctl`` write: the time, the host, the program and the message.
+_SYSLOG = re.compile(
+    r"(?P<time>[A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(?:[.,][0-9]+)?"
+    r"(?:Z|[-+][0-9]{2}:?[0-9]{2})?) \S+ (?P<program>[^\s:\[]+)(?:\[[0-9]+\])?(?P<message>: .*)"
+)
+
+
+def _syslog_times(texts: Sequence[str], file: File) -> list[float]:
+    """Seconds since 1970. Stamps without a year are of the year before the file was written last, up to then."""
+    stamps = pa.array(texts, pa.string())
+    if texts[0][0].isdigit():
+        return [float(second) for second in parse_times(stamps, "iso")]
+    written = datetime.fromtimestamp(file.path.stat().st_mtime, UTC)
+    moments = []
+    for text in texts:
+        moment = datetime.strptime(f"{written.year} {text}", "%Y %b %d %H:%M:%S").replace(tzinfo=UTC)
+        moments.append(
+            (moment if moment < written + timedelta(days=1) else moment.replace(year=written.year - 1)).timestamp()
+        )
+    return moments
+
+
 def numbers_of(message: str) -> tuple[str, list[str]]:
     """A message without its numbers, and these.
 
@@ -377,13 +399,18 @@ def _message_series(file: File, messages: Iterable[tuple[float, str, Mapping[str
 
 def _is_dmesg(file: File) -> bool:
     lines = _first_lines(file)
-    # A line without a time may begin it, as that of ping -D does.
-    return len(lines) > 2 and any(all(map(form.fullmatch, lines[1:])) for form in (_BOOT, _DATED))
+    # A line without a time may begin it, as that of ping -D and of journalctl does.
+    return len(lines) > 2 and any(all(map(form.fullmatch, lines[1:])) for form in (_BOOT, _DATED, _SYSLOG))
 
 
 def _open_dmesg(file: File, options: OpenOptions) -> Source:
     is_dated = _DATED.fullmatch(_first_lines(file)[1]) is not None
     messages: list[tuple[float, str, Mapping[str, str]]] = []
+    if _SYSLOG.fullmatch(_first_lines(file)[1]) is not None:
+        matches = [match for line in _lines(file) if (match := _SYSLOG.fullmatch(line)) is not None]
+        texts = [(match["program"] or "") + match["message"] for match in matches]
+        moments = _syslog_times([match["time"] for match in matches], file)
+        return _message_series(file, [(t, text, {}) for t, text in zip(moments, texts, strict=True)], is_dated=True)
     for line in _lines(file):
         match = (_DATED if is_dated else _BOOT).fullmatch(line)
         if match is not None:
@@ -399,11 +426,24 @@ def _is_journal(file: File) -> bool:
     return file.beginning.lstrip().startswith(b"{") and b'"__REALTIME_TIMESTAMP"' in file.beginning
 
 
+def _entries(file: File) -> Iterator[str]:
+    """The text of each object: a line, or the lines from one brace to the other (``-o json-pretty``)."""
+    waiting: list[str] = []
+    for line in _lines(file):
+        if waiting or line.rstrip() == "{":
+            waiting.append(line)
+            if line.rstrip() == "}":
+                yield "\n".join(waiting)
+                waiting = []
+        else:
+            yield line
+
+
 def _open_journal(file: File, options: OpenOptions) -> Source:
     messages: list[tuple[float, str, Mapping[str, str]]] = []
-    for line in _lines(file):
+    for text in _entries(file):
         try:
-            entry = json.loads(line)
+            entry = json.loads(text)
             message, time = entry.get("MESSAGE"), float(entry["__REALTIME_TIMESTAMP"]) / 1e6
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
@@ -461,6 +501,8 @@ def _find_objects(value: Any, depth: int = 0) -> list[dict[str, Any]] | None:
     if isinstance(value, list):
         if all(isinstance(item, dict) for item in value):
             return value
+        if _are_rows(value):
+            return [{f"column_{i}": cell for i, cell in enumerate(row, 1)} for row in value]
         lists = [_find_objects(item, depth + 1) or [] for item in value if isinstance(item, list)]
         # Home Assistant names the entity in the first object of its list alone.
         return [{"entity_id": rows[0].get("entity_id")} | row for rows in lists for row in rows] or None
@@ -476,6 +518,13 @@ def _find_objects(value: Any, depth: int = 0) -> list[dict[str, Any]] | None:
         return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
     tables = [table for inner in value.values() if (table := _find_objects(inner, depth + 1)) is not None]
     return max(tables, key=len, default=None) if tables and max(map(len, tables)) > 1 else None
+
+
+def _are_rows(items: Sequence[Any]) -> bool:
+    """Whether lists are the rows of a table without names: of equal length, of numbers and words."""
+    width = len(items[0]) if isinstance(items[0], list) else 0
+    is_table = width > 1 and all(isinstance(row, list) and len(row) == width for row in items)
+    return is_table and not any(isinstance(cell, dict | list) for row in items for cell in row)
 
 
 def _open_document(file: File, options: OpenOptions) -> Source:
