@@ -407,3 +407,36 @@ def test_inner_loops_are_vectorised_in_float32(name: str) -> None:
     assert operations.count("ps") >= 10
     assert operations.count("pd") == 0
     assert not re.search(r"\bv?cvt(ps2pd|pd2ps)\b", assembly)
+
+
+SLOW = """
+import sys, time
+from numba import types
+from emphatic.engines import compiled
+@compiled.jit_for((types.float64,))
+def double(x):
+    return 2.0 * x
+"""
+
+
+def test_a_kernel_is_compiled_when_it_is_first_called_and_by_one_process(tmp_path: Path) -> None:
+    """While another process holds the file of a module, its kernel is waited for or left to that process."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    code = """
+import fcntl, os, sys, threading, time
+import slow
+from emphatic.engines import compiled
+lazy = slow.double
+assert isinstance(lazy, compiled.LazyKernel) and not lazy.is_compiled
+held = os.open(sys.modules[lazy._function.__module__].__file__, os.O_RDONLY)
+fcntl.flock(held, fcntl.LOCK_EX)
+assert lazy.compile(wait=False) is None
+threading.Timer(0.3, os.close, [held]).start()
+began = time.monotonic()
+assert slow.double(4.0) == 8.0 and time.monotonic() - began > 0.25
+assert lazy.is_compiled and slow.double is not lazy and lazy(1.0) == 2.0
+"""
+    env = environment(
+        EMPHATIC_CACHE_DIR=tmp_path / "cache", PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    )
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=120)

@@ -126,6 +126,11 @@ from emphatic.hordes import blend_kernels as b
 from emphatic.scores import kernels as c
 from emphatic.problems import kernels as d
 from emphatic.engines import scan
+from emphatic.engines.compiled import LazyKernel
+for module in (a, b, c, d, scan):
+    for lazy in list(vars(module).values()):
+        if isinstance(lazy, LazyKernel):
+            lazy.compile()
 emphatic.returns([1.0, 2.0], 0.5)
 for engine in ("dense", "chunked"):
     learner = emphatic.Learner("td", 4, engine=engine)

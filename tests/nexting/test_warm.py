@@ -71,3 +71,19 @@ def test_the_command_fills_an_empty_cache(tmp_path: Path) -> None:
 def test_settings_about_signals_do_not_matter(caplog: pytest.LogCaptureFixture) -> None:
     compile_for_live(Settings(predict=("no such signal",), horizons=(math.pi,), time="none"))
     assert caplog.records == []
+
+
+@pytest.mark.long
+def test_a_second_process_compiles_what_is_needed_last(tmp_path: Path) -> None:
+    """On an empty cache nothing is compiled twice; on a full one there is no second process."""
+    env = {**os.environ, "EMPHATIC_CACHE_DIR": str(tmp_path / "cache")}
+    started = "import subprocess\nPopen, count = subprocess.Popen, [0]\n"
+    started += "def start(*a, **k):\n    count[0] += 1\n    return Popen(*a, **k)\nsubprocess.Popen = start\n"
+    code = f"{SPY}{started}{LOG}\nprint(count[0])"
+    counts = [
+        subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    ]
+    assert [int(count[-1]) for count in counts] == [int(os.cpu_count() != 1), 0]
+    names = [path.name.split("-")[0] for path in (tmp_path / "cache").rglob("*.nbi")]
+    assert len(names) == len({*names}) > 10

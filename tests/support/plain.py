@@ -29,6 +29,7 @@ COMPILED_ON_IMPORT = (
     "emphatic.engines.scan",
     "emphatic.asking.headline_kernels",
     "emphatic.asking.kernels",
+    "emphatic.asking.return_kernels",
     "emphatic.learning.sequence_kernels",
     "emphatic.problems.kernels",
     "emphatic.scores.kernels",

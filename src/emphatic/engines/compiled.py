@@ -5,6 +5,9 @@ functions (``unrolled``), and the kernel's source. It is written to a file that 
 an edited rule, engine or constant never meets old machine code, which numba keeps beside the file. A kernel therefore
 imports nothing of this package but this module and ``intrinsics``. Where no folder can be written the kernels are
 compiled in memory: slower to start, otherwise the same.
+
+A kernel is compiled when it is first called. Two processes that need it at the same time do not both compile it: one
+does, and the other waits and reads the result from the disk.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ import importlib
 import inspect
 import os
 import sys
+import time
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +31,7 @@ import numba.core.caching
 import numba.core.config
 import numpy as np
 
+from emphatic.common.locks import lock
 from emphatic.engines import generated
 from emphatic.engines.generated import cache_folder
 
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FASTMATH",
+    "LazyKernel",
     "blas_threads",
     "cache_folder",
     "compose",
@@ -160,10 +166,10 @@ def kernel(module: types.ModuleType, name: str, *signature: numba.types.Type) ->
     function = getattr(module, name)
     if interpreted():
         return np.errstate(all="ignore")(function)  # as compiled: overflow says nothing, the bounds find it
-    on_disk = bool(module.__file__) and os.path.exists(str(module.__file__))
+    path = Path(module.__file__ or "")
     options = OPTIONS | (LEAN if getattr(module, "LEAN", False) else {})
-    with _without_collection():
-        compiled = _compiled(function, on_disk, signature, options)
+    with _alone(path, wait=True), _without_collection():
+        compiled = _compiled(function, path.is_file(), signature, options)
     compiled.disable_compile()
     return compiled
 
@@ -201,8 +207,84 @@ def blas_threads(count: int) -> Any:
     return _pools().limit(limits=count, user_api="blas")
 
 
+class LazyKernel:
+    """A function of a module of its own that is compiled, or read from the disk, when it is first called.
+
+    Args:
+        function: The function, of the module in the cache folder.
+        signatures: The argument types that it is compiled for, and never for others.
+        options: How it is compiled.
+    """
+
+    def __init__(self, function: Callable[..., Any], signatures: Sequence[Any], options: dict[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._signatures, self._options = function, list(signatures), options
+        self._compiled: Any = None
+        #: The module of this package that the function was written in.
+        self.home = function.__module__
+
+    def compile(self, *, wait: bool = True) -> Any:
+        """The compiled function, which from now on stands in its module; None if another process compiles it.
+
+        Args:
+            wait: Whether to wait for the other process.
+        """
+        if self._compiled is None:
+            path = Path(sys.modules[self._function.__module__].__file__ or "")
+            with _alone(path, wait) as may_compile, _without_collection():
+                if not may_compile:
+                    return None
+                compiled = _compiled(self._function, path.is_file(), self._signatures, self._options)
+            compiled.disable_compile()
+            self._compiled = compiled
+            home = sys.modules.get(self.home)
+            if home is not None and getattr(home, self._function.__name__, None) is self:
+                setattr(home, self._function.__name__, compiled)
+        return self._compiled
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it is compiled, in this process or on the disk."""
+        path = Path(sys.modules[self._function.__module__].__file__ or "")
+        name = f"{path.stem}.{self._function.__name__}-*.nbi"
+        return self._compiled is not None or any((path.parent / "__pycache__").glob(name))
+
+    @property
+    def overloads(self) -> Any:
+        """The compiled code by its argument types, as numba has it."""
+        return self.compile().overloads
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.compile()(*arguments)
+
+
+#: Seconds after which the compilation of another process is no longer waited for, and between two looks at it.
+_LONGEST, _BETWEEN = 120.0, 0.05
+
+
+@contextmanager
+def _alone(path: Path, wait: bool) -> Iterator[bool]:
+    """Hold the file of a module while it is compiled; False if another process does, and is not to be waited for."""
+    descriptor = -1
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+    try:
+        end = time.monotonic() + _LONGEST
+        while descriptor >= 0 and lock(descriptor) is False:
+            if not wait:
+                yield False
+                return
+            if time.monotonic() > end:  # (it may be stopped: then both compile, which is only slower)
+                break
+            time.sleep(_BETWEEN)
+        yield True
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
 def jit_for(*signatures: tuple[Any, ...], fastmath: bool = True) -> Callable[[F], F]:
-    """A function of a module of its own, compiled for exactly these argument types.
+    """A function of a module of its own, compiled for exactly these argument types when it is first called.
 
     Without ``fastmath`` every operation is rounded as it stands, so that bits do not depend on how a loop is compiled.
     """
@@ -212,10 +294,10 @@ def jit_for(*signatures: tuple[Any, ...], fastmath: bool = True) -> Callable[[F]
             return function
         out: Any
         if function.__module__.startswith(generated.PREFIX):
-            out = _compiled(function, True, list(signatures), OPTIONS if fastmath else OPTIONS | {"fastmath": False})
-            out.disable_compile()
+            out = LazyKernel(function, signatures, OPTIONS if fastmath else OPTIONS | {"fastmath": False})
         else:
             out = getattr(_relocated(function.__module__, _constants(function)), function.__name__)
+            out.home = function.__module__
         return out  # type: ignore[no-any-return]
 
     return compile_for

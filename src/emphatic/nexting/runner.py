@@ -54,6 +54,7 @@ from emphatic.nexting.machines import Models, run_machines, save_models, unfinis
 from emphatic.nexting.score_table import ScoreTable, import_frames
 from emphatic.nexting.scoring import Scored, score_log
 from emphatic.nexting.settings import Settings
+from emphatic.nexting.warm import compile_in_background
 from emphatic.nexting.write_back import Written, write_results_to
 from emphatic.questions.durations import format_duration, seconds
 from emphatic.scores.returns import rows_to_score
@@ -729,7 +730,8 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
         resumption = find_resumption(log, job.out, executor, resume, job.progress)
         try:
             # Scores of readings near the largest number may overflow; a γ that varies may be 1 for long.
-            with np.errstate(all="ignore"), warnings.catch_warnings():
+            background = compile_in_background(log.settings)
+            with np.errstate(all="ignore"), warnings.catch_warnings(), background:
                 warnings.simplefilter("ignore", UndiscountedWarning)
                 learned = learn_log(log, executor, resumption, job.progress, job.announce)
                 _log_learning(learned)
