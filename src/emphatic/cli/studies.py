@@ -66,13 +66,13 @@ def reproduce(
 
 _CLUSTER = "On a cluster"
 #: The flags that stand before --plot.
-_OF_RUNS = ("runs", "steps", "every", "points", "seed", "theta", "rerun", "tolerance", "distribution")
+_OF_RUNS = ("runs", "steps", "episodes", "every", "points", "seed", "theta", "rerun", "tolerance", "distribution")
 
 
 @with_settings(SweepConfig, "sweep", plot=_OF_RUNS, flags=())
 def sweep(
     problem: Annotated[
-        str | None, typer.Argument(help="A problem (chain, collision, random_walk, …) or a log (CSV, Parquet, …).")
+        str | None, typer.Argument(help="A problem (chain, collision, mountain_car, …) or a log (CSV, Parquet, …).")
     ] = None,
     rule: Annotated[
         str | None,
@@ -100,6 +100,12 @@ def sweep(
     ] = None,
     forgetting: Annotated[
         str | None, typer.Option(help="Forgetting factors of lstd and elstd; default: 1.", rich_help_panel="Grid")
+    ] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(help="ε of agents on a control problem; default: .1.", rich_help_panel="Grid")
+    ] = None,
+    gamma: Annotated[
+        str | None, typer.Option(help="γ of agents on a control problem; default: 1.", rich_help_panel="Grid")
     ] = None,
     plot: Annotated[
         str | None, typer.Option(help="Also draw figures, comma-separated: svg, pdf, png. Needs emphatic[plot].")
@@ -136,6 +142,7 @@ def sweep(
         raise typer.Exit(report_error(ValueError("--jobs is for one machine. With --ray use --shards.")))
     grid = {"rule": rule, "alpha": alpha, "lambda": lambda_, "eta": eta, "beta": beta, "kappa": kappa, "zeta": zeta}
     grid |= {"xi": xi, "stepsize": stepsize, "ridge": ridge, "forgetting": forgetting}
+    grid |= {"epsilon": epsilon, "gamma": gamma}
 
     def command() -> int:
         fields = SweepConfig.read(config) if config else {}
@@ -148,7 +155,9 @@ def sweep(
                 f"--{next(iter(axes))} does not say which of the {len(grids)} grids of {config} it is for."
             )
         if axes:
-            fields["grid"] = ((dict(grids[0]) if grids else SweepConfig.usual(axes.get("rule"))) | axes,)
+            fields["grid"] = (
+                (dict(grids[0]) if grids else SweepConfig.usual(axes.get("rule"), fields.get("problem", ""))) | axes,
+            )
         fields["options"] = dict(fields.get("options", {})) | dict(map(_parse_option, options or ()))
         sweep_config = SweepConfig(**fields)
         if not sweep_config.problem:
@@ -259,7 +268,9 @@ def _show_sweep(results: Sweep, folder: Path) -> None:
     runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}"
     runs += f" to choose and {results.rerun.plan.runs} others to report" if results.rerun is not None else ""
     title = escape(plan.source.name)  # a column of a log may be called "power [kW]"
-    table = Table(title=f"{title}: best settings by mean {plan.source.metric}, {runs} of {plan.source.steps:,} steps")
+    table = Table(
+        title=f"{title}: best settings by mean {plan.source.metric}, {runs} of {plan.source.steps:,} {plan.source.unit}"
+    )
     table.add_column("rule", no_wrap=True)
     names = list(results.parameters)
     for name in (*names, "mean", "95%", "final", "diverged"):
@@ -291,7 +302,7 @@ def _show_sweep(results: Sweep, folder: Path) -> None:
     if diverged:
         print(f"{diverged:,} of {len(results.mean):,} settings diverged in some run.")
     rate = plan.learner_steps / max(results.seconds, 1e-9) / 1e6
-    took = f"{plan.learner_steps:,} learner-steps in {results.seconds:.1f} s ({rate:,.0f} M/s)"
+    took = f"{plan.learner_steps:,} learner-{plan.source.unit} in {results.seconds:.1f} s ({rate:,.3g} M/s)"
     print(f"{took}. Report: {folder / 'report.html'}")
 
 

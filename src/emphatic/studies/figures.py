@@ -236,7 +236,7 @@ def _while_learning(sweep: Sweep) -> Plot:
     panel = Panel("", best_curves(sweep, 1.3), (0.0, _ceiling(sweep)), levels=baseline_levels(sweep))
     runs = sweep.plan.runs if sweep.rerun is None else sweep.rerun.plan.runs
     caption = f"Each rule at its best setting. {which_runs(sweep)} {_bands(runs)}{_edge_words(sweep)}"
-    x, y = Axis("step", "log"), Axis(sweep.plan.source.metric)
+    x, y = Axis(sweep.plan.source.unit.removesuffix("s"), "log"), Axis(sweep.plan.source.metric)
     return Plot({"": [panel]}, "steps", x=x, y=y, direct=True, caption=caption)
 
 
@@ -468,8 +468,8 @@ def learning_plots(sweep: SweepPage, inks: Mapping[str, str]) -> tuple[Plot, Plo
             lines.append(Line(points, means, rule, inks[rule], 0.0, 1.9, look(i)["dash"], low=low, high=high))
         views[name] = [Panel("", lines, y_range, levels=_levels(sweep.baseline))]
     early = {name: [_on_log_axes(panel) for panel in panels] for name, panels in views.items()}
-    plot = Plot(views, "learning", x=Axis("steps"), y=Axis(sweep.metric), direct=True, caption=sweep.chosen)
-    return plot, replace(plot, views=early, x=Axis("step", "log"), y=Axis(sweep.metric, "log"))
+    plot = Plot(views, "learning", x=Axis(sweep.pace), y=Axis(sweep.metric), direct=True, caption=sweep.chosen)
+    return plot, replace(plot, views=early, x=Axis(sweep.pace.removesuffix("s"), "log"), y=Axis(sweep.metric, "log"))
 
 
 def _on_log_axes(panel: Panel) -> Panel:

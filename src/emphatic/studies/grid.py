@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from emphatic import rules, stepsizes
 from emphatic.common.names import suggestion
+from emphatic.control.algorithms import Algorithm
 from emphatic.learning.inputs import refusal
 from emphatic.learning.learner import Learner
 from emphatic.learning.least_squares import LeastSquares
@@ -28,8 +29,17 @@ from emphatic.rules import AnyRule
 from emphatic.rules._traits import RuleTraits
 from emphatic.stepsizes import StepSize
 
-__all__ = ["Grid", "GridSettings", "LeastSquaresRule", "find_rule", "parameters", "parse_numbers", "resolve"]
-__all__ += ["settings"]
+__all__ = [
+    "ControlRule",
+    "Grid",
+    "GridSettings",
+    "LeastSquaresRule",
+    "find_rule",
+    "parameters",
+    "parse_numbers",
+    "resolve",
+]
+__all__ += ["ControlRule", "settings"]
 
 # ---------------------------------------------------------------------- numbers as text
 
@@ -128,10 +138,34 @@ class LeastSquaresRule(RuleTraits):
         return self.name.upper()
 
 
+@dataclass(frozen=True)
+class ControlRule(RuleTraits):
+    """An algorithm of ``emphatic.control`` with the attributes of a rule: a grid sets ε and γ too."""
+
+    name: str
+    algorithm: Algorithm
+    weights: tuple[str, ...] = ("theta",)
+    traces: tuple[str, ...] = ("e",)
+    extra: tuple[str, ...] = ("epsilon", "gamma")
+    uses: tuple[str, ...] = ("lambda_",)
+    emphasis: Literal["", "gamma"] = ""
+    interest: bool = False
+    action_values: bool = True
+    defaults: Mapping[str, float] = field(default_factory=lambda: {"epsilon": 0.1, "gamma": 1.0}, hash=False)
+    extra_ranges: Mapping[str, tuple[float, float]] = field(
+        default_factory=lambda: {"epsilon": (0.0, 1.0), "gamma": (0.0, 1.0)}, hash=False
+    )
+
+    @property
+    def class_name(self) -> str:
+        """The name that messages use."""
+        return self.name
+
+
 #: The rules of a sweep that are no step-by-step rules of ``emphatic.rules``.
 LEAST_SQUARES = {"lstd": LeastSquaresRule("lstd"), "elstd": LeastSquaresRule("elstd", "gamma")}
 
-SweptRule = AnyRule | LeastSquaresRule
+SweptRule = AnyRule | LeastSquaresRule | ControlRule
 
 
 def rule_names() -> tuple[str, ...]:
@@ -141,7 +175,7 @@ def rule_names() -> tuple[str, ...]:
 
 def find_rule(rule: str | SweptRule) -> SweptRule:
     """The rule of a name, "lstd" and "elstd" among them; a rule of your own is returned as it is."""
-    if isinstance(rule, LeastSquaresRule):
+    if isinstance(rule, LeastSquaresRule | ControlRule):
         return rule
     if isinstance(rule, str) and rule in LEAST_SQUARES:
         return LEAST_SQUARES[rule]
@@ -247,14 +281,14 @@ class GridSettings:
         if isinstance(self.rule, LeastSquaresRule):
             options: dict[str, Any] = {name: self.values[name] for name in self.rule.extra if name in self.values}
             return LeastSquares(n, len(self), emphatic=bool(self.rule.emphasis), **options)
-        return Learner(self.rule, n, len(self), engine=engine, stepsize=self.stepsize)
+        return Learner(self.stream_rule, n, len(self), engine=engine, stepsize=self.stepsize)
 
     @property
     def stream_rule(self) -> AnyRule:
         """The rule whose input these settings take from a stream."""
         if isinstance(self.rule, LeastSquaresRule):
             return rules.get("etd" if self.rule.emphasis else "td")
-        return self.rule
+        return self.rule.algorithm.base if isinstance(self.rule, ControlRule) else self.rule
 
     @property
     def stepped_rule(self) -> AnyRule:
@@ -322,7 +356,7 @@ def _expand(grid: Mapping[str, Any]) -> list[GridSettings]:
             continue
         for method in methods:
             if method is not None:
-                method.rule(product.rule)  # raises if it does not fit
+                method.rule(product.stream_rule)  # raises if it does not fit
             groups.append(replace(product, stepsize=method))
     return groups
 

@@ -61,23 +61,24 @@ def page(sweep: Sweep) -> str:
     """The whole page of a sweep."""
     plan, source = sweep.plan, sweep.plan.source
     runs = "one run" if plan.runs == 1 else f"{plan.runs} runs"
-    steps = "all steps" if plan.every == 1 else f"one step in {plan.every}"
+    steps = f"all {source.unit}" if plan.every == 1 else f"one step in {plan.every}"
     over = steps if plan.runs == 1 else f"{runs} and {steps}"
     weighted = "by d_μ·I" if getattr(source, "d", None) is None else "as given"
-    averaged = f"weighted {weighted}, mean over" if source.metric == "RMSVE" else "the root mean square over"
+    averaged = {"RMSVE": f"weighted {weighted}, mean over", "return error": "the root mean square over"}
     rules = dict.fromkeys(sweep.labels)
     return sweep_page(
         SweepPage(
             title=source.name,
             intro=f"{len(sweep.mean):,} settings of {len(rules)} {'rules' if len(rules) > 1 else 'rule'}, "
-            f"{runs} of {source.steps:,} steps each.",
+            f"{runs} of {source.steps:,} {source.unit} each.",
             metric=source.metric,
-            unit=f"{averaged} {over}",
+            unit=f"{averaged.get(source.metric, 'the mean over')} {over}",
+            pace=source.unit,
             counts={
                 "settings": len(sweep.mean),
                 "runs": plan.runs,
-                "steps": source.steps,
-                "learner_steps": plan.learner_steps,
+                source.unit: source.steps,
+                **({"learner_steps": plan.learner_steps} if source.unit == "steps" else {}),
                 "diverged_settings": int(sweep.diverged.any(axis=1).sum()),
                 "diverged_runs": int(sweep.diverged.sum()),
             },
@@ -225,7 +226,7 @@ class SweepPage:
     """All that the page shows, as plain data; what is empty is left out. Numbers may be None, NaN or infinite.
 
     - ``metric``: what is measured, less being better ("RMSVE"); ``unit``: about it, a sentence or a part of one
-      ("weighted by d_μ, mean over 20,000 steps and 50 runs").
+      ("weighted by d_μ, mean over 20,000 steps and 50 runs"); ``pace``: "steps" or "episodes".
     - ``counts``: any of ``settings``, ``runs`` (of each setting), ``steps`` (of each run), ``learner_steps`` (of all
       together), ``diverged_settings`` (in which some run diverged) and ``diverged_runs``.
     - ``sensitivity``: one mapping per rule, with ``rule``, ``x_name`` (default "alpha"), ``line_name`` ("lambda",
@@ -253,6 +254,7 @@ class SweepPage:
     intro: str
     metric: str
     unit: str = ""
+    pace: str = "steps"
     counts: Mapping[str, int] = field(default_factory=dict)
     sensitivity: Sequence[Mapping[str, Any]] = ()
     along: Sequence[Mapping[str, Any]] = ()
@@ -353,7 +355,9 @@ def _between(low: float, high: float) -> str:
 
 
 def _work(counts: Mapping[str, int], took: float) -> str:
-    factors = [_counted(counts[name], name) for name in ("settings", "runs", "steps") if known(counts.get(name))]
+    factors = [
+        _counted(counts[name], name) for name in ("settings", "runs", "steps", "episodes") if known(counts.get(name))
+    ]
     words = " × ".join(factors)
     if known(counts.get("learner_steps")):
         words += f"{': ' if words else ''}{_large(counts['learner_steps'])} learner-steps"

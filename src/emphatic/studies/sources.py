@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -102,6 +102,7 @@ class Simulated:
     d: tuple[float, ...] | None = None
 
     metric = "RMSVE"
+    unit: ClassVar[str] = "steps"
 
     @property
     def weights(self) -> str:
@@ -325,6 +326,7 @@ class Recorded:
     name: str = "log"
 
     metric = "return error"
+    unit: ClassVar[str] = "steps"
     fresh = False
 
     def __post_init__(self) -> None:

@@ -18,12 +18,15 @@ from emphatic.common.settings import as_step_count, declared_settings, is_share,
 
 if TYPE_CHECKING:
     from emphatic.problems import MDP, Tasks
+    from emphatic.studies.acting import Acting
     from emphatic.studies.sources import Recorded
 
 __all__ = ["SweepConfig"]
 
 #: The default grid.
 _DEFAULT_GRID = {"rule": "td, true_online_td, etd, true_online_etd", "alpha": "2^-12..2^-1", "lambda": "0, .5, .9, 1"}
+#: The default grid of a control problem.
+_CONTROL_GRID = {"rule": "sarsa, expected_sarsa, q", "alpha": "2^-6..2^0", "lambda": "0, .5, .9"}
 #: A setting that is a flag of ``emphatic sweep`` too; one that only a log has is listed under a heading of its own.
 _flag = functools.partial(setting, commands=("sweep",))
 _log_flag = functools.partial(_flag, panel="Of a log")
@@ -52,6 +55,7 @@ class SweepConfig:
         grid: Grids of rules and parameters, as in ``[[grid]]`` of a file.
         runs: The seeded runs of each setting.
         steps: The steps of a run.
+        episodes: The episodes of a run on a control problem.
         every: The steps between two errors.
         points: The points of a learning curve, or the steps that have one.
         seed: The seed of all runs.
@@ -72,6 +76,7 @@ class SweepConfig:
     grid: tuple[Mapping[str, Any], ...] = setting((), help="")
     runs: int | None = _flag(help="Seeded runs of each setting; default: 10.", flag_type=int)
     steps: int | None = _flag(help="Steps per run; default: 10,000.", flag_type=int)
+    episodes: int | None = _flag(help="Episodes per run of a control problem; default: 50.", flag_type=int)
     every: int | None = _flag(help="Compute the error every N steps; default: 1.", flag_type=int)
     points: int | list[int] | None = setting(
         help="Points of a learning curve: how many (default 50), or comma-separated steps.",
@@ -131,9 +136,13 @@ class SweepConfig:
         return config
 
     @staticmethod
-    def usual(rule: str | None) -> dict[str, Any]:
-        """The default grid of these rules; without λ if none of them uses it."""
+    def usual(rule: str | None, problem: str = "") -> dict[str, Any]:
+        """The default grid of these rules on a problem; without λ if none of them uses it."""
+        from emphatic.studies.acting import is_world
         from emphatic.studies.grid import parameters, resolve
+
+        if is_world(problem):
+            return dict(_CONTROL_GRID)
 
         resolved = resolve(_split(rule or _DEFAULT_GRID["rule"]))
         known = {name for rule in resolved if not isinstance(rule, str) for name in parameters(rule)}
@@ -143,22 +152,29 @@ class SweepConfig:
     def is_log(self) -> bool:
         """Whether the problem is a file."""
         from emphatic import problems
+        from emphatic.studies.acting import is_world
 
-        known = self.problem.replace("-", "_") in problems.names()
+        known = self.problem.replace("-", "_") in problems.names() or is_world(self.problem)
         return not known and (Path(self.problem).suffix != "" or Path(self.problem).is_file())
 
     @property
     def grids(self) -> list[dict[str, Any]]:
         """The grids, rules as lists; those that are written MODULE:NAME are imported."""
+        from emphatic.studies.acting import is_world
         from emphatic.studies.grid import resolve
 
+        if is_world(self.problem):
+            return [dict(grid) for grid in self.grid or (_CONTROL_GRID,)]
         grids = self.grid or (_DEFAULT_GRID,)
         return [dict(grid) | {"rule": resolve(_split(grid.get("rule")))} for grid in grids]
 
-    def source(self) -> Callable[..., MDP | Tasks] | Recorded:
+    def source(self) -> Callable[..., MDP | Tasks] | Recorded | Acting:
         """The problem or log to learn from."""
+        from emphatic.studies.acting import acting, is_world
         from emphatic.studies.sources import Recorded
 
+        if is_world(self.problem):
+            return acting(self.problem, self.episodes, self.seed or 0, self.options)
         if not self.is_log:
             return self._make_problem()
         for name, value in (("steps", self.steps), ("seed", self.seed), ("with", self.options or None)):
@@ -185,7 +201,7 @@ class SweepConfig:
     @property
     def arguments(self) -> dict[str, Any]:
         """The other arguments of ``sweep``."""
-        names = ("runs", "steps", "every", "points", "seed", "theta", "rerun", "tolerance", "distribution")
+        names = ("runs", "steps", "episodes", "every", "points", "seed", "theta", "rerun", "tolerance", "distribution")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property

@@ -31,7 +31,8 @@ from emphatic.common.locks import UNFINISHED, hold_folder
 from emphatic.common.parts import PartStore
 from emphatic.common.settings import is_share
 from emphatic.learning.inputs import refusal, whole
-from emphatic.problems import MDP, Tasks
+from emphatic.problems import MDP, Tasks, World
+from emphatic.studies.acting import Acting, acting, control_grid, is_world
 from emphatic.studies.grid import Grid, GridSettings, LeastSquaresRule, SweptRule, parse_numbers, settings
 from emphatic.studies.results import Sweep
 from emphatic.studies.sources import Recorded, Scores, Simulated
@@ -40,7 +41,7 @@ __all__ = ["SweepPlan", "Task", "Track", "fingerprint", "on_one_thread", "sweep"
 
 #: Called now and then with the learner-steps done so far and in total.
 Progress = Callable[[int, int], None]
-Source = Simulated | Recorded
+Source = Simulated | Recorded | Acting
 #: A problem, the name of one, or a function that makes one.
 Problem = str | MDP | Tasks | Callable[..., MDP | Tasks]
 Result = TypeVar("Result")
@@ -62,11 +63,12 @@ class Track(Protocol):
 
 
 def sweep(
-    problem: Problem | Recorded,
+    problem: Problem | Recorded | World | Acting,
     grid: Grid,
     *,
     runs: int | None = None,
     steps: int | None = None,
+    episodes: int | None = None,
     every: int = 1,
     points: int | Sequence[int] | None = None,
     seed: int = 0,
@@ -88,15 +90,20 @@ def sweep(
     value error before an update; of ``Tasks`` it is the mean over the tasks, and on a log it is the error of the
     return. A sweep keeps its mean over the steps, its last value and those at ``points``.
 
+    On a control problem every setting is an agent that acts, and in place of the error there is the cost of its
+    episodes: steps, or minus the return (``emphatic.studies.acting``).
+
     The best of many settings looks better than it is: ``rerun`` reports it on fresh runs.
 
     Args:
         problem: A name of ``emphatic.problems.names()``, an ``MDP`` or ``Tasks``, a function that makes one (for each
-            run, if it takes a ``seed``), or a ``Recorded`` log.
+            run, if it takes a ``seed``), a ``Recorded`` log, or a ``World`` or a name of ``emphatic.control.WORLDS``.
         grid: {"rule": …, "alpha": …, "lambda": …, …}, each one or several values, or text such as "2^-10..2^-2"; or a
-            list of such grids. A rule is a name, or a ``Rule`` or ``ElementwiseRule`` of your own.
+            list of such grids. A rule is a name, or a ``Rule`` or ``ElementwiseRule`` of your own; of a control problem
+            a name of ``emphatic.control.ALGORITHMS`` or an ``Algorithm``, with ``epsilon`` and ``gamma`` as parameters.
         runs: Number of streams; 10 by default. A log is one run.
         steps: Steps of each run; 10,000 by default. A log has its own length.
+        episodes: Episodes of each run on a control problem; 50 by default.
         every: The error is measured before each ``every``-th update.
         points: Steps at which errors are stored: how many, evenly spread, or the steps themselves; by default 50, half
             of them logarithmically spaced from the beginning.
@@ -130,10 +137,16 @@ def sweep(
     folder = None if out is None else Path(out)
     with nullcontext() if folder is None else hold_folder(folder):
         _check_seed_and_jobs(seed, jobs)
+        if episodes is not None and not (isinstance(problem, World | Acting) or is_world(problem)):
+            raise refusal("episodes", "sweep", "be left out: this is no control problem", repr(episodes))
         run = functools.partial(_run_tasks, jobs=jobs) if run_tasks is None else run_tasks
         if isinstance(problem, Recorded):
             _check_log_arguments(theta=theta, d=d, rerun=rerun or None, steps=steps)
             source: Source = problem
+        elif isinstance(problem, Acting | World) or (isinstance(problem, str) and is_world(problem)):
+            _check_control_arguments(theta=theta, d=d, steps=steps, every=None if every == 1 else every)
+            source = problem if isinstance(problem, Acting) else acting(problem, episodes, seed)
+            source, grid = replace(source, seed=seed), control_grid(grid)
         else:
             source = _simulate(problem, 10_000 if steps is None else steps, seed, theta, d)
         plan = SweepPlan.of(source, grid, runs, every, points)
@@ -174,6 +187,19 @@ def _check_log_arguments(**arguments: object) -> None:
         "d": "be left out with a log: all its steps have the same weight",
         "rerun": "be 0 with a log: it is a single run",
         "steps": "be left out with a log: it is used as it is",
+    }
+    for name, value in arguments.items():
+        if value is not None:
+            raise refusal(name, "sweep", wanted[name], repr(value))
+
+
+def _check_control_arguments(**arguments: object) -> None:
+    """ValueError if one of the arguments that do not go with a control problem was given."""
+    wanted = {
+        "theta": "be left out with a control problem: all weights start at 0",
+        "d": "be left out with a control problem",
+        "steps": "be left out with a control problem: give 'episodes'",
+        "every": "be 1 with a control problem: every episode counts",
     }
     for name, value in arguments.items():
         if value is not None:
@@ -358,7 +384,7 @@ def _sources_of_methods(group: GridSettings) -> list[str]:
     """What a step-size method that is not the library's makes of the rule: its options do not tell when it changes."""
     if group.stepsize is None or not stepsizes.is_own(group.stepsize) or isinstance(group.rule, LeastSquaresRule):
         return []
-    return [group.stepsize.rule(group.rule).source]
+    return [group.stepsize.rule(group.stream_rule).source]
 
 
 def fingerprint(rule: SweptRule) -> str:

@@ -1,0 +1,207 @@
+"""A sweep over agents: every setting of an algorithm acts in a world of its own, all of them in one compiled call."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.control import ALGORITHMS, WORLDS, Agents, Algorithm
+from emphatic.control.algorithms import algorithm_of
+from emphatic.learning.inputs import refusal, whole
+from emphatic.problems import Environment, World
+from emphatic.studies.grid import ControlRule, Grid, GridSettings
+from emphatic.studies.sources import Array, Scores
+
+__all__ = ["Acting", "acting", "control_grid", "is_world"]
+
+#: Steps of an episode, at most, where the world has no limit.
+_LIMIT = 10_000
+#: Steps of a block in a world that never ends.
+_BLOCK = 1_000
+#: Agents in memory at a time.
+_AGENTS = 256
+
+
+def is_world(problem: object) -> bool:
+    """Whether a problem is one to act in: a ``World``, or the name of one.
+
+    Args:
+        problem: The argument of ``sweep``.
+    """
+    return isinstance(problem, World) or (isinstance(problem, str) and problem.replace("-", "_") in WORLDS)
+
+
+def control_grid(grid: Grid) -> list[dict[str, Any]]:
+    """The same grid, with the algorithms of agents in place of their names: some rules have the same names.
+
+    Args:
+        grid: The argument of ``sweep``.
+    """
+    grids = [grid] if isinstance(grid, Mapping) else list(grid)
+    return [dict(axes) | {"rule": _algorithms(axes.get("rule"))} for axes in grids if isinstance(axes, Mapping)]
+
+
+def _algorithms(names: object) -> list[ControlRule]:
+    several = list(names) if isinstance(names, list | tuple) else [names]
+    if isinstance(names, str):
+        several = [name.strip() for name in names.split(",")]
+    chosen = []
+    for name in several:
+        if not isinstance(name, Algorithm) and name not in ALGORITHMS:
+            wanted = f"be one or several of {', '.join(ALGORITHMS)}, or an Algorithm, to act"
+            raise refusal("rule", "sweep", wanted, repr(name))
+        algorithm = algorithm_of(name)
+        chosen.append(ControlRule(algorithm.name, algorithm))
+    return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class Acting:
+    """Run i is one world and one stream of random numbers for all settings; each setting is an agent.
+
+    What is scored is the cost of an episode: its steps where each costs 1, else minus its return. In a world that never
+    ends an episode is a block of 1,000 steps, or of the world's limit, and its cost is minus the mean reward. ``mean``
+    is that of all episodes, ``final`` that of the last tenth of them.
+    """
+
+    world: World
+    title: str
+    steps: int
+    seed: int = 0
+
+    fresh: ClassVar[bool] = False
+    unit: ClassVar[str] = "episodes"
+
+    @property
+    def name(self) -> str:
+        """The name of the world."""
+        return self.title
+
+    @property
+    def _limit(self) -> int:
+        return self.world.limit or (_BLOCK if self.world.continuing else _LIMIT)
+
+    @property
+    def metric(self) -> str:
+        """What is scored."""
+        if self.world.continuing:
+            return "minus reward per step"
+        return "steps per episode" if self._costs_steps else "minus return per episode"
+
+    @functools.cached_property
+    def _costs_steps(self) -> bool:
+        """Whether every step costs 1, so that minus the return is the number of steps."""
+        if isinstance(self.world, Environment):
+            rewards = self.world.tables[3][: self.world.tables[0][-2]]
+            return bool((rewards == -1.0).all())
+        return type(self.world).__name__ in ("MountainCar", "Acrobot")
+
+    def check(self, settings: GridSettings) -> None:
+        """ValueError where these settings cannot act in it.
+
+        Args:
+            settings: Settings of one algorithm.
+        """
+        self._agents(settings.select(0, 1), 0)
+
+    def identity(self) -> str:
+        """A hash that identifies these runs."""
+        digest = hashlib.sha256(repr((self.title, self.steps, self.seed, self._limit)).encode())
+        for table in self.world.tables:
+            digest.update(np.ascontiguousarray(table).tobytes())
+        return digest.hexdigest()
+
+    def points(self, count: int, every: int, early: bool = False) -> NDArray[np.int64]:
+        """About ``count`` episodes, evenly spread.
+
+        Args:
+            count: How many.
+            every: Only 1 is possible.
+            early: Not used: there are few episodes.
+        """
+        return np.unique(np.round(np.linspace(0, self.steps - 1, min(count, self.steps))).astype(np.int64))
+
+    def baselines(self, runs: int) -> dict[str, float]:
+        """The cost of random actions and, of an MDP, of the best ones.
+
+        Args:
+            runs: Not used.
+        """
+        agents = Agents("sarsa", self.world, 20, alpha=0.0, epsilon=1.0, seed=self.seed)
+        costs = {"random actions": float(np.mean(self._costs(agents.train(1, limit=self._limit))))}
+        if isinstance(self.world, Environment):
+            mdp = self.world.mdp
+            best = mdp.optimal_reward_rate if self.world.continuing else float(mdp.start @ mdp.optimal_values)
+            costs["best actions"] = -float(best)
+        return costs
+
+    def _costs(self, training: Any) -> Array:
+        """(K, episodes)."""
+        costs = -training.returns / (self._limit if self.world.continuing else 1.0)
+        return np.where(np.isnan(costs), np.inf, costs)
+
+    def _agents(self, settings: GridSettings, run: int) -> Agents:
+        rule = settings.rule
+        assert isinstance(rule, ControlRule)
+        values: dict[str, Any] = {
+            ("lambda_" if name == "lambda" else name): list(column) for name, column in settings.values.items()
+        }
+        runs = [run] * len(settings)
+        return Agents(rule.algorithm, self.world, **values, stepsize=settings.stepsize, seed=self.seed, runs=runs)
+
+    def score(self, run: int, settings: GridSettings, every: int, points: NDArray[np.int64]) -> Scores:
+        """Let all settings act in one run.
+
+        Args:
+            run: The number of the run.
+            settings: Settings of one algorithm.
+            every: Only 1 is possible.
+            points: The episodes that a curve has.
+        """
+        shards = []
+        for begin in range(0, len(settings), _AGENTS):
+            agents = self._agents(settings.select(begin, min(begin + _AGENTS, len(settings))), run)
+            training = agents.train(self.steps, limit=self._limit)
+            costs = self._costs(training)
+            final = costs[:, -max(1, self.steps // 10) :].mean(axis=1)
+            curve = costs[:, points].astype(np.float32)
+            shards.append(Scores(costs.mean(axis=1), final, curve, training.diverged))
+        return Scores.joined(shards)
+
+    def grain(self, settings: GridSettings, every: int) -> int:
+        """Settings can be cut anywhere: agents do not share anything.
+
+        Args:
+            settings: Settings of one algorithm.
+            every: Only 1 is possible.
+        """
+        return 1
+
+
+def acting(problem: str | World, episodes: int | None, seed: int, options: Mapping[str, Any] | None = None) -> Acting:
+    """The source of a sweep over agents.
+
+    Args:
+        problem: A world, or the name of one.
+        episodes: The episodes of each run; 50 by default.
+        seed: The seed of all runs.
+        options: Options of the world that is named, such as ``limit``.
+    """
+    count = whole("episodes", 50 if episodes is None else episodes, "sweep")
+    if isinstance(problem, World):
+        name = problem.mdp.name if isinstance(problem, Environment) else ""
+        return Acting(problem, name or type(problem).__name__, count, seed)
+    name = problem.replace("-", "_")
+    chosen = dict(options or {})
+    try:
+        world = WORLDS[name](**chosen)
+    except TypeError:
+        raise refusal("options", "sweep", f"be those of {name}, such as limit", repr(chosen)) from None
+    title = ", ".join(f"{key}={value}" for key, value in chosen.items())
+    return Acting(world, f"{name}({title})" if title else name, count, seed)

@@ -1,0 +1,97 @@
+"""Sweeps over agents: what they score, fresh runs, files, and bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emphatic import problems
+from emphatic.control import Agents
+from emphatic.studies import sweep
+from emphatic.studies.acting import acting
+from emphatic.studies.sweep_config import SweepConfig
+from tests.support.plain import plain_python
+
+GRID = {"rule": ["q", "gq"], "alpha": [0.1, 0.2], "lambda": [0.0, 0.5], "epsilon": 0.2}
+
+
+def test_a_sweep_scores_the_episodes_of_agents(tmp_path: Path) -> None:
+    with plain_python():
+        cliff = acting("cliff-walking", 4, 0, {"limit": 20})
+        result = sweep(cliff, GRID, runs=2, rerun=2, seed=3, out=tmp_path)
+        agents = Agents("gq", "cliff_walking", alpha=0.2, lambda_=0.5, epsilon=0.2, seed=3, runs=[1])
+        costs = -agents.train(4, limit=20).returns[0]
+    assert result.mean.shape == (8, 2)
+    assert result.mean[7, 1] == pytest.approx(costs.mean())
+    assert result.curve[7, 1] == pytest.approx(costs)
+    assert result.final[7, 1] == costs[-1]
+    assert result.rerun is not None
+    assert result.rerun.mean.shape == (2, 2)
+    assert result.baselines["best actions"] == pytest.approx(13.0)
+    assert [row["rule"] for row in result.best] == ["q", "gq"]
+    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    assert summary["metric"] == "minus return per episode"
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "4 episodes" in page
+
+
+def test_steps_are_counted_where_each_costs_one() -> None:
+    metrics = {
+        "mountain_car": "steps per episode",
+        "windy_gridworld": "steps per episode",
+        "puddle_world": "minus return per episode",
+        "access_control": "minus reward per step",
+    }
+    assert {name: acting(name, 1, 0).metric for name in metrics} == metrics
+    with plain_python():
+        world = problems.Environment(problems.access_control(), limit=40)
+        result = sweep(world, {"rule": "differential_sarsa", "alpha": 0.01}, runs=2, episodes=3)
+        agents = Agents("differential_sarsa", world, alpha=0.01, runs=[1])
+        assert result.mean[0, 1] == pytest.approx(-agents.train(3, limit=40).returns.sum() / 120)
+        assert result.baselines["best actions"] == pytest.approx(-2.747642, abs=1e-6)
+
+
+def test_agents_that_diverge_have_an_infinite_cost() -> None:
+    with plain_python(), np.errstate(all="ignore"):
+        world = acting("mountain_car", 2, 0, {"limit": 20})
+        result = sweep(world, {"rule": "sarsa", "alpha": [0.1, 1e300], "lambda": 0.9}, runs=1)
+    assert result.diverged.tolist() == [[False], [True]]
+    assert result.mean.tolist() == [[20.0], [np.inf]]
+    assert result.plan.source.name == "mountain_car(limit=20)"
+
+
+def test_the_command_line_knows_control_problems() -> None:
+    config = SweepConfig(problem="mountain-car", episodes=3, options={"limit": 9})
+    assert not config.is_log
+    assert config.grids[0]["rule"] == "sarsa, expected_sarsa, q"
+    assert SweepConfig.usual(None, "acrobot")["alpha"] == "2^-6..2^0"
+    assert config.arguments == {"episodes": 3}
+    source: Any = config.source()
+    assert (source.steps, source.world.limit) == (3, 9)
+
+
+@pytest.mark.parametrize(
+    ("problem", "grid", "options", "message"),
+    [
+        ("mountain_car", {"rule": "td", "alpha": 0.1}, {}, "'rule' parameter of sweep must be one or several of sarsa"),
+        ("mountain_car", {"rule": "q", "alpha": 0.1, "eta": 1}, {}, "have only parameters of its rules"),
+        ("mountain_car", {"rule": "q", "alpha": 0.1, "epsilon": 2}, {}, "'epsilon' parameter of sweep must be between"),
+        ("mountain_car", {"rule": "q", "alpha": 0.1}, {"steps": 10}, "'steps' parameter of sweep must be left out"),
+        ("mountain_car", {"rule": "q", "alpha": 0.1}, {"episodes": 0}, "'episodes' parameter of sweep"),
+        ("chain", {"rule": "td", "alpha": 0.1}, {"episodes": 5}, "'episodes' parameter of sweep must be left out"),
+        (
+            "access_control",
+            {"rule": "differential_q", "alpha": 0.1, "gamma": 0.9},
+            {},
+            "'gamma' parameter of Agent must",
+        ),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(problem: str, grid: Any, options: Any, message: str) -> None:
+    with plain_python(), pytest.raises(ValueError, match=message) as error:
+        sweep(problem, grid, runs=1, **options)
+    assert "\n" not in str(error.value)
