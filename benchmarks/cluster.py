@@ -124,7 +124,7 @@ class Overhead:
 
     def rows(self, effort: Effort) -> Iterator[Row]:
         for size in self.sizes:
-            target = 0.85 if size == 1016 else None
+            target = 0.9 if size == 1016 else None
             blocks, bare, on_ray = self.steps // size, float("inf"), float("inf")
             one = block(self.K, self.n, size)
             with tempfile.TemporaryDirectory() as folder, cluster(self.K, self.n, size, folder) as learner:

@@ -23,9 +23,11 @@ from emphatic.cluster.driver import Manifest, hold_storage
 from emphatic.cluster.learner import IN_PROCESS
 from emphatic.nexting.runner import NextingResult
 from emphatic.nexting.settings import Settings
+from tests.cluster.support import kill, shard_processes
 
 FILES = ["model.safetensors", "predictions.parquet", "report.html", "summary.json"]
 ROWS = 3000
+NEXT_ROW = {"x": 0.5, "y": 0.25, "mode": "red"}
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,7 @@ def run(table: Path, out: Path, settings: Settings | None = None, **options: Any
     return cluster_nexting.run(str(table), out=out, config=settings, address=IN_PROCESS, shards=3, **options)
 
 
-def compare(out: Path, alone: Path, tolerance: float = 1e-9) -> None:
+def compare(out: Path, alone: Path, tolerance: float = 1e-9, next_row: Any = NEXT_ROW) -> None:
     assert sorted(os.listdir(out)) == FILES
     one, other = (pq.read_table(folder / "predictions.parquet") for folder in (out, alone))
     assert one.schema == other.schema
@@ -58,17 +60,45 @@ def compare(out: Path, alone: Path, tolerance: float = 1e-9) -> None:
         if name.endswith(".why"):
             assert one.column(name).equals(other.column(name))
         else:
-            assert np.allclose(one.column(name), other.column(name), rtol=0, atol=tolerance)
+            assert np.allclose(one.column(name), other.column(name), rtol=0, atol=tolerance, equal_nan=True)
     assert one.column("time").equals(other.column("time"))
     scores, expected = (json.loads((folder / "summary.json").read_text()) for folder in (out, alone))
-    assert [score.keys() for score in scores] == [score.keys() for score in expected]
-    assert scores[0]["rmse"] == pytest.approx(expected[0]["rmse"], abs=tolerance)
+    compare_scores(scores, expected)
     models = [emphatic.Horde.load(folder / "model.safetensors") for folder in (out, alone)]
     assert models[0].names == models[1].names
     assert np.allclose(models[0].learner.theta, models[1].learner.theta, rtol=0, atol=tolerance)
-    next_row = {"x": 0.5, "y": 0.25, "mode": "red"}
     answers = [model.observe(next_row, time=1.75e9) for model in models]
     assert np.allclose(answers[0], answers[1], rtol=0, atol=tolerance)
+
+
+def compare_scores(ours: Any, theirs: Any) -> None:
+    """What summary.json holds, to rounding: candidate predictions and baselines too."""
+    if isinstance(theirs, dict):
+        assert ours.keys() == theirs.keys()
+        for name in theirs:
+            compare_scores(ours[name], theirs[name])
+    elif isinstance(theirs, list):
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            compare_scores(one, other)
+    else:
+        assert ours == (pytest.approx(theirs, rel=1e-5, abs=1e-7) if isinstance(theirs, float) else theirs)
+
+
+def test_headline_questions_guard_and_candidates_are_those_of_one_process(tmp_path: Path) -> None:
+    t, rng = np.arange(1500), np.random.default_rng(1)
+    x = 20 + 5 * np.sin(t / 4) + rng.normal(size=len(t))
+    x[[700, 900]], x[1200] = -999.0, 1e7
+    when = np.datetime64("2024-01-01", "s") + (600 * t).astype("timedelta64[s]")
+    path = tmp_path / "log.csv"
+    pa.csv.write_csv(pa.table({"time": when, "x": x, "y": np.cumsum(rng.normal(size=len(t)))}), path)
+    settings = Settings(ask=("P(x > 24 within 2h)", "y at +6"), exponential_only=False, horizons=(2, 12))
+    expected = emphatic.nexting.run(path, out=tmp_path / "alone", config=settings)
+    run(path, tmp_path / "out", settings)
+    assert expected.reading["guarded"]["x"] == {"pulled_in": 1, "missing": 2}
+    assert {"last_period", "persistence"} <= expected.summary[0]["baselines"].keys()
+    assert any(score.get("headline") for score in expected.summary)
+    compare(tmp_path / "out", tmp_path / "alone", next_row={"x": 0.5, "y": 0.25})
 
 
 def test_the_same_files(table: Path, alone: Path, tmp_path: Path) -> None:
@@ -111,17 +141,42 @@ def test_a_grid_a_counter_and_a_question_in_one_line_interrupted(tmp_path: Path)
             np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-9)
 
 
-def test_machines_are_refused_wherever_they_are_asked_for(table: Path, tmp_path: Path) -> None:
-    from typer.testing import CliRunner
-
-    from emphatic.cli import app
-
-    with pytest.raises(ValueError, match="'by' cannot be combined with --ray"):
-        run(table, tmp_path / "out", Settings(by="mode"))
-    done = CliRunner().invoke(app, ["nexting", str(table), "--by", "mode", "--ray", "local"])
-    assert done.exit_code == 2
-    assert "--by cannot be combined with --ray. Leave out --ray." in done.output
+def test_machines_with_shared_weights_and_blocks_of_machines_are_refused(table: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'share' cannot be combined with --ray"):
+        run(table, tmp_path / "out", Settings(by="mode", share=True))
+    with pytest.raises(ValueError, match="'by' cannot be combined with --block: a machine is learned whole"):
+        run(table, tmp_path / "out", Settings(by="mode"), block=100)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.cluster
+def test_machines_in_shards_one_of_which_is_killed(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
+    rng, count, rows = np.random.default_rng(0), 8, 300
+    columns = {
+        "x": np.sin(np.arange(count * rows) / 9) + 0.1 * rng.normal(size=count * rows),
+        "y": rng.normal(size=count * rows),
+    }
+    path = tmp_path / "log.csv"
+    killed: list[bool] = []
+    pa.csv.write_csv(pa.table({"machine": np.repeat([f"m{i}" for i in range(count)], rows), **columns}), path)
+    settings = Settings(by="machine", exponential_only=False)  # as the command has it
+    emphatic.nexting.run(path, out=tmp_path / "alone", config=settings)
+
+    def progress(phase: str, done: int, total: int) -> None:
+        if phase == "learning" and not killed:
+            killed.append(kill(shard_processes()[0]))
+
+    flags: dict[str, Any] = {"config": settings, "address": None, "shards": 2, "storage": tmp_path / "storage"}
+    cluster_nexting.run(str(path), out=tmp_path / "out", **flags, progress=progress)
+    assert killed == [True]
+    assert sorted(os.listdir(tmp_path / "out")) == sorted(os.listdir(tmp_path / "alone"))
+    for name in ("predictions.parquet", "summary.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), name
+    for i in range(count):
+        models = [emphatic.Horde.load(tmp_path / run / "models" / f"m{i}.safetensors") for run in ("out", "alone")]
+        np.testing.assert_array_equal(models[0].learner.theta, models[1].learner.theta)
+    assert not (tmp_path / "storage" / "machines").exists()
 
 
 @pytest.mark.parametrize(

@@ -125,8 +125,6 @@ def nexting(
         _refuse("--model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.")
     cluster = {"shards": shards, "storage": storage, "block": block, "checkpoint_every": checkpoint_every}
     cluster = {name: value for name, value in cluster.items() if value is not None}
-    if ray is not None and flags["by"] is not None:
-        _refuse("--by cannot be combined with --ray. Leave out --ray.")
     if cluster and ray is None:
         _refuse(f"--{next(iter(cluster)).replace('_', '-')} needs a cluster: --ray ADDRESS, or --ray local.")
     folder = out

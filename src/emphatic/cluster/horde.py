@@ -49,13 +49,21 @@ class _WarmUp(NamedTuple):
     step: float | None
 
 
+class _Answers(NamedTuple):
+    """The predictions at the rows of a block, and the single answers that they were blended from."""
+
+    blended: Array
+    single: Mapping[str, Array]
+
+
 @dataclass(frozen=True)
 class _HordePart:
-    """The ``ShardPart`` of some of the questions."""
+    """The ``ShardPart`` of some of the questions. Their single answers go with the predictions, if they are wanted."""
 
     questions: Sequence[GVF]
     features: Sequence[tuple[Sequence[Mapping[str, Any]], Sequence[str]]]
     arguments: Mapping[str, Any]
+    answers: bool = False
 
     def make(self, warm_up: _WarmUp) -> Horde:
         makers = [(Features.from_config(config), names) for config, names in self.features]
@@ -66,12 +74,12 @@ class _HordePart:
     def load(self, path: Path) -> tuple[Horde, dict[str, Any]]:
         return Horde.load_with(path, rule=_rule_to_pass(self.arguments["rule"]))
 
-    def learn(self, model: Horde, block: Block, own: None, predict: bool) -> tuple[int, Array]:
-        return len(block), model.advance(block)
+    def learn(self, model: Horde, block: Block, own: None, predict: bool) -> tuple[int, _Answers]:
+        return len(block), _Answers(model.advance(block), model.answers if self.answers else {})
 
-    def columns(self, predictions: Array) -> dict[str, Any]:
+    def columns(self, predictions: _Answers) -> dict[str, Any]:
         names = [question.name for question in self.questions]
-        return dict(zip(names, np.ascontiguousarray(predictions.T), strict=True))
+        return dict(zip(names, np.ascontiguousarray(predictions.blended.T), strict=True))
 
 
 class ClusterHorde(Cluster, BlockLearner):
@@ -96,6 +104,8 @@ class ClusterHorde(Cluster, BlockLearner):
         rates: As for ``Horde``.
         alpha: As for ``Horde``.
         dtype: As for ``Horde``.
+        send_answers: With ``least_squares``, whether shards send the single answers as well, for ``answers``: about ten
+            times as much as the predictions.
         options: Further arguments of ``Horde``.
 
     >>> import numpy as np
@@ -126,10 +136,14 @@ class ClusterHorde(Cluster, BlockLearner):
         rates: float | Sequence[float] = RATES,
         alpha: float | Sequence[float] | None = None,
         dtype: str = "float64",
+        send_answers: bool = False,
         **options: Any,
     ) -> None:
         if options.get("ask"):
             raise refusal("ask", "ClusterHorde", "be left out: use emphatic.nexting or a Horde", "questions")
+        self._send_answers = send_answers
+        #: The single answers, as ``Horde.answers`` has them, at the block whose predictions came last.
+        self.answers: Mapping[str, Array] = {}
         if options.get("record"):
             raise refusal("record", "ClusterHorde", "be False: it takes rows of a log", "True")
         # Says at once what is wrong with any of them; it never learns.
@@ -261,8 +275,13 @@ class ClusterHorde(Cluster, BlockLearner):
             on_checkpoint: As for ``ClusterLearner.stream``.
         """
         parcels = (None if block is None else self._parcel(block) for block in numbered(blocks, self.position))
-        for answers in self._stream(parcels, predictions, on_checkpoint):
-            yield np.concatenate(answers, axis=1) if predictions == "driver" else None
+        for shards in self._stream(parcels, predictions, on_checkpoint):
+            if predictions != "driver":
+                yield None
+                continue
+            blended = np.concatenate([shard.blended for shard in shards], axis=1)
+            self.answers = self._join_answers(shards, len(blended))
+            yield blended
 
     def gather(self) -> Horde:
         """All questions as one Horde, in this process, as they were saved last."""
@@ -325,9 +344,18 @@ class ClusterHorde(Cluster, BlockLearner):
                 "engine": engine,
                 "threads": self._threads,
             }
-            shards.append(_HordePart(questions, [(config, of) for config, of in features if of], arguments))
+            makers = [(config, of) for config, of in features if of]
+            shards.append(_HordePart(questions, makers, arguments, self._send_answers))
         described = {"signals": self._signals, "categories": self._categories, "step": step, "engine": engine}
         self._launch(shards, {**described, "cuts": [share.start for share in cuts]}, warm_up)
+
+    def _join_answers(self, shards: Sequence[_Answers], rows: int) -> dict[str, Array]:
+        """The single answers of all questions, NaN where a question has none of that name."""
+        answers: dict[str, Array] = {}
+        for share, shard in zip(self._cuts, shards, strict=True):
+            for name, values in shard.single.items():
+                answers.setdefault(name, np.full((rows, len(self.questions)), np.nan))[:, share] = values
+        return answers
 
     def _parcel(self, rows: Block | Mapping[str, Any] | Array) -> Parcel:
         block = _for_shards(self.as_block(rows))

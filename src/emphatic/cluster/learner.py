@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic import engines, rules, stepsizes
 from emphatic.cluster.driver import (
@@ -562,7 +562,7 @@ def _columns(value: Any, part: slice) -> Any:
     return value if np.ndim(value) < 2 or np.shape(value)[1] == 1 else value[:, part]
 
 
-def _together(value: Any) -> Any:
+def _together(value: ArrayLike) -> ArrayLike:
     """An array in one piece of memory, as Ray can send it without another copy."""
     return np.ascontiguousarray(value) if np.ndim(value) else value
 

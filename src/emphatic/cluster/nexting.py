@@ -1,15 +1,19 @@
-"""``emphatic nexting`` on a cluster: the table is read here, and its questions are learned in shards.
+"""``emphatic nexting`` on a cluster: the table is read here, and its questions, or its machines, are learned in shards.
 
 Predictions come back in order and are written in parts, as without a cluster. Before the manifest moves on to a row,
 the parts before it are written; the state of the table at that row lies in the manifest, which is the resume point.
+
+With ``by``, a machine is learned whole in one shard, into a folder of its own: a machine whose shard died goes on in
+another, from its own resume point, and a machine that is finished is never learned again.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +22,14 @@ from numpy.typing import NDArray
 
 from emphatic.cluster.driver import Manifest, hold_storage
 from emphatic.cluster.horde import ClusterHorde
-from emphatic.cluster.learner import BLOCK
+from emphatic.cluster.learner import BLOCK, IN_PROCESS
+from emphatic.cluster.ray_shards import ClusterError, Connection, RayShards, run_in_shards
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore, ResumePoint
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.learning import (
     Learners,
+    LocalExecutor,
     OnCheckpoint,
     OpenedLog,
     Progress,
@@ -32,6 +38,7 @@ from emphatic.nexting.learning import (
     horde_options,
     make_makers,
 )
+from emphatic.nexting.machines import MachineTask, run_here, run_machines, unfinished_file
 from emphatic.nexting.runner import Nexting, NextingResult, check_free, run_job, silent
 from emphatic.nexting.settings import Settings
 from emphatic.tables import Block
@@ -74,14 +81,32 @@ def run(
         announce: Called before learning begins, with how large the run will be.
         storage: The folder that shards are saved in, ``.cluster`` in the output folder by default. It is emptied when
             the run is finished.
-        options: Further options of ``ClusterHorde``: shards, block and checkpoint_every.
+        options: Further options of ``ClusterHorde``: shards, block and checkpoint_every. With ``by`` there are as many
+            shards as CPUs by default.
     """
     if not (overwrite or resume):
         check_free(out)
     folder = (storage or out / ".cluster").absolute()
     settings = Settings.combine(config)
     if settings.by is not None:
-        raise ValueError("'by' cannot be combined with --ray. Leave out --ray.")
+        if settings.share:
+            raise ValueError(
+                "'share' cannot be combined with --ray: machines with one set of weights are learned in turn."
+            )
+        if unknown := sorted({"block", "checkpoint_every"} & options.keys()):
+            raise ValueError(
+                f"'by' cannot be combined with --{unknown[0].replace('_', '-')}: a machine is learned whole."
+            )
+        job = Nexting(data, settings, out, progress or silent, offline, announce or silent, write=write)
+        run_tasks = run_here if address == IN_PROCESS else MachineShards(address, options.get("shards"), storage or out)
+        of_machines = out / UNFINISHED / "machines" if storage is None else folder / "machines"
+        with nullcontext() if storage is None else hold_storage(folder):
+            try:
+                return run_machines(job, resume, run_tasks, of_machines)
+            except ClusterError:
+                if not any(of_machines.glob("*/record.json")):  # nothing was learned: there is nothing to go on with
+                    unfinished_file(out).unlink(missing_ok=True)
+                raise
     if overwrite:
         _clear(folder)
     executor = ClusterExecutor(out, folder, address, resume, announce=announce or silent, **options)
@@ -93,6 +118,65 @@ def run(
     finally:
         executor.close(finished)
     return result
+
+
+class MachineShard:
+    """Learns machines whole, one after another.
+
+    Args:
+        storage: The folder that all shards write to.
+    """
+
+    def __init__(self, storage: str) -> None:
+        self._storage = Path(storage)
+
+    def learn(self, task: MachineTask) -> dict[str, Any]:
+        """The record of a machine.
+
+        Args:
+            task: The machine.
+        """
+        return task()
+
+    def sees(self, token: str) -> bool:
+        """Whether a file that the driver has written is there.
+
+        Args:
+            token: The name of the file.
+        """
+        return (self._storage / token).exists()
+
+
+class MachineShards:
+    """Runs the tasks of machines in the shards of a cluster, which is reached, or started, when there are tasks.
+
+    Args:
+        address: Where the cluster is.
+        shards: The number of shards; one for each CPU by default.
+        storage: The folder that all shards write to.
+    """
+
+    def __init__(self, address: str | None, shards: int | None, storage: Path) -> None:
+        self._address, self._shards, self._storage = address, shards, storage.absolute()
+
+    def __call__(self, tasks: Iterator[tuple[int, MachineTask]], count: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The number of each machine and its record, as they are done.
+
+        Args:
+            tasks: The number of each machine, and its task.
+            count: The number of machines.
+        """
+        connection = Connection(self._address, self._shards, 1, self._storage)
+        try:
+            shards = min(self._shards or connection.cpus, count)
+            backend = RayShards(connection, MachineShard, [(str(self._storage),)] * shards, secrets.token_hex(4))
+            try:
+                backend.check_storage(self._storage)
+                yield from run_in_shards(backend, shards, "learn", tasks)
+            finally:
+                backend.end()
+        finally:
+            connection.close()
 
 
 def describe_cost(seconds: float, rows: int, block: int, shards: int | None) -> str:
@@ -131,7 +215,7 @@ class ClusterExecutor:
         announce: Called before the cluster is used, if one process would be done sooner.
     """
 
-    without_answers = "candidate predictions are not available on a cluster"
+    without_answers = LocalExecutor.without_answers
 
     def __init__(
         self,
@@ -188,7 +272,8 @@ class ClusterExecutor:
     def _open(self, log: OpenedLog, resume: bool | None) -> ClusterHorde:
         settings = log.settings
         options = horde_options(settings, log.step) | self._options
-        cluster = ClusterHorde(settings.gvfs(), make_makers(settings), storage=self._storage, resume=resume, **options)
+        options |= {"storage": self._storage, "resume": resume, "send_answers": True}
+        cluster = ClusterHorde(settings.gvfs(), make_makers(settings), **options)
         self._clusters.append(cluster)
         return cluster
 
@@ -212,15 +297,16 @@ class ClusterExecutor:
 class _ClusterLearners:
     """The shards of a cluster, as the learners of a run."""
 
-    #: Shards send back their predictions alone.
-    answers: Mapping[str, Array] = {}
-
     def __init__(self, cluster: ClusterHorde) -> None:
         self._cluster = cluster
 
     @property
     def rows(self) -> int:
         return self._cluster.position
+
+    @property
+    def answers(self) -> Mapping[str, Array]:
+        return self._cluster.answers
 
     def stream(self, blocks: Iterator[Block], on_checkpoint: OnCheckpoint) -> Generator[Array]:
         yield from self._cluster.stream(blocks, on_checkpoint=on_checkpoint)

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ from emphatic.cluster.driver import Lost
 from emphatic.cluster.watch import Calls, ClusterError, RayLog, ServerWatch, is_answering
 from emphatic.learning.inputs import refusal
 
-__all__ = ["ClusterError", "Connection", "Place", "RayShards", "import_ray"]
+__all__ = ["ClusterError", "Connection", "Place", "RayShards", "import_ray", "run_in_shards"]
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ _START_WITHIN, _BACK_WITHIN = 45.0, 45.0
 _TURN, _SILENT = 4.0, 12.0
 #: Seconds between two lines about a shard that is alive, but has not ended its block.
 _PATIENT = 60.0
+#: How often a task is sent again when its shard dies: a task may be what kills it.
+_ATTEMPTS = 5
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
@@ -511,6 +514,14 @@ class RayShards:
                 "The storage must be a folder that all nodes reach by the same path."
             )
 
+    def failure(self, what: str) -> ClusterError:
+        """The error that ends a run, in one line.
+
+        Args:
+            what: What is wrong.
+        """
+        return self._connection.failure(what)
+
     def end(self) -> None:
         """End the shards."""
         for actor in self._actors:
@@ -591,6 +602,43 @@ class RayShards:
             cpus = " + ".join(str(int(node.get("CPU", 0))) for node in alive)
             why = f"{why}, and the nodes that are left, with {cpus} CPUs, have no room for it"
         raise self._connection.failure(f"Shard {shard} did not come back within {_BACK_WITHIN:.0f} s: {why}")
+
+
+def run_in_shards(
+    backend: RayShards, shards: int, method: str, tasks: Iterator[tuple[Any, Any]]
+) -> Iterator[tuple[Any, Any]]:
+    """The answers of shards to tasks, with the name of each, as they are done. A task whose shard died is sent again.
+
+    Args:
+        backend: The shards.
+        shards: Their number.
+        method: The method of a shard that takes a task.
+        tasks: The name of each task, and the task.
+    """
+    idle, lost_tasks = list(range(shards)), deque[tuple[Any, Any]]()
+    running: dict[Any, tuple[int, tuple[Any, Any]]] = {}
+    deaths: dict[Any, int] = {}
+    while True:
+        while idle and (task := lost_tasks.popleft() if lost_tasks else next(tasks, None)) is not None:
+            shard = idle.pop()
+            running[backend.call(shard, method, task[1])] = shard, task
+        if not running:
+            return
+        for call in backend.wait(list(running)):
+            shard, task = running.pop(call)
+            idle.append(shard)
+            try:
+                answer = backend.get(call)
+            except Lost as lost:
+                deaths[task[0]] = deaths.get(task[0], 0) + 1
+                if deaths[task[0]] == _ATTEMPTS:
+                    why = f"Task {task[0]} has lost {_ATTEMPTS} shards, the last one because {lost}"
+                    raise backend.failure(why) from None
+                _log.warning("shard %d failed: %s; restarting it and its task", shard, lost)
+                backend.revive(shard)
+                lost_tasks.append(task)
+            else:
+                yield task[0], answer
 
 
 def _reason(error: BaseException) -> str:

@@ -6,18 +6,15 @@ cluster or without. A task whose shard died is sent to it again.
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import tempfile
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from emphatic.cluster.driver import Lost
-from emphatic.cluster.ray_shards import Connection, RayShards
+from emphatic.cluster.ray_shards import Connection, RayShards, run_in_shards
 from emphatic.studies import sweeps
 from emphatic.studies.grid import Grid
 from emphatic.studies.results import Sweep
@@ -25,8 +22,6 @@ from emphatic.studies.sources import Recorded, Scores
 from emphatic.studies.sweeps import Problem, Source, Task
 
 __all__ = ["sweep"]
-
-_log = logging.getLogger(__name__)
 
 
 def sweep(
@@ -98,31 +93,21 @@ class ShardedTasks:
             return
         pieces = -(-2 * self._shards // len(tasks))  # two for each shard, so that none is idle for long
         cut = {number: task.cut(pieces) for number, task in tasks.items()}
-        waiting = deque((number, place) for number, shards in cut.items() for place in range(len(shards)))
         scores: dict[int, dict[int, Scores]] = {number: {} for number in cut}
-        count = min(self._shards, len(waiting))
+        count = min(self._shards, sum(map(len, cut.values())))
         session = secrets.token_hex(4)
         source = next(iter(tasks.values())).source
         backend = RayShards(self._connection, TaskShard, [(source,)] * count, session)
         try:
-            running: dict[Any, tuple[int, tuple[int, int]]] = {}
-            idle = list(range(count))
-            while waiting or running:
-                while idle and waiting:
-                    shard, piece = idle.pop(), waiting.popleft()
-                    task = replace(cut[piece[0]][piece[1]], source=None)  # type: ignore[arg-type]
-                    running[backend.call(shard, "score", task)] = shard, piece
-                for call in backend.wait(list(running)):
-                    shard, piece = running.pop(call)
-                    try:
-                        scores[piece[0]][piece[1]] = backend.get(call)
-                    except Lost as lost:
-                        waiting.appendleft(piece)
-                        _log.warning("shard %d failed: %s; restarting it and its task", shard, lost)
-                        backend.revive(shard)
-                    idle.append(shard)
-                    done = scores[piece[0]]
-                    if len(done) == len(cut[piece[0]]):
-                        yield piece[0], Scores.joined([done[place] for place in sorted(done)])
+            pieces_of_all = (
+                # (without the source, which every shard has)
+                ((number, place), replace(piece, source=None))  # type: ignore[arg-type]
+                for number, of_task in cut.items()
+                for place, piece in enumerate(of_task)
+            )
+            for (number, place), answer in run_in_shards(backend, count, "score", pieces_of_all):
+                scores[number][place] = answer
+                if len(scores[number]) == len(cut[number]):
+                    yield number, Scores.joined([scores[number][i] for i in range(len(cut[number]))])
         finally:
             backend.end()

@@ -3,7 +3,8 @@
 ``run_machines`` reads the table once and puts the rows of each machine together, in memory. ``run_machine`` takes one
 machine from its rows to its record, in a folder of its own, and is all that a machine needs: it may as well be called
 in another process. A record that is complete is never made again, so a run that was killed goes on with the machine
-that it was at, from that machine's own resume point, and gives the same bits.
+that it was at, from that machine's own resume point, and gives the same bits. What runs the machines is the caller's
+to say: one after another by default, or a cluster's shards side by side.
 
 With ``share`` each machine goes on with the weights of the one before; sequences are cut from one another, and ranges
 are found from the first rows of all machines.
@@ -17,7 +18,7 @@ import shutil
 import statistics
 import time as clock_time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,17 @@ if TYPE_CHECKING:
 
     from emphatic.nexting.runner import Nexting, NextingResult
 
-__all__ = ["MODELS", "MachineRows", "Models", "run_machine", "run_machines", "unfinished_file"]
+__all__ = [
+    "MODELS",
+    "MachineRows",
+    "MachineTask",
+    "Models",
+    "RunTasks",
+    "run_here",
+    "run_machine",
+    "run_machines",
+    "unfinished_file",
+]
 
 #: The folder of models beside the report, one for each machine.
 MODELS = "models"
@@ -274,6 +285,58 @@ def run_machine(
     return record
 
 
+@dataclass(frozen=True, eq=False)
+class MachineTask:
+    """The arguments of ``run_machine`` for one machine: calling it gives the machine's record, in any process.
+
+    Args:
+        machine: The name of the machine.
+        rows: Its rows, in the order of time.
+        settings: What to predict, and how.
+        folder: The folder of the machine.
+        roles: What the columns are.
+        teacher: With shared weights, the Horde to go on with.
+        offline: Whether the predictions are compared with an offline fit.
+        with_page: Whether the page of the machine is written as well.
+    """
+
+    machine: str
+    rows: pa.Table
+    settings: Settings
+    folder: Path
+    roles: Mapping[str, ColumnRole]
+    teacher: Horde | None
+    offline: bool
+    with_page: bool
+
+    def __call__(self) -> dict[str, Any]:
+        return run_machine(
+            self.machine,
+            self.rows,
+            self.settings,
+            self.folder,
+            self.roles,
+            self.teacher,
+            self.offline,
+            self.with_page,
+        )
+
+
+#: Runs the tasks of so many machines; the number and the record of each, as they are done.
+RunTasks = Callable[[Iterator[tuple[int, MachineTask]], int], Iterator[tuple[int, dict[str, Any]]]]
+
+
+def run_here(tasks: Iterator[tuple[int, MachineTask]], count: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Run the tasks of machines in this process, one after another.
+
+    Args:
+        tasks: The number of each machine, and its task.
+        count: The number of machines.
+    """
+    for number, task in tasks:
+        yield number, task()
+
+
 # ---------------------------------------------------------------------- all machines
 
 
@@ -302,13 +365,18 @@ def unfinished_file(out: Path) -> Path:
     return out / UNFINISHED / "machines.json"
 
 
-def run_machines(job: Nexting, resume: bool = False) -> NextingResult:
+def run_machines(
+    job: Nexting, resume: bool = False, run_tasks: RunTasks = run_here, folder: Path | None = None
+) -> NextingResult:
     """Learn from every machine of a table, score them, and write the files of all together.
 
     Args:
         job: The table, the settings (with ``by``) and the output folder.
         resume: Whether to go on with a run that was stopped.
+        run_tasks: Runs the machines; those with shared weights must be run one after another.
+        folder: The folder for what has been learned of each machine until all are done; default: in the output folder.
     """
+    folder = folder or job.out / UNFINISHED / "machines"
     with hold_folder(job.out):
         began = clock_time.perf_counter()
         table = _open_whole(job.source, job.settings)
@@ -321,21 +389,28 @@ def run_machines(job: Nexting, resume: bool = False) -> NextingResult:
         settings = _fill(rows, roles, job.settings, signals)
         _check_sections(settings, rows.names)
         run = {"settings": settings.table(), "rows": rows.checksum(), "offline": job.offline}
-        _begin(job.out, run, resume)
-        folder = job.out / UNFINISHED / "machines"
+        _begin(job.out, run, folder, resume)
         teacher, of_machines = _make_teacher(rows, roles, settings) if settings.share else (None, settings)
         single = replace(of_machines, by=None, share=None, sections=None, pivot=job.settings.pivot or False)
         single = replace(single, time=rows.time if rows.time is not None else job.settings.time)
-        records = []
-        with_page = _sections(settings, rows.names)
-        for i, name in enumerate(rows.names):
-            of_machine = folder / f"{i:06d}"
-            records.append(
-                run_machine(name, rows.table(i), single, of_machine, roles, teacher, job.offline, name in with_page)
-            )
-            if teacher is not None and "why" not in records[-1]:
-                teacher = Horde.load(of_machine / "model.safetensors")
-            job.progress("learning", rows.edges[i + 1], rows.edges[-1])
+        with_page = set(_sections(settings, rows.names))
+
+        def tasks() -> Iterator[tuple[int, MachineTask]]:
+            weights = teacher
+            for i, name in enumerate(rows.names):
+                of_machine = folder / f"{i:06d}"
+                options = (single, of_machine, roles, weights, job.offline, name in with_page)
+                yield i, MachineTask(name, rows.table(i), *options)
+                if weights is not None and (of_machine / "model.safetensors").exists():
+                    weights = Horde.load(of_machine / "model.safetensors")
+
+        finished: dict[int, dict[str, Any]] = {}
+        done = 0
+        for i, record in run_tasks(tasks(), len(rows.names)):
+            finished[i] = record
+            done += rows.count(i)
+            job.progress("learning", done, rows.edges[-1])
+        records = [finished[i] for i in range(len(rows.names))]
         if all("why" in record for record in records):
             raise ValueError(f"{table.name}: no machine has enough data. {records[0]['machine']}: {records[0]['why']}")
         seconds = {"reading": 0.0, "learning": 0.0, "scoring": 0.0}
@@ -385,7 +460,7 @@ def _check_sections(settings: Settings, names: Sequence[str]) -> None:
             raise ValueError(f"'sections' names {name!r}, and there is no such machine.{suggestion(name, names)}")
 
 
-def _begin(out: Path, run: Mapping[str, Any], resume: bool) -> None:
+def _begin(out: Path, run: Mapping[str, Any], folder: Path, resume: bool) -> None:
     """Mark the folder as that of this run, or check that the run that was stopped there is the same."""
     file, text = unfinished_file(out), json.dumps(run, ensure_ascii=False)
     if resume and not file.exists() and (out / "summary.json").exists():
@@ -397,7 +472,7 @@ def _begin(out: Path, run: Mapping[str, Any], resume: bool) -> None:
                 "start again with --overwrite."
             )
         return
-    shutil.rmtree(out / UNFINISHED / "machines", ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     checkpoint_file(out).unlink(missing_ok=True)
     with atomic_file(file) as marked:
         marked.write(text.encode())
