@@ -134,13 +134,13 @@ def create_app(
     """
     attempts = Attempts()
     access = _Access(attempts, Sessions(token, attempts), asyncio.Event(), models)
-    one = _Interface(service, access)
+    default = _Interface(service, access)
     routes = [
-        *(Route(path, getattr(one, method), methods=verbs) for path, method, verbs in _OF_A_MODEL),
-        Route("/login", one.login, methods=["POST"]),
-        Route("/openapi.json", one.interface),
-        Route("/favicon.ico", one.icon),
-        *(Route(path, one.file) for path in _FILES),
+        *(Route(path, getattr(default, method), methods=verbs) for path, method, verbs in _OF_A_MODEL),
+        Route("/login", default.login, methods=["POST"]),
+        Route("/openapi.json", default.interface),
+        Route("/favicon.ico", default.icon),
+        *(Route(path, default.file) for path in _FILES),
     ]
     if models is not None:
         several = _Interfaces(models, access)
@@ -153,7 +153,7 @@ def create_app(
         ]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Guarded, sessions=access.sessions, hosts=hosts, direct={"/readings": one.readings})],
+        middleware=[Middleware(Guarded, sessions=access.sessions, hosts=hosts, direct={"/readings": default.readings})],
         exception_handlers={HTTPException: _explain},
     )
     app.router.redirect_slashes = False
@@ -656,8 +656,8 @@ def describe_status(service: Service, signal: str | None = None) -> dict[str, An
 
 def describe_sources(service: Service) -> dict[str, Any]:
     """How sources and publishers do; empty if there are none."""
-    found = {"sources": service.sources, "publishers": service.publishers}
-    return {kind: [status.describe() for status in statuses] for kind, statuses in found.items() if statuses}
+    connections = {"sources": service.sources, "publishers": service.publishers}
+    return {kind: [status.describe() for status in statuses] for kind, statuses in connections.items() if statuses}
 
 
 def describe_asked(service: Service) -> list[dict[str, Any]]:
@@ -668,8 +668,8 @@ def describe_asked(service: Service) -> list[dict[str, Any]]:
     asked = predictor.asked
     described = []
     for score in asked.summary():
-        last = predictor.clock.last if predictor.clock is not None and asked.timing.dated else None
-        described.append(score | {"sentence": describe_answer(score, last), "learning": describe_learning(score)})
+        at = predictor.clock.last if predictor.clock is not None and asked.timing.dated else None
+        described.append(score | {"sentence": describe_answer(score, at), "learning": describe_learning(score)})
     return described
 
 

@@ -45,9 +45,9 @@ class Histogram:
         for end, count in zip((*map(str, _SECONDS), "+Inf"), counts, strict=True):
             total += count
             yield f'{name}_bucket{{{labels}le="{end}"}} {total}'
-        whole = f"{{{labels.rstrip(',')}}}" if labels else ""
-        yield f"{name}_sum{whole} {self._sum}"
-        yield f"{name}_count{whole} {total}"
+        braces = f"{{{labels.rstrip(',')}}}" if labels else ""
+        yield f"{name}_sum{braces} {self._sum}"
+        yield f"{name}_count{braces} {total}"
 
 
 class _Metric(NamedTuple):

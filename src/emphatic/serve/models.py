@@ -268,8 +268,8 @@ class NamedModels:
             raise ValueError("a name has up to 64 letters, digits, - and _, and does not begin with a sign")
         table = parse_toml(text, "the settings")
         _read(table, "the settings")
-        if given := [key for key in table.get("service", {}) if key not in _BY_HTTP]:
-            raise ValueError(f"the settings: {given[0]!r} can only be set in {_CONFIGURATION}, on the server's disk")
+        if refused := [key for key in table.get("service", {}) if key not in _BY_HTTP]:
+            raise ValueError(f"the settings: {refused[0]!r} can only be set in {_CONFIGURATION}, on the server's disk")
         with self._lock:
             folder = self.folder / name
             if name in self._entries or (folder / _CONFIGURATION).exists():

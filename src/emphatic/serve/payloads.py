@@ -67,8 +67,8 @@ class TopicNames:
 
     def signal(self, topic: str, field: str) -> str:
         """The name of the signal in a field of a topic; in the field "" is a single value."""
-        whole = f"{topic}.{field}" if field else topic
-        if name := self._names.get(whole):
+        place = f"{topic}.{field}" if field else topic
+        if name := self._names.get(place):
             return as_name(name)
         prefix = self._prefix(topic)
         return as_name(f"{prefix}.{field}" if prefix and field else prefix or field or topic)

@@ -857,11 +857,11 @@ class Service:
 
         def change(predictor: Predictor) -> None:
             self._sync(wait=False)
-            before = (self.predictor, self.recent, self._errors, self.latest, self.saved_step)
+            predecessor = (self.predictor, self.recent, self._errors, self.latest, self.saved_step)
             self.predictor, self.latest, self.saved_step = successor, None, -1
             self._watch()
             if not self._save():
-                self.predictor, self.recent, self._errors, self.latest, self.saved_step = before
+                self.predictor, self.recent, self._errors, self.latest, self.saved_step = predecessor
                 raise ValueError(f"the model cannot be saved, and the old one goes on: {self.trouble}")
             logger.info("%s: replaced at step %d by a model at step %d.", self.model, predictor.step, successor.step)
 
@@ -907,10 +907,10 @@ class Service:
                 (incoming, Receipt(next(outcomes)) if receipt is None else receipt)
                 for incoming, receipt in zip(independent, receipts, strict=True)
             ]
-        now = time.monotonic()
-        self.traffic.add(len(block), now - block[0].arrived)
+        moment = time.monotonic()
+        self.traffic.add(len(block), moment - block[0].arrived)
         for incoming in block:
-            self.lag.observe(now - incoming.arrived)
+            self.lag.observe(moment - incoming.arrived)
 
     def _recognise(self, incoming: Incoming) -> Receipt | None:
         """The receipt of a reading that was learned from before; None for a new one."""
@@ -1055,10 +1055,10 @@ class Service:
 
     def _acknowledge(self) -> None:
         done, self._unacknowledged = self._unacknowledged, []
-        now = time.monotonic()
+        moment = time.monotonic()
         lines = self._format_few(done)
         for place, (incoming, receipt) in enumerate(done):
-            self.latency.observe(now - incoming.arrived)
+            self.latency.observe(moment - incoming.arrived)
             if incoming.acknowledge is not None:
                 incoming.acknowledge(receipt._replace(line=lines[place]) if place in lines else receipt)
         self._publish(receipt.outcome for _, receipt in done)

@@ -259,10 +259,10 @@ def is_same_server(a: Address, b: Address) -> bool:
 def _numeric(host: str) -> set[str]:
     """The numeric addresses of a host; one entry stands for all the addresses of this machine."""
     try:
-        found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
     except (OSError, UnicodeError):
         return {host.lower()}
-    return {"this machine" if _is_here(address) else address for address in found}
+    return {"this machine" if _is_here(address) else address for address in addresses}
 
 
 def _is_here(address: str) -> bool:

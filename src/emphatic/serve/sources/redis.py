@@ -154,9 +154,9 @@ class RedisSource(_Worker):
         together = self._redis.pipeline(transaction=True)
         together.xread({self._stream: self._last}, count=1)
         together.xinfo_stream(self._stream)
-        following, info = together.execute(raise_on_error=False)
-        if isinstance(following, Exception):
-            raise following
+        entries, info = together.execute(raise_on_error=False)
+        if isinstance(entries, Exception):
+            raise entries
         if isinstance(info, ResponseError) and "no such key" in str(info):
             info = {"length": 0, "last-generated-id": b"0-0", "entries-added": 0, "first-entry": None}
         elif isinstance(info, Exception):
@@ -169,10 +169,10 @@ class RedisSource(_Worker):
                 self._begin_again(None)
             return
         if self._count is None:
-            self._begin(added, length, is_behind=is_behind, is_read=not following, info=info)
+            self._begin(added, length, is_behind=is_behind, is_read=not entries, info=info)
         elif _order(generated) < _order(self._last) or added < self._count:
             self._begin_again(self._status.lag)
-        elif not following and added > self._count:
+        elif not entries and added > self._count:
             self._lose(added - self._count, generated)
         elif is_behind and added - length > self._count:
             self._lose(added - length - self._count, _text(first[0]))
