@@ -299,7 +299,9 @@ def test_spreadsheets(tmp_path: Path) -> None:
     pytest.importorskip("python_calamine")
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
-    sheet = book.active
+    for row in (["Made by", "a tool"], ["Version", 3]):  # a sheet about the others
+        book.active.append(row)
+    sheet = book.create_sheet("Data")
     for row in (["Plant 7"], [], ["Time", "Power", "Valve"], [None, "kW", None]):
         sheet.append(row)
     for i, x in enumerate(X):

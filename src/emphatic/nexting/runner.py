@@ -738,6 +738,7 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
                 release_memory()
                 scored = score_log(learned, job.offline, job.progress)
                 _log.info("scored in %.1f s", scored.seconds)
+                release_memory()
                 seconds = write_results(scored, job.out)
                 _log.info("wrote %s", job.out)
         except BaseException as error:

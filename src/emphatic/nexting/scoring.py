@@ -32,7 +32,16 @@ from emphatic.features import Features
 from emphatic.hordes.ridges import LIMIT
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.intervals import AlarmList, read_reasons
-from emphatic.nexting.learning import FIRST, Learned, LogRows, Progress, block_rows, make_features, shares
+from emphatic.nexting.learning import (
+    FIRST,
+    Learned,
+    LogRows,
+    Progress,
+    block_rows,
+    make_features,
+    release_memory,
+    shares,
+)
 from emphatic.nexting.outlook import History
 from emphatic.scores.baselines import FirstHalf, HindsightFit, PlainAnswers, find_baselines
 from emphatic.scores.measures import IntervalScores, LogScores, WorstErrors, finite
@@ -692,6 +701,7 @@ class _Fits:
 
     def begin(self, batch: Sequence[int]) -> None:
         """Another time through the rows, for these; the makers of the others stay where they are, at the half."""
+        release_memory()  # the sums of the last ones
         self._batch = batch
         self._makers |= {i: self._learned.features(i) for i in batch}
         self._answers = PlainAnswers(self._plain.gammas, len(self._plain.predict))

@@ -571,8 +571,10 @@ def _open_spreadsheet(file: File, options: OpenOptions) -> Source:
         raise TableError(f"{file.name}: a spreadsheet needs python-calamine: pip install 'emphatic[excel]'") from None
     try:
         workbook = CalamineWorkbook.from_path(str(file.path))
-        sheets = (workbook.get_sheet_by_name(name).to_python(skip_empty_area=True) for name in workbook.sheet_names)
-        rows: list[list[Any]] = next((sheet for sheet in sheets if len(sheet) > 1), [])
+        sheets = [workbook.get_sheet_by_name(name).to_python(skip_empty_area=True) for name in workbook.sheet_names]
+        # A sheet that says who made the others may come first.
+        longest = max(map(len, sheets), default=0)
+        rows: list[list[Any]] = next((sheet for sheet in sheets if len(sheet) > max(1, longest // 10)), [])
     except (CalamineError, OSError, ValueError) as error:
         raise TableError(f"{file.name}: the spreadsheet cannot be read ({error}). Export its sheet as CSV.") from None
     if not rows:
