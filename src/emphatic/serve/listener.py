@@ -163,8 +163,8 @@ class Listener(socket.socket):
 
     budget: Budget
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, family: int = -1, kind: int = -1, proto: int = -1) -> None:
+        super().__init__(family, kind, proto)
         self._accepted: deque[tuple[socket.socket, Any]] = deque()
         self._looked = False
 
