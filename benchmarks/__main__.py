@@ -17,6 +17,7 @@ SUITES = {
     "live": "benchmarks.live",
     "studies": "benchmarks.studies",
     "stepsizes": "benchmarks.stepsizes",
+    "control": "benchmarks.control",
     "cuda": "benchmarks.cuda",
     "cluster": "benchmarks.cluster",
 }

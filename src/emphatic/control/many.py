@@ -191,6 +191,21 @@ class Agents:
         self._progress = np.zeros((K, 4), np.int64)
         self._progress[:, STARTS] = 1
 
+        arguments = self._arguments(0, 0, np.zeros((K, 0)), np.zeros((K, 0), np.int64))
+        signature = tuple(map(_type_of, arguments))
+        self._kernel = _kernel(self._engine.rule, self._engine.dtype, signature, compiled.interpreted())
+
+    def _arguments(
+        self, episodes: int, limit: int, returns: NDArray[np.float64], steps: NDArray[np.int64]
+    ) -> tuple[Any, ...]:
+        """The arguments of ``train`` in ``many_kernels``."""
+        world = self.world
+        return (
+            *(self._state, self._setting, self._status, world.number, world.tables, self._place, self._of_world),
+            *(self._of_agent, self._plan, *self._rows, *self._work, self._progress, episodes, limit),
+            *(world.continuing, returns, steps),
+        )
+
     def _spread_state(self, array: NDArray[Any], i: int) -> NDArray[Any]:
         """One of the engine's arrays for every agent; of a linear rule only the scalars have an axis for learners."""
         one = array[0] if self._elementwise or i == 4 else array
@@ -219,15 +234,9 @@ class Agents:
         self._progress[:, DONE] = 0
         self._progress[:, IN_EPISODE] = 0
         returns, steps = np.zeros((self.K, episodes)), np.zeros((self.K, episodes), np.int64)
-        arguments = (
-            *(self._state, self._setting, self._status, self.world.number, self.world.tables, self._place),
-            *(self._of_world, self._of_agent, self._plan, *self._rows, *self._work, self._progress, int(episodes)),
-            *(int(most or ENDLESS), self.world.continuing, returns, steps),
-        )
-        signature = tuple(map(_type_of, arguments))
-        kernel = _kernel(self._engine.rule, self._engine.dtype, signature, compiled.interpreted())
+        arguments = self._arguments(int(episodes), int(most or ENDLESS), returns, steps)
         with self._learner._guard:
-            kernel(*arguments)
+            self._kernel(*arguments)
         returns[np.arange(episodes) >= self._progress[:, DONE, None]] = np.nan
         return Trainings(returns, steps, self._progress[:, DIVERGED] == 1)
 
@@ -364,7 +373,10 @@ _PLAN = (
 @functools.cache
 def _kernel(rule: AnyRule, dtype: str, signature: tuple[Any, ...], interpreted: bool) -> Any:
     """``train``, for this rule and arguments of these types."""
-    from emphatic.features.kernels import activate
+    from emphatic.features import kernels as of_features
+
+    if isinstance(of_features.activate, compiled.LazyKernel) and not interpreted:
+        of_features.activate.compile()  # a kernel calls what is compiled
 
     functions, kernels = acting_functions(rule, dtype)
     for name, place in (("STARTS", STARTS), ("IN_EPISODE", IN_EPISODE), ("DONE", DONE), ("DIVERGED", DIVERGED)):
@@ -391,7 +403,7 @@ def _kernel(rule: AnyRule, dtype: str, signature: tuple[Any, ...], interpreted: 
     late = "\n".join(["@small", "def cut_lane(state, k):", *(f"    {line}" for line in forget)])
     late += "\n    for i in range(FORGOTTEN):\n        state[4][k, i] = 0.0\n"
     # the machine code of ``activate`` is linked in: its module's name is a hash of its source
-    features = f"from emphatic.features.kernels import activate  # {activate.__module__}\n"
+    features = f"from emphatic.features.kernels import activate  # {of_features.activate.__module__}\n"
     sources = [compiled.source_of(f"emphatic.{name}") for name in ("problems.worlds", "control.many_kernels")]
     text = compiled.lean("\n\n".join([text, late, features, *sources]))
     module = compiled.module(f"many_{rule.name}_{dtype}", text)

@@ -255,6 +255,8 @@ class LazyKernel:
         return self.compile().overloads
 
     def __call__(self, *arguments: Any) -> Any:
+        if self._compiled is None and interpreted():  # (made before the compiler was switched off)
+            return self._function(*arguments)
         return self.compile()(*arguments)
 
 
