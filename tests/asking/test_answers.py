@@ -185,6 +185,18 @@ def test_one_absurd_reading_spoils_no_later_answer() -> None:
     assert asked.recent(3)["label"][299] == 1.0  # (a condition is about what was read)
 
 
+def test_intervals_of_a_signal_that_is_mostly_off_hold_at_every_hour() -> None:
+    rng = np.random.default_rng(2)
+    _, time = wave(6000)
+    hour = (time // 3600) % 24
+    chance = np.where((hour > 14) & (hour < 20), 0.3, 0.02)
+    x = np.where(rng.random(6000) < chance, rng.exponential(size=6000), 0.0)
+    asked, _ = run(["x at +3h", "mean of x over 6h"], x, time, HOURLY)
+    for score in asked.summary():
+        assert min(score["coverage_by_hour"]) > 0.65, score["text"]
+        assert score["skill_best"] > -0.02
+
+
 def test_times_that_are_a_little_off_close_windows_all_the_same() -> None:
     rng = np.random.default_rng(4)
     time = 3600.0 * np.arange(300.0) + rng.uniform(-100.0, 100.0, 300)
@@ -256,6 +268,13 @@ def test_a_saved_state_goes_on_bit_for_bit() -> None:
     whole(x[:, None], x[:, None], np.zeros(500, bool), time)
     for name, array in whole.state().items():  # what is saved does not tell when it was loaded
         np.testing.assert_array_equal(array, resumed.state()[name], err_msg=name)
+    # What versions saved that had no levels by hour goes on, too.
+    former = {
+        name: a[:26] if name.endswith(".state") else a for name, a in half.state().items() if "levels" not in name
+    }
+    older = Asked(ASKED, ["x"], HOURLY, rows=500)
+    older.restore(former)
+    assert np.isfinite(older(x[300:, None], x[300:, None], np.zeros(200, bool), time[300:])["answer"]).all()
     damaged = half.state() | {"asked.0.P": np.zeros((1, 2, 2))}
     with pytest.raises(ValueError, match="does not fit"):
         Asked(ASKED, ["x"], HOURLY).restore(damaged)

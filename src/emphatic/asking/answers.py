@@ -57,6 +57,8 @@ _DAY_ROWS = 100_000
 _SLACK = 0.1
 #: Rows that a plot shows.
 RECENT = 2000
+#: The numbers that earlier versions saved as the state of a question.
+_FORMER_STATE = 26
 #: The first Monday after the epoch, less a week: weeks begin on Mondays.
 _MONDAY = 3 * _DAY
 
@@ -505,7 +507,15 @@ class _Answerer:
         self._constants = c
         slots = max(cycles.short.slots, cycles.long.slots) if cycles else 1
         day = min(_DAY_ROWS, max(1, round(_DAY / step))) if timing.dated else 1
-        ridges = k.EVENT_RIDGES if event else (k.NUMBER_RIDGES[0], *(r * rows for r in k.NUMBER_RIDGES[1:]))
+        evidence = max(1.0, rows / k.ALIKE) if event else 1.0
+        c[k.EVIDENCE] = evidence
+        if cycles is not None:
+            slots_of_bin = max(1, cycles.short.slots // cycles.short.bins)
+            together = min(rows, slots_of_bin) * max(1, rows // cycles.short.slots)
+            c[k.HOUR_PACE] = min(k.HOUR_RATE, 0.5 / together)
+        ridges: Sequence[float] = (k.NUMBER_RIDGES[0], *(r * rows for r in k.NUMBER_RIDGES[1:]))
+        if event:
+            ridges = tuple(evidence * ridge for ridge in k.EVENT_RIDGES)
         width, others = k.PLAIN + k.SEASONAL + 3 * _OTHERS, len(self._others)
         self.state = np.zeros(k.STATE)
         self.state[[k.LAST_TIME, k.LEAST, k.MOST, k.SINCE]] = -np.inf, np.inf, -np.inf, 50.0
@@ -524,7 +534,7 @@ class _Answerer:
             "climate": np.zeros((4, 320, 2)),
             "P": np.stack([np.eye(full) / ridge for ridge in ridges]),
             "W": np.zeros((len(ridges), 2, full)),
-            "top_P": np.eye(6) / k.TOP_RIDGE,
+            "top_P": np.eye(6) / (k.TOP_RIDGE * evidence),
             "top_w": top,
             "size_P": np.eye(small + 4) / k.SIZE_RIDGE,
             "size_w": np.zeros((1, small + 4)),
@@ -535,6 +545,7 @@ class _Answerer:
             "td_z": np.zeros((3, full)),
             "shifted": np.stack([np.zeros(day), np.full(day, -np.inf)]),
             "sums": np.zeros((4, k.SUMS)),
+            "levels": np.zeros((24, 2)),
         }
         self._recent: list[Array] = []
         #: Squared errors of the second half in blocks, for the verdict; labels besides, for the mean of the first half.
@@ -766,14 +777,17 @@ class _Answerer:
         """Go on from ``arrays``; ValueError if they do not fit."""
         k = _kernels()
         for name, array in self._arrays.items():
+            if name == "levels" and name not in saved:  # (of an earlier version)
+                continue
             new = np.array(saved[name], np.float64) if name in saved else None
             waits = name in ("when", "reading", "pending")
             if new is None or new.shape[waits:] != array.shape[waits:]:
                 raise ValueError(f"what was learned for {self.question.text!r} does not fit: {name}")
             self._arrays[name] = new
-        if np.shape(saved["state"]) != self.state.shape:
+        state = np.array(saved["state"], np.float64)
+        if state.ndim != 1 or not _FORMER_STATE <= len(state) <= len(self.state):
             raise ValueError(f"what was learned for {self.question.text!r} does not fit: state")
-        self.state = np.array(saved["state"], np.float64)
+        self.state = np.concatenate([state, np.zeros(len(self.state) - len(state))])
         self.state[k.END_READING] -= self.state[k.FIRST_READING]
         self.state[k.END_PENDING] -= self.state[k.FIRST_PENDING]
         self.state[k.FIRST_READING] = self.state[k.FIRST_PENDING] = 0.0

@@ -16,6 +16,7 @@ from numba.extending import register_jitable
 from emphatic.asking.layout import (  # noqa: F401
     ABS,
     ABSOLUTE,
+    ALIKE,
     ANSWER,
     ANY,
     AT,
@@ -48,6 +49,7 @@ from emphatic.asking.layout import (  # noqa: F401
     ERROR_ROWS,
     EVENT,
     EVENT_RIDGES,
+    EVIDENCE,
     FEATURES,
     FIRST,
     FIRST_PENDING,
@@ -58,6 +60,8 @@ from emphatic.asking.layout import (  # noqa: F401
     HIGH,
     HIGHEST,
     HINGES,
+    HOUR_PACE,
+    HOUR_RATE,
     HOURS,
     INSIDE,
     INTERVAL_SCORE,
@@ -83,7 +87,10 @@ from emphatic.asking.layout import (  # noqa: F401
     MAX,
     MEAN,
     MIN,
+    MIX_LABELS,
+    MIX_SQUARE,
     MOST,
+    NEARLY,
     NUMBER_HINGES,
     NUMBER_RIDGES,
     OFFSET_A,
@@ -124,6 +131,7 @@ from emphatic.asking.layout import (  # noqa: F401
     SPAN,
     SQUARE,
     STATE,
+    STEEPNESS,
     STEP,
     STRIDE,
     SUMS,
@@ -407,8 +415,8 @@ def _make_features(
         slots_a, slots_b = int(constants[SLOTS_A]), int(constants[SLOTS_B])
         a = _slot(time, constants[PERIOD_A], constants[OFFSET_A], constants[SHIFT], slots_a)
         b = _slot(time, constants[PERIOD_B], constants[OFFSET_B], constants[SHIFT], slots_b)
-        bin_a = _slot(time, constants[PERIOD_A], constants[OFFSET_A], constants[SHIFT] * 0.0, constants[BINS_A])
-        bin_b = _slot(time, constants[PERIOD_B], constants[OFFSET_B], constants[SHIFT] * 0.0, constants[BINS_B])
+        bin_a = _slot(time, constants[PERIOD_A], constants[OFFSET_A], NEARLY, constants[BINS_A])
+        bin_b = _slot(time, constants[PERIOD_B], constants[OFFSET_B], NEARLY, constants[BINS_B])
         phase = 2.0 * math.pi * a / slots_a
         weekend = 1.0 if constants[WEEKLY] > 0.0 and bin_b >= 5 else 0.0
         # The deviation is from what was usual before this row; then the row is remembered.
@@ -636,6 +644,7 @@ def _answer_number(
     holds: float,
     seasons: Floats,
     hits: Floats,
+    levels: Floats,
 ) -> None:
     full, small = int(constants[FULL]), int(constants[SMALL])
     kind, condition, cycles = int(constants[KIND]), constants[CONDITION] > 0.0, constants[CYCLES] > 0.0
@@ -695,6 +704,16 @@ def _answer_number(
         weights += weight
     answer = answer / weights if labels > UNLEARNED_NUMBER else base_now
     answer = min(highest, max(lowest, answer))
+    item[OUTCOME] = answer  # (until its label is known)
+    if state[MIX_LABELS] > UNLEARNED_NUMBER:
+        # Where the mixture has been worse than the best simple answer, that takes its place, the more the worse.
+        best = 6
+        for m in range(7, 9):
+            if squares[m] < squares[best]:
+                best = m
+        if squares[best] < state[MIX_SQUARE]:
+            share = (squares[best] / state[MIX_SQUARE]) ** STEEPNESS
+            answer = share * answer + (1.0 - share) * item[COMPONENTS + best]
     for i in range(small):
         size_x[i] = phi[i]
     for i in range(4):
@@ -705,8 +724,9 @@ def _answer_number(
     item[SIGMA], item[CENTRE] = sigma, answer
     low = high = np.nan
     if state[RATIOS] > 50.0:
-        low = max(lowest, answer + sigma * (state[Q_LOW] - state[LEVEL_LOW]))
-        high = min(highest, answer + sigma * (state[Q_HIGH] + state[LEVEL_HIGH]))
+        hour = int(item[KEY_HOUR])
+        low = max(lowest, answer + sigma * (state[Q_LOW] - state[LEVEL_LOW] - levels[hour, 0]))
+        high = min(highest, answer + sigma * (state[Q_HIGH] + state[LEVEL_HIGH] + levels[hour, 1]))
         if kind == AT:
             # A value is answered by the median, which has the least mean absolute error; the others by the mean.
             answer = min(highest, max(lowest, answer + sigma * state[Q_MIDDLE]))
@@ -754,6 +774,7 @@ def _learn_label(
     state: Floats,
     item: Floats,
     y: float,
+    mixture: float,
     P: Floats,
     W: Floats,
     top_P: Floats,
@@ -766,19 +787,20 @@ def _learn_label(
     ratios: Floats,
     g: Floats,
     targets: Floats,
+    levels: Floats,
 ) -> None:
-    """Learn from the label of a row: ``item`` holds what was known at that row."""
+    """Learn from the label of a row: ``item`` holds what was known at that row, ``mixture`` is what was mixed then."""
     full, small = int(constants[FULL]), int(constants[SMALL])
     phi = item[FEATURES:]
     event = constants[EVENT] > 0.0
-    rows = constants[ROWS]
+    rows, evidence = constants[ROWS], constants[EVIDENCE]
     if event:
         targets[0] = y
-        _learn(top_P, top_w, 1, item[COMPONENTS + 6 :], targets, 6, TOP_FORGET, True, TOP_RIDGE, g)
-        _learn(P[0], W[0], 1, phi, targets, full, 1.0, True, EVENT_RIDGES[0], g)
-        _learn(P[1], W[1], 1, phi, targets, full, FORGET, True, EVENT_RIDGES[1], g)
-        _learn(P[2], W[2], 1, phi, targets, small, 1.0, True, EVENT_RIDGES[2], g)
-        _learn(P[3], W[3], 1, phi, targets, small, 1.0, False, EVENT_RIDGES[3], g)
+        _learn(top_P, top_w, 1, item[COMPONENTS + 6 :], targets, 6, TOP_FORGET, True, TOP_RIDGE * evidence, g)
+        _learn(P[0], W[0], 1, phi, targets, full, 1.0, True, EVENT_RIDGES[0] * evidence, g)
+        _learn(P[1], W[1], 1, phi, targets, full, FORGET, True, EVENT_RIDGES[1] * evidence, g)
+        _learn(P[2], W[2], 1, phi, targets, small, 1.0, True, EVENT_RIDGES[2] * evidence, g)
+        _learn(P[3], W[3], 1, phi, targets, small, 1.0, False, EVENT_RIDGES[3] * evidence, g)
     else:
         unit = item[UNIT]
         if unit != unit:
@@ -791,6 +813,10 @@ def _learn_label(
         for m in range(12):
             off = item[COMPONENTS + m] - y
             squares[m] += rate * (off * off - squares[m])
+        if mixture == mixture:
+            state[MIX_LABELS] += 1.0
+            rate = max(1.0 / ERROR_ROWS, 1.0 / state[MIX_LABELS])
+            state[MIX_SQUARE] += rate * ((mixture - y) ** 2 - state[MIX_SQUARE])
         size = abs(y - item[CENTRE])
         counted = state[RATIOS]
         state[ERROR] = (
@@ -819,6 +845,9 @@ def _learn_label(
             pace, tail = min(0.02, 0.5 / rows), 0.5 * (1.0 - constants[COVERAGE])
             state[LEVEL_LOW] += pace * ((1.0 if y < item[LOW] else 0.0) - tail)
             state[LEVEL_HIGH] += pace * ((1.0 if y > item[HIGH] else 0.0) - tail)
+            hour, pace = int(item[KEY_HOUR]), constants[HOUR_PACE]
+            levels[hour, 0] += pace * ((1.0 if y < item[LOW] else 0.0) - tail)
+            levels[hour, 1] += pace * ((1.0 if y > item[HIGH] else 0.0) - tail)
     keys = (0, int(item[KEY_HOUR]), int(item[KEY_WEEK]), int(item[KEY_NOW]))
     for c in range(4):
         climate[c, keys[c], 0] += y
@@ -842,14 +871,14 @@ def _follow_naive(shifted: Floats, row: float, y: float, sums: Floats, part: int
 
 @jit_for((
     _r1, _f1, _r1, _r1, _r1, _b1, _r1, _r2, _f1, _f1, _f2, _f1, _f2, _f2, _f2, _f2, _f3, _f3, _f3, _f2, _f2, _f2, _f2,
-    _f1, _f1, _f1, _f2, _f2, _f2, _f2, _f2,
+    _f1, _f1, _f1, _f2, _f2, _f2, _f2, _f2, _f2,
 ))  # fmt: skip
 def advance(
     constants: Floats, state: Floats, value: Floats, held: Floats, holds: Floats, gap: Flags, time: Floats,
     others: Floats, when: Floats, reading: Floats, pending: Floats, recent: Floats, traces: Floats,
     other_memory: Floats, memory: Floats, moments: Floats, climate: Floats, P: Floats, W: Floats, top_P: Floats,
     top_w: Floats, size_P: Floats, size_w: Floats, squares: Floats, ratios: Floats, td_phi: Floats, td_w: Floats,
-    td_z: Floats, shifted: Floats, sums: Floats, out: Floats,
+    td_z: Floats, shifted: Floats, sums: Floats, levels: Floats, out: Floats,
 ) -> int:  # fmt: skip
     """Answer at B rows and learn from the windows that they close.
 
@@ -872,6 +901,8 @@ def advance(
         if now < state[LAST_TIME] - near:
             # Time went back: what follows does not belong to the windows before.
             state[DROPPED] += tail - head
+            for i in range(head, tail):
+                pending[i, OUTCOME] = np.nan
             begin, head = end, tail
             for i in range(len(shifted[1])):
                 shifted[1, i] = -np.inf
@@ -905,14 +936,14 @@ def advance(
                 begin += 1
             y = _label(constants, when, reading, begin, end, item[AT_TIME])
             part = 0 if item[AT_ROW] < half else 1
-            item[OUTCOME] = y
+            mixture, item[OUTCOME] = item[OUTCOME], y
             if y == y:
                 if kind != AT and not event:
                     _follow_naive(shifted, item[AT_ROW], y, sums, part)
                 _add_scores(constants, item, y, sums[part])
                 _learn_label(
-                    constants, state, item, y, P, W, top_P, top_w, size_P, size_w, size_x, climate, squares, ratios, g,
-                    targets,
+                    constants, state, item, y, mixture, P, W, top_P, top_w, size_P, size_w, size_x, climate, squares,
+                    ratios, g, targets, levels,
                 )  # fmt: skip
             else:
                 state[DROPPED] += 1.0
@@ -932,7 +963,7 @@ def advance(
             _answer_event(constants, state, item, phi, P, W, top_w, top_x, climate, td)
         else:
             _answer_number(
-                constants, state, item, phi, W, size_w, size_x, climate, squares, td, holds[t], seasons, hits
+                constants, state, item, phi, W, size_w, size_x, climate, squares, td, holds[t], seasons, hits, levels
             )
         for i in range(full):
             item[FEATURES + i] = phi[i]

@@ -39,8 +39,10 @@ ANY, AT, FIRST, MEAN, MAX, MIN = range(6)
     FULL,
     LIMIT,
     SLACK,
-) = range(29)
-CONSTANTS = 29
+    EVIDENCE,
+    HOUR_PACE,
+) = range(31)
+CONSTANTS = 31
 
 # What a question carries from row to row.
 (
@@ -70,8 +72,10 @@ CONSTANTS = 29
     SCALE_ROWS,
     SCALE_SUM,
     ABSOLUTE,
-) = range(26)
-STATE = 26
+    MIX_SQUARE,
+    MIX_LABELS,
+) = range(28)
+STATE = 28
 
 # What waits for the label of a row: when it was, its keys, its answer, and then features and component answers.
 (
@@ -111,6 +115,8 @@ REMEMBERED = 24
 #: Raw features that are standardised: the reading, lags, traces, deviation, highest and lowest; then of the season.
 PLAIN = 1 + 5 + 4 + 3
 SEASONAL = 10
+#: What is added to a phase in bins: of a stamp on the hour it may be a little less than whole.
+NEARLY = 1e-6
 #: Points of a window at which the season is looked up, at most.
 LOOKED_UP = 48
 #: Rows before which scales are not known, and labels before which the usual answer is given.
@@ -127,6 +133,12 @@ TOP_RIDGE, SIZE_RIDGE, TOP_FORGET = 30.0, 30.0, 1.0 - 1.0 / 1000.0
 #: Step sizes of the TD learners, as factors of 1 / mean φ·φ, and their λ.
 RATES = (0.1, 0.03, 0.01)
 TRACE_DECAY = 0.9
+#: Windows of more rows than this are learned from as if their rows were fewer: neighbouring labels are much the same.
+ALIKE = 20.0
+#: The most that the ends of the intervals of an hour move with a label.
+HOUR_RATE = 0.05
+#: How steeply a mixture that is worse than the best simple answer gives way to it.
+STEEPNESS = 8.0
 #: Ratios of errors to their expected size that are remembered, rows between two looks at their quantiles.
 REMEMBERED_RATIOS, RATIO_TICKS = 1000, 20
 #: The bins of a reliability curve are cut at these probabilities.
