@@ -34,6 +34,7 @@ from emphatic.asking.layout import (
     LABEL_SQUARE,
     LAGS,
     LIMIT,
+    NEARLY,
     NUMBER_HINGES,
     OFFSET_A,
     OFFSET_B,
@@ -357,8 +358,8 @@ def _remember_season(constants: Floats, u: Floats, time: float, memory: Floats, 
         slots[a, 0], slots[b, 2] = value, value
         slots[a, 1] = value if slots[a, 1] != slots[a, 1] else slots[a, 1] + SEASON_RATE * (value - slots[a, 1])
         slots[b, 3] = value if slots[b, 3] != slots[b, 3] else slots[b, 3] + SEASON_RATE * (value - slots[b, 3])
-    bin_a = _slot(time, constants[PERIOD_A], constants[OFFSET_A], 0.0, constants[BINS_A])
-    bin_b = _slot(time, constants[PERIOD_B], constants[OFFSET_B], 0.0, constants[BINS_B])
+    bin_a = _slot(time, constants[PERIOD_A], constants[OFFSET_A], NEARLY, constants[BINS_A])
+    bin_b = _slot(time, constants[PERIOD_B], constants[OFFSET_B], NEARLY, constants[BINS_B])
     phase = 2.0 * math.pi * a / slots_a
     for k in range(3):
         waves[2 * k], waves[2 * k + 1] = math.sin((k + 1) * phase), math.cos((k + 1) * phase)
