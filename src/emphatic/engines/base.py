@@ -226,9 +226,17 @@ class Engine(ABC):
         """One of the engine's kernels, compiled for its rule and dtype."""
         raise NotImplementedError(f"{self.name} has no kernels")
 
-    def learn_row(self, phi: Any, phi_next: Any, top: float, parameters: Arrays, frozen: Flags) -> NDArray[Any]:
-        """``run`` on one step, in which who would diverge is frozen, and ``predict`` at φ': (1, K)."""
-        self.run(phi, phi_next, top, parameters, np.empty((1, self.K), self.dtype), Watch(frozen, True))
+    def learn_row(
+        self, phi: Any, phi_next: Any, top: float, parameters: Arrays, frozen: Flags, afresh: bool
+    ) -> NDArray[Any]:
+        """``run`` on one step, in which who would diverge is frozen: θ·φ' after it, (1, K).
+
+        With ``afresh`` it is that of ``predict``, bit for bit.
+        """
+        predictions = np.empty((1 if afresh else 2, self.K), self.dtype)
+        self.run(phi, phi_next, top, parameters, predictions, Watch(frozen, True))
+        if not afresh:
+            return predictions[1:]
         with np.errstate(all="ignore"):
             return self.predict(phi_next)
 

@@ -390,6 +390,15 @@ class Group:
         """
         phi_before, E = self.phi, self._E
         assert phi_before is not None
+        if self._direct and len(targets.R) == 1 and targets.all_known and targets.chances is None and not self.others:
+            phi_rows = phi_before.rows if self._phi_rows is None else self._phi_rows
+            next_rows = Rows(self._start, phi.indices[0], phi.values[0])
+            step = targets.interest, targets.rho, targets.gamma, targets.R
+            V = self.recorded.learn(phi_rows, next_rows, *step, afresh=is_row)
+            self.phi, self._phi_rows, self.open = phi, next_rows, not terminated
+            if is_row and not self._none_fresh:
+                self.fresh, self._none_fresh = ~targets.known[-1], True
+            return np.zeros_like(V) if terminated else V
         R, gamma, rho, I, factor = self._parameters(targets)
         alpha = None if factor is None else self._alpha * _tiled(factor, E)
         if E > 1:

@@ -704,8 +704,8 @@ class Learner:
         finally:
             guard.users = 0
 
-    def _step_row(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays) -> NDArray[Any]:
-        """``_step`` on one row, ``afresh``, with less around it."""
+    def _step_row(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays, afresh: bool = True) -> NDArray[Any]:
+        """``_step`` on one row, with less around it."""
         guard = self._guard
         if guard.users:
             guard.wait()
@@ -716,7 +716,7 @@ class Learner:
             engine, frozen = self._engine, self._frozen
             position = self._ahead + int(engine.scalars.item(self._leader, -1))
             rows, rows_next = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
-            answers = engine.learn_row(rows, rows_next, top, parameters, frozen)
+            answers = engine.learn_row(rows, rows_next, top, parameters, frozen, afresh)
             if np.count_nonzero(frozen):
                 self._pass(position + 1)
             return answers
@@ -1085,6 +1085,9 @@ class RecordedLearner:
         ``afresh`` all is as ``Learner.run`` and ``Learner.predict`` would do it, bit for bit.
         """
         constant = self._constant if len(R) == 1 else [np.broadcast_to(p, R.shape) for p in self._constant]
+        if len(R) == 1 and not (afresh or extra) and self._steps is None and self._top is not None:
+            parameters = (constant[0] if alpha is None else alpha, I, constant[2], rho, gamma, R, *constant[6:])
+            return self.learner._step_row(phi, phi_next, self._top, parameters, False)
         if extra:
             names = self.learner.rule.parameters
             constant = [extra.get(name, p) for name, p in zip(names, constant, strict=True)]

@@ -155,11 +155,18 @@ class SparseMany(Engine):
         status: int = self._compiled("run")(watch.frozen, watch.freeze, *log, predictions)
         return status
 
-    def learn_row(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays, frozen: Flags) -> NDArray[Any]:
+    def learn_row(
+        self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays, frozen: Flags, afresh: bool
+    ) -> NDArray[Any]:
         self._make_time(1)
-        out, start, index, value = np.zeros((1, self.K)), phi_next.start, phi_next.index, phi_next.value
-        rows = (phi.start, phi.index, phi.value, start, index, value)
-        self._compiled("run")(frozen, True, *rows, UNBROKEN, top, True, parameters, self._prediction)
+        start, index, value = phi_next.start, phi_next.index, phi_next.value
+        log = (phi.start, phi.index, phi.value, start, index, value, UNBROKEN, top, True, parameters)
+        if not afresh:
+            predictions: NDArray[Any] = np.empty((2, self.K), self.dtype)
+            self._compiled("run")(frozen, True, *log, predictions)
+            return predictions[1:]
+        self._compiled("run")(frozen, True, *log, self._prediction)
+        out = np.zeros((1, self.K))
         # (nobody else predicts while one learns, and φ' of the step is no longer needed)
         self._compiled("predict")(*self._phi_next, start, index, value, out)
         return out if self._is_double else out.astype(self.dtype)
