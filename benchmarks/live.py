@@ -26,11 +26,12 @@ EVERY = (1, 10, 100)
 def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
     """Every gate and every row; ``quick`` only shows that the suite works."""
     beside = Beside("HalfCheetah-v5" if has_mujoco else "Pendulum-v1", 100, 60 if quick else 900)
-    incoming = Incoming(200, 2) if quick else Incoming(6000, 20)
+    T, C = (200, 2) if quick else (6000, 20)
+    incoming = [Incoming(T, C), Incoming(T, C, exponential_only=True)]
     by_row = RowByRow(400, 100) if quick else RowByRow(2000)
     served = ByMqtt(2, 100, 2) if quick else ByMqtt(20, 1000, 60)
     posted = ByHttp(2, 2, 1) if quick else ByHttp(2, 8, 20)
-    return run_cases([beside, by_row, incoming, served, posted], Effort(1, 0.0) if quick else Effort(7, 0.1))
+    return run_cases([beside, by_row, *incoming, served, posted], Effort(1, 0.0) if quick else Effort(7, 0.1))
 
 
 @dataclass(frozen=True)

@@ -103,13 +103,14 @@ class Version:
         self.process.communicate()
 
 
-def run(against: Path, quick: bool = False) -> tuple[list[Gate], list[Row]]:
-    """Every case in both versions, in turn."""
+def run(against: Path, quick: bool = False, only: str = "") -> tuple[list[Gate], list[Row]]:
+    """Every case in both versions, in turn; or those alone that have ``only`` in their section or name."""
     rounds, seconds = (1, 0.0) if quick else (9, 0.1)
     gates: list[Gate] = []
     with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
         versions = [Version(ROOT, ours), Version(against, theirs)]
-        rows = [row for case in cases(quick) for row in _rows(case, versions, rounds, seconds, gates)]
+        chosen = [case for case in cases(quick) if only in f"{case.section}: {case.what}"]
+        rows = [row for case in chosen for row in _rows(case, versions, rounds, seconds, gates)]
         for version in versions:
             version.close()
     return gates, sorted(rows, key=lambda row: row.section.startswith("cold"))
@@ -119,11 +120,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.versions", description=__doc__)
     parser.add_argument("against", type=Path, metavar="DIR", help="a checkout of the other version")
     parser.add_argument("--quick", action="store_true", help="small sizes, one round: a smoke test, no measurement")
+    parser.add_argument("--only", default="", metavar="TEXT", help="the rows alone that have this text in them")
     parser.add_argument("--out", type=Path, default=Path("versions"), metavar="FOLDER")
     args = parser.parse_args()
     if not (args.against / "src" / "emphatic").is_dir():
         parser.error(f"{args.against} is no checkout of emphatic: git worktree add DIR COMMIT makes one")
-    gates, rows = run(args.against, args.quick)
+    gates, rows = run(args.against, args.quick, args.only)
+    if not rows:
+        parser.error(f"--only {args.only!r} is in no row")
     report.publish("versions", "python -m benchmarks.versions DIR", gates, rows, args.out)
     return 0
 
