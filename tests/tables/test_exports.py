@@ -343,17 +343,24 @@ def test_headers_of_loggers(lines: list[str], names: tuple[str, ...], tmp_path: 
     [
         ("year,month,day,hour", "{t.year},{t.month},{t.day},{t.hour}"),
         ("Date,Hour", "{t:%Y-%m-%d},{t.hour}"),
-        ("YEAR,DOY,hour,minute", "{t.year},{t.timetuple().tm_yday},{t.hour},0"),
+        ("YEAR,DOY,hour,minute", "{t.year},{t.timetuple().tm_yday},{t.hour},{t.minute}"),
     ],
 )
 def test_hours_beside_a_date(header: str, form: str, tmp_path: Path) -> None:
-    moments = [START + timedelta(hours=i) for i in range(N)]
+    moments = [START + timedelta(minutes=15 * i if "minute" in header else 60 * i) for i in range(N)]
     stamps = [eval(f"f'{form}'", {"t": moment}) for moment in moments]
     table = opened(tmp_path, [f"{header},x", *(f"{s},{x}" for s, x in zip(stamps, X, strict=True))])
     assert table.names == ("x",)
     time = only(table).time
     assert time is not None
     np.testing.assert_array_equal(time, [moment.timestamp() for moment in moments])
+
+
+def test_the_least_value_is_no_minute(tmp_path: Path) -> None:
+    moments = [START + timedelta(hours=i) for i in range(N)]
+    rows = [f"{t.year},{t.month},{t.day},{t.hour},{i % 7},{i % 7 + 9}" for i, t in enumerate(moments)]
+    table = opened(tmp_path, ["year,month,day,hour,min,max", *rows])
+    assert (table.names, table.time) == (("min", "max"), "year+month+day+hour")
 
 
 def test_months_as_digits(tmp_path: Path) -> None:

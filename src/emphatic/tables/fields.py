@@ -671,6 +671,11 @@ def _are_hours(look: pa.Table, date: TimeColumn, hours: str) -> bool:
     return len(np.unique(time)) > 2 * len(np.unique(date.seconds(look)[known]))
 
 
+def _is_unique(time: FloatArray) -> bool:
+    """Whether hardly any time comes twice."""
+    return len(np.unique(time)) > 0.9 * len(time)
+
+
 def _years(look: pa.Table, kinds: dict[str, str], year: str) -> TimeColumn:
     """A column of years, with the months, days, hours, minutes and seconds beside it where there are any."""
     names, formats = [year], [_YEARS]
@@ -680,7 +685,11 @@ def _years(look: pa.Table, kinds: dict[str, str], year: str) -> TimeColumn:
         finer[:2] = [(_DAY_OF_YEAR, _OF_YEAR)]
     for pattern, form in finer:
         name = _beside(kinds, pattern, ("number", "text") if form == "month" else ("number",))
-        if name is None:
+        # Where no time comes twice there is nothing finer: "min" is then the least value, not a minute.
+        is_clock = form in (_HOURS, "minute", "second")
+        if name is None or (
+            is_clock and _is_unique(calendar_seconds([as_plain(look.column(n)) for n in names], formats))
+        ):
             break
         names.append(name)
         formats.append(form)
