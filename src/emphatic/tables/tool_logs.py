@@ -15,7 +15,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -490,7 +490,7 @@ def _read_document(file: File) -> Any:
         raise TableError(f"{file.name}: this is not JSON: {error}. Correct it, or export it again.") from None
 
 
-def _find_objects(value: Any, depth: int = 0) -> list[dict[str, Any]] | None:
+def _find_objects(value: object, depth: int = 0) -> list[dict[str, Any]] | None:
     """The rows of a JSON value: the longest list of objects in it, or lists of equal length that are columns.
 
     >>> _find_objects({"hourly": {"time": ["a", "b"], "x": [1, 2]}})
@@ -536,8 +536,8 @@ def _open_document(file: File, options: OpenOptions) -> Source:
         )
     if all(row.get("entity_id", "") is None for row in objects):
         objects = [{name: cell for name, cell in row.items() if name != "entity_id"} for row in objects]
-    lines: Any = _Text(file.name, "".join(json.dumps(row) + "\n" for row in objects).encode())
-    return JsonLines(lines)
+    lines = _Text(file.name, "".join(json.dumps(row) + "\n" for row in objects).encode())
+    return JsonLines(cast(File, lines))
 
 
 # ---------------------------------------------------------------------- spreadsheets
@@ -582,8 +582,8 @@ def _open_spreadsheet(file: File, options: OpenOptions) -> Source:
     text = io.StringIO()
     writer = csv.writer(text, delimiter=",", lineterminator="\n")
     writer.writerows([[_cell(cell) for cell in row] for row in rows])
-    sheet: Any = _Text(file.name, text.getvalue().encode())
-    return Delimited(sheet, ",", options.skip_lines, options.header)
+    sheet = _Text(file.name, text.getvalue().encode())
+    return Delimited(cast(File, sheet), ",", options.skip_lines, options.header)
 
 
 def _cell(cell: object) -> str:
