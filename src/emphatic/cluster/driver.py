@@ -152,7 +152,7 @@ class Reply(NamedTuple):
     learned: bool
     at: int
     saved: int
-    predictions: Any = None
+    predictions: object = None
 
 
 class Shard:
@@ -166,7 +166,7 @@ class Shard:
         self._model: Any = None  # until the first call: an error here would be the end of an actor
         self._at = self._saved = -1
 
-    def learn(self, number: int, shared: Any, own: Any, predictions: str | None, save: bool, keep: int) -> Reply:
+    def learn(self, number: int, shared: object, own: object, predictions: str | None, save: bool, keep: int) -> Reply:
         """Learn block ``number`` if it is due; ``shared`` is None for a gap. Then save, if told to.
 
         ``predictions`` go to the "driver", stay in the "shard", or are not made. Files older than block ``keep``, the
@@ -338,15 +338,15 @@ class ShardPredictions:
         """Put all parts at the end of the file of all, and remove them."""
         import pyarrow.parquet as pq
 
-        parts: list[tuple[str, int]] = []
+        new_parts: list[tuple[str, int]] = []
         end = int(pq.read_schema(self._target).metadata[_ROWS]) if self._target.exists() else 0
         starts = [(number, kind != self._kind, kind) for kind in self._kinds() for number in self._store.starts(kind)]
         for number, _, kind in sorted(starts):  # of two parts of the same rows that of this session comes first
             if number >= end:
-                parts.append((kind, number))
+                new_parts.append((kind, number))
                 end = number + self._store.count_rows(kind, number)
-        if parts:
-            self._append(parts, end)
+        if new_parts:
+            self._append(new_parts, end)
         for kind in self._kinds():
             self._store.drop(0, kind)
 
@@ -524,7 +524,7 @@ class ClusterStatus:
 
 
 class _Kept(NamedTuple):
-    shared: Any
+    shared: object
     of_shard: list[Any]
     rows: int  # before it
     save: bool

@@ -387,11 +387,11 @@ class ClusterLearner(Cluster):
     def run(
         self,
         Phi: Any,
-        R: Any,
-        gamma_next: Any,
+        R: ArrayLike,
+        gamma_next: ArrayLike,
         *,
         Phi_next: Any = None,
-        first: Any = None,
+        first: ArrayLike | None = None,
         predictions: Predictions | bool = "driver",
         **parameters: Any,
     ) -> Any:

@@ -286,12 +286,12 @@ def _loopback() -> Iterator[None]:
 @contextmanager
 def _set(variables: Mapping[str, str]) -> Iterator[None]:
     """Set variables of the environment for a while."""
-    before = {name: os.environ.get(name) for name in variables}
+    set_before = {name: os.environ.get(name) for name in variables}
     os.environ |= variables
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in set_before.items():
             if value is None:
                 del os.environ[name]
             else:
@@ -399,8 +399,8 @@ class RayShards:
         threads, count = connection.threads, len(arguments)
         # What a shard begins with, held here for every process that takes its place, and once if several share it.
         distinct = {id(value): value for values in arguments for value in values}
-        held = {number: self.put(value) for number, value in distinct.items()}
-        self._begin = [(make, *(held[id(value)] for value in values)) for values in arguments]
+        references = {number: self.put(value) for number, value in distinct.items()}
+        self._begin = [(make, *(references[id(value)] for value in values)) for values in arguments]
         kind = self._ray.remote(concurrency_groups={"pulse": 1})(ShardActor)
         self._actors = [
             kind.options(
@@ -552,21 +552,24 @@ class RayShards:
 
     def _look_around(self, shards: Sequence[int]) -> None:
         """Ask shards for a sign of life, and kill those that have given none for too long: Ray starts them again."""
-        now = time.monotonic()
+        moment = time.monotonic()
         for shard in shards:
             asked = self._pulses[shard]
             if asked is not None and self._ray.wait([asked[1]], timeout=0, fetch_local=False)[0]:
                 with suppress(Exception):  # it died: its other calls say so
                     self._places[shard] = self._call(self._ray.get, asked[1])
-                    self._heard[shard] = now
+                    self._heard[shard] = moment
                 asked = None
             if asked is None:
                 pulse = self._actors[shard].pulse.options(concurrency_group="pulse")
-                self._pulses[shard] = (now, pulse.remote())
-            elif now - asked[0] > _SILENT and self._places[shard] is not None:
+                self._pulses[shard] = (moment, pulse.remote())
+            elif moment - asked[0] > _SILENT and self._places[shard] is not None:
                 self._put_down(shard)
-            if now - max(self._said[shard], self._heard[shard] - _PATIENT) > _PATIENT and now - self._heard[shard] < 10:
-                self._said[shard] = now
+            if (
+                moment - max(self._said[shard], self._heard[shard] - _PATIENT) > _PATIENT
+                and moment - self._heard[shard] < 10
+            ):
+                self._said[shard] = moment
                 _log.warning("shard %d is alive, but has not ended its block for %.0f s", shard, _PATIENT)
 
     def _put_down(self, shard: int) -> None:
