@@ -201,7 +201,7 @@ def test_the_page_opens_with_what_comes_next_and_what_went_wrong() -> None:
     assert "2024-03-01 00:05:00" in part["next"]
     assert ">still<" not in part["predictable"].split("<details")[0]
     assert "1 signal that never changes" in part["predictable"]
-    assert "2 of 2 signals can be predicted" in part["predictable"]
+    assert "2 of 2 signals have a variance explained of 0.5 or more" in part["predictable"]
     assert all(shown in part["failures"] for shown in ("row 7", "30 steps", ">−2<", ">3.25<"))
     for shown in ("date + clock", "%d.%m.%Y", "+01:00", ">units<", ">note<", ";"):
         assert shown in part["quality"]

@@ -18,7 +18,7 @@ from emphatic.nexting.predictor import LineFormat, Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import GVF
 from emphatic.serve import service as service_module
-from emphatic.serve.app import EventStream
+from emphatic.serve.app import EventStream, describe_history
 from emphatic.serve.service import Inbox, Incoming, Receipt, RecentRows, RunningError, Service, WarmingUp
 from emphatic.tables.pipe import Malformed
 from tests.support.services import journal_readings, readings, same_as_undisturbed, wait_for
@@ -39,6 +39,25 @@ def offered(service: Service, rows: list[Any]) -> list[Receipt]:
     assert service.inbox.offer(incoming) == len(rows)
     wait_for(lambda: len(replies) == len(rows))
     return replies
+
+
+def test_alarms_are_listed_again_after_a_restart(tmp_path: Path) -> None:
+    rows = readings(700)
+    rows[690]["S1"] = 1e4
+    service = opened(tmp_path)
+    service.start()
+    offered(service, rows)
+    alarms = service.alarms.rows("S1")
+    assert alarms[-1]["step"] >= 690
+    assert {alarm["why"] for alarm in alarms if alarm["step"] == 690} == {"too high"}
+    service.close()
+    again = opened(tmp_path)
+    assert again.alarms.rows() == service.alarms.rows()
+    history = describe_history(again, "S1")
+    assert history is not None
+    place = history["step"].index(690)
+    assert [history[name][place] for name in ("alarm", "why", "reading")] == [True, "too high", 1e4]
+    again.close()
 
 
 def test_a_new_page_gets_every_row_that_is_kept(tmp_path: Path) -> None:

@@ -309,7 +309,7 @@ def nexting_page(page: NextingPage) -> str:
         "outlook": ("Forecast", _outlook(page, plots)),
         "asked": ("Questions", _question_cards(page, plots)),
         "next": ("What comes next", _upcoming(page)),
-        "predictable": ("Predictable", _predictable(page)),
+        "predictable": ("Variance explained", _predictable(page)),
         "failures": ("Failures", _failures(page)),
         "alarms": ("Alarms", _alarms(page)),
         "summary": ("Summary", _summary(page)),
@@ -486,7 +486,7 @@ def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
     columns = [
         Column("signal", "signal"),
         Column("recent and forecast", "sketch", Html),
-        Column("last reading", "latest", str, order="latest value"),
+        Column("last value", "latest", str, order="latest value"),
         *(Column(f"at +{_rows(h)}", f"at {h}", Html, "forecast", order=f"value {h}") for h in ordered),
         Column("verdict", "verdict", Html, order="skill"),
         Column("day and week", "usual", Html, hint="the mean reading by time of day, and from Monday to Sunday"),
@@ -552,7 +552,7 @@ def _upcoming(page: NextingPage) -> Row | None:
             row[f"value {i}"] = entry["predictions"].get(horizon)
             row[str(i)] = _with_interval(entry, horizon, (entry["signal"], horizon) in unsure)
         rows.append(row)
-    columns = [Column("signal", "signal"), Column("last reading", "now", _precisely)]
+    columns = [Column("signal", "signal"), Column("last value", "now", with_digits)]
     columns += [
         Column(_horizon_label(h), str(i), Html, "weighted mean of future values, by horizon", order=f"value {i}")
         for i, h in enumerate(page.horizons)
@@ -572,17 +572,9 @@ def _with_interval(entry: Row, horizon: float | str, unsure: bool) -> Html | Non
     if value is None:
         return None
     if not (known(low) and known(high)):
-        return text(_precisely(value))
-    digits = 2 - math.floor(math.log10(high - low)) if high > low else 400
-    ends = " to ".join(_precisely(round(end, digits) + 0.0) for end in (low, high))
-    return piece("interval", _precisely(value), ends, unsure)
-
-
-def _precisely(value: float | None) -> str:
-    """Five digits: predictions of a large number differ in the last ones."""
-    if not known(value) or not 1e-4 <= abs(value) < 1e15 or value == int(value):
-        return amount(value)
-    return f"{float(f'{value:.5g}'):,.10g}".replace("-", "−") if abs(value) < 1e5 else f"{value:,.0f}".replace("-", "−")
+        return text(with_digits(value))
+    ends = " to ".join(with_digits(end, high - low) for end in (low, high))
+    return piece("interval", with_digits(value, high - low), ends, unsure)
 
 
 def _predictable(page: NextingPage) -> Row | None:
@@ -605,12 +597,12 @@ def _predictable(page: NextingPage) -> Row | None:
     columns = [Column("signal", "signal")]
     columns += [Column(_horizon_label(h), str(i), share, "variance explained") for i, h in enumerate(horizons)]
     columns.append(
-        Column("skill", "skill", share, hint="1 − MSE / MSE(persistence), median over the horizons: above 0 is better")
+        Column("skill over persistence", "skill", share, hint="1 − MSE / MSE(persistence), median over the horizons")
     )
     if any(row["why"] for row in rows):
         columns.append(Column("why there is no number", "why"))
     return {
-        "lead": f"{well} of {count(len(rows), 'signal')}" if len(rows) != 1 else "The signal" if well else "No signal",
+        "lead": f"{well:,} of {len(rows):,} signals {'has' if well == 1 else 'have'}",
         "table": table(columns, rows, sort=True, tall=True) if rows else Html(),
         "rows": len(rows),
         "still": still,
@@ -629,8 +621,8 @@ def _failures(page: NextingPage) -> Html | None:
         Column("signal", "signal"),
         Column("when", "when"),
         Column("horizon", "horizon"),
-        Column("predicted", "prediction", _precisely),
-        Column("actual return", "actual", _precisely),
+        Column("predicted", "prediction", with_digits),
+        Column("actual return", "actual", with_digits),
         Column("off by", "off", amount, hint="in standard deviations of the return"),
     ]
     return table(columns, rows, tall=True)

@@ -726,17 +726,20 @@ def describe_history(service: Service, signal: str) -> dict[str, Any] | None:
         return None
     recent, (step, time, reading) = service.recent, _saved_readings(service, signal)
     begin = recent.first if recent is not None and recent.end else service.step
-    older = step < begin
-    if not older.any():
+    rows: dict[int, dict[str, Any]] = {}
+    for at, seconds, value in zip(step.tolist(), time.tolist(), reading.tolist(), strict=True):
+        numbers = {"t": seconds, "reading": value}
+        rows[at] = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
+    for alarm in service.alarms.rows(signal):
+        rows[alarm["step"]] = rows.get(alarm["step"], {}) | alarm | {"alarm": True}
+    older = sorted(at for at in rows if at < begin)
+    if not older:
         return None
-
-    def column(values: NDArray[np.float64]) -> list[float | None]:
-        return [value if math.isfinite(value) else None for value in values[older].tolist()]
-
-    rows: dict[str, Any] = {"step": step[older].tolist(), "reading": column(reading), "thin": True}
-    if service.predictor.asked.timing.step is not None:
-        rows["t"] = column(time)
-    return rows
+    for at in older:  # no line joins alarms of long ago
+        rows[at]["gap"] = not len(step) or at <= step[0]
+    names = ["time", "reading", "gap", "alarm", "anomaly", "why"]
+    names += ["t"] if service.predictor.asked.timing.step is not None else []
+    return {"step": older, "thin": True} | {name: [rows[at].get(name) for at in older] for name in names}
 
 
 def _saved_readings(

@@ -73,6 +73,8 @@ LONGEST, _DEEPEST = 1 << 20, 32
 _FEW_LINES = 64
 #: Recent rows that a page can show, and their values.
 _ROWS, _VALUES = 4096, 1 << 22
+#: Rows in alarm that are saved with the model.
+_ALARMS = 1000
 #: Seconds that open connections get when the service ends.
 _GRACE = 3
 #: Topics whose last payload is remembered.
@@ -369,6 +371,35 @@ class RecentRows:
         return rows | {kind: _or_null(column) for kind, column in by_signal.items()}
 
 
+class RecentAlarms:
+    """The last rows in alarm, of all signals. They are saved with the model, so that a restart does not forget them.
+
+    Args:
+        rows: Those that were saved.
+    """
+
+    def __init__(self, rows: Iterable[dict[str, Any]] = ()) -> None:
+        self._rows: deque[dict[str, Any]] = deque(rows, maxlen=_ALARMS)
+        self._lock = threading.Lock()
+
+    def add(self, rows: Sequence[Prediction], recent: RecentRows) -> None:
+        """The next rows, of which those in alarm are kept."""
+        for row in rows:
+            for c in np.flatnonzero(row.derived["alarm"]).tolist():
+                signal = recent.format.signals[c]
+                reading, score = float(row.readings[recent.names.index(signal)]), float(row.derived["anomaly"][c])
+                alarm = {"signal": signal, "step": row.step, "time": row.time, "why": WHY[row.derived["why"][c] - 1]}
+                numbers = {"t": row.seconds, "reading": reading, "anomaly": score}
+                alarm |= {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+                with self._lock:
+                    self._rows.append(alarm)
+
+    def rows(self, signal: str | None = None) -> list[dict[str, Any]]:
+        """The rows in alarm, the oldest first; of one signal, or of all."""
+        with self._lock:
+            return [row for row in self._rows if signal is None or row["signal"] == signal]
+
+
 class Traffic:
     """How many readings came in the last seconds, and how long they waited."""
 
@@ -541,6 +572,7 @@ class Service:
         #: The last prediction, and the recent rows, once there are any.
         self.latest: Prediction | None = None
         self.recent: RecentRows | None = None
+        self.alarms = RecentAlarms()
         self._errors: RunningError | None = None
         self._form = JSON
         #: Set once kernels are compiled; until then, and until they are learned from, readings are held back.
@@ -604,6 +636,7 @@ class Service:
                         ignored,
                     )
                 serve = state.get("serve", {})
+                self.alarms = RecentAlarms(serve.get("alarms", ()))
                 if "serve_ids" in state:
                     self.ids.load(np.asarray(state["serve_ids"], np.uint8).tobytes())
                 self._watch()
@@ -857,11 +890,11 @@ class Service:
 
         def change(predictor: Predictor) -> None:
             self._sync(wait=False)
-            predecessor = (self.predictor, self.recent, self._errors, self.latest, self.saved_step)
-            self.predictor, self.latest, self.saved_step = successor, None, -1
+            predecessor = (self.predictor, self.recent, self.alarms, self._errors, self.latest, self.saved_step)
+            self.predictor, self.alarms, self.latest, self.saved_step = successor, RecentAlarms(), None, -1
             self._watch()
             if not self._save():
-                self.predictor, self.recent, self._errors, self.latest, self.saved_step = predecessor
+                self.predictor, self.recent, self.alarms, self._errors, self.latest, self.saved_step = predecessor
                 raise ValueError(f"the model cannot be saved, and the old one goes on: {self.trouble}")
             logger.info("%s: replaced at step %d by a model at step %d.", self.model, predictor.step, successor.step)
 
@@ -1024,6 +1057,7 @@ class Service:
             self._watch()
         if self.recent is not None and self._errors is not None:
             self.recent.add(predictions)
+            self.alarms.add(predictions, self.recent)
             self._errors.add(predictions)
         return outcomes
 
@@ -1108,6 +1142,7 @@ class Service:
             "id": self._id,
             "positions": self.positions,
             "payloads": self._payloads,
+            "alarms": self.alarms.rows(),
         }
         # What is learned and not acknowledged yet is published only after this.
         unconfirmed = getattr(self.publish, "unconfirmed", list)  # of a publisher that does not know, nothing
