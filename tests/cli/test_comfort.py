@@ -19,6 +19,8 @@ import pytest
 
 import emphatic
 from emphatic.cli import app, terminal
+from emphatic.cli import estimate as estimate_module
+from emphatic.cli.estimate import KERNELS, Estimate
 from emphatic.hordes.horde import BLOCK
 
 Call = Callable[..., tuple[int, str, str]]
@@ -92,7 +94,7 @@ def test_quiet_prints_nothing_and_otherwise_progress_is_in_plain_lines(call: Cal
     assert "offline ridge fit" in said
     lines = [line.removeprefix("emphatic: ") for line in wrong.splitlines() if line != "emphatic: compiling"]
     assert [line.split()[0].strip(",") for line in lines] == ["reading", "6", "learning", "scoring"]
-    assert re.fullmatch(r"6 learners × \d+ features: about \d+ MB of memory and 1 s to learn\.", lines[1])
+    assert re.fullmatch(r"6 learners × \d+ features: about \d+ MB of memory and \d+ s\.", lines[1])
     assert "emphatic: learning 100%, 600 of 600 rows\n" in wrong
     code, said, wrong = call("nothing.csv", "--quiet")
     assert (code, said) == (2, "")
@@ -104,13 +106,13 @@ def test_quiet_prints_nothing_and_otherwise_progress_is_in_plain_lines(call: Cal
 def test_the_time_left_is_right_within_a_factor_of_three_halves(
     compiling: float, slow: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Learning of 60 s, whose first tenth is slower, after a first block that compiles; then scoring."""
+    """Work of 60 s, whose first tenth is slower, after a first block that compiles."""
     clock = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: clock)
     report, blocks = terminal.PlainLines("rows"), 120
     pace = [slow if block < blocks // 10 else 1.0 for block in range(blocks)]
     ends = 100.0 + compiling + 60.0 * np.cumsum(pace) / np.sum(pace)
-    finish = ends[-1] + terminal.SCORING * 60.0
+    finish = ends[-1]
     for block in range(blocks):
         if block == 0 and compiling:
             clock = 100.0 + compiling
@@ -122,6 +124,49 @@ def test_the_time_left_is_right_within_a_factor_of_three_halves(
             if said is not None and clock - ends[0] > 10.0 * slow:
                 assert 1 / 1.5 < float(said[1]) / max(finish - clock, 1.0) < 1.5
     assert clock > 150.0
+
+
+@pytest.mark.parametrize("slow", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_the_whole_time_of_a_run_is_estimated_with_its_kernels(
+    is_cold: bool, slow: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is slower or faster than expected, with an empty cache or a full one; then the same run again."""
+    monkeypatch.setattr(estimate_module, "is_compiled", lambda name, folder: not is_cold)
+    phases, clock = {"learning": 30.0, "scoring": 10.0, "report": 2.0}, 0.0
+
+    def now() -> float:
+        return clock
+
+    def compile_kernels(estimate: Estimate, names: list[str]) -> None:
+        nonlocal clock
+        for name in names:
+            estimate.begin_kernel()
+            clock += slow * KERNELS[name]
+            estimate.end_kernel(f"emphatic_{name.replace('/', '_')}_0123")
+
+    for again in (False, True):
+        estimate = Estimate(tmp_path, clock=now)
+        assert bool(estimate.missing) == is_cold
+        early, late = (list(KERNELS)[:4], list(KERNELS)[4:]) if is_cold else ([], [])
+        whole = slow * (sum(phases.values()) + sum(KERNELS[name] for name in late))
+        compile_kernels(estimate, early)
+        finish = clock + whole
+        told: list[tuple[float, float | None]] = [(clock, estimate.expect(phases))]
+        for phase in ("learning", "scoring"):
+            for block in range(40):
+                if block == 0 and phase == "learning":
+                    compile_kernels(estimate, late)
+                clock += slow * phases[phase] / 40
+                told.append((clock, estimate.left(phase, block + 1, 40)))
+        clock += slow * phases["report"]
+        assert clock == pytest.approx(finish)
+        begin = 0.0 if is_cold or again else finish - whole + 0.1 * whole  # nothing was measured before
+        for then, left in told:
+            assert left is not None
+            assert then < begin or 1 / 1.5 < left / (finish - then) < 1.5
+        estimate.finish()
+        clock += 1000.0
 
 
 def test_a_first_run_says_that_it_compiles(wave: Path, tmp_path: Path) -> None:

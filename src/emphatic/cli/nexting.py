@@ -17,6 +17,7 @@ from emphatic.cli.terminal import FAILURES, bars, carry_out, compile_notice, fla
 from emphatic.nexting.settings import Settings
 
 if TYPE_CHECKING:
+    from emphatic.cli.estimate import Estimate
     from emphatic.nexting.runner import NextingResult
     from emphatic.nexting.write_back import Written
 
@@ -134,7 +135,8 @@ def nexting(
 
     def command() -> int:
         nonlocal folder
-        with bars(_rate, "rows", quiet or print_config) as progress:
+        estimate = _estimate(flags, quiet or print_config)
+        with bars(_rate, "rows", quiet or print_config, estimate) as progress:
             progress("reading", 0, 0)  # before anything is imported that takes a while
             from emphatic import nexting as library
             from emphatic.nexting.write_back import is_finished, write_back
@@ -161,6 +163,7 @@ def nexting(
             }
             with compile_notice(progress):
                 result = library.run(path, **arguments) if ray is None else _run_on_ray(path, ray, cluster | arguments)
+        estimate.finish()
         if not quiet:
             _show(result, folder, began)
         return 0
@@ -216,6 +219,20 @@ def check_live_options(model: Path, no_learn: bool, warm_up: int | None) -> None
 def _refuse(message: str) -> None:
     typer.echo(f"Error: {message}", err=True)
     raise typer.Exit(2)
+
+
+def _estimate(flags: Mapping[str, Any], quiet: bool) -> Estimate:
+    """How long the run takes; before a first run, how long its kernels take to compile."""
+    from emphatic.cli.estimate import Estimate
+    from emphatic.engines.generated import cache_folder
+
+    without = [] if flags["ask"] else ["asking/kernels"]
+    without += ["asking/headline_kernels"] if flags["exponential_only"] else []
+    estimate = Estimate(cache_folder(), without)
+    if estimate.missing and not quiet:
+        seconds = sum(estimate.missing.values())
+        print(f"emphatic: {len(estimate.missing)} kernels are compiled first, about {seconds:.0f} s.", file=sys.stderr)
+    return estimate
 
 
 def _rate(phase: str, speed: float) -> str:

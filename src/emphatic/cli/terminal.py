@@ -29,7 +29,18 @@ from emphatic.nexting.settings import Settings
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-__all__ = ["GroupedCommand", "JsonFormatter", "LogFormat", "LogLevel", "bars", "carry_out", "compile_notice"]
+    from emphatic.cli.estimate import Estimate
+
+__all__ = [
+    "Estimating",
+    "GroupedCommand",
+    "JsonFormatter",
+    "LogFormat",
+    "LogLevel",
+    "bars",
+    "carry_out",
+    "compile_notice",
+]
 __all__ += ["flag_values", "log_to_stderr", "report_error", "with_settings"]
 
 
@@ -53,8 +64,6 @@ class LogFormat(StrEnum):
 FAILURES = (ValueError, OSError, ArithmeticError, MemoryError, RecursionError)
 #: Seconds between two plain lines of one phase.
 EVERY = 5.0
-#: The seconds of scoring for each second of learning, about.
-SCORING = 0.25
 
 Report = Callable[[str, int, int], None]
 """Called with the phase, how much of it is done, and of how much: 0 while that is not known."""
@@ -224,43 +233,83 @@ def _query_flag(match: re.Match[str]) -> str:
 
 @contextmanager
 def bars(
-    rate: Callable[[str, float], str] = lambda phase, speed: "", plain: str = "", quiet: bool = False
+    rate: Callable[[str, float], str] = lambda phase, speed: "",
+    plain: str = "",
+    quiet: bool = False,
+    estimate: Estimate | None = None,
 ) -> Iterator[Report]:
     """Progress bars on standard error, one a phase, with the time left.
 
-    ``rate`` formats the speed of a phase. Where standard error is not a terminal there are plain lines, if ``plain``
-    names the unit of the work, and nothing otherwise.
+    Args:
+        rate: Formats the speed of a phase.
+        plain: The unit of the work: where standard error is not a terminal there are plain lines with it, and nothing
+            without.
+        quiet: Whether to show nothing.
+        estimate: How long the whole takes; without, the time left is that of the phase.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        yield PlainLines(plain) if plain and not quiet else lambda phase, done, total: None
+        lines = PlainLines(plain, estimate) if plain and not quiet else lambda phase, done, total: None
+        yield lines if estimate is None else Estimating(lines, estimate)
         return
     description, rate_text = TextColumn("{task.description:9}"), TextColumn("{task.fields[rate]}")
-    columns = (description, BarColumn(), TaskProgressColumn(), rate_text, TimeRemainingColumn())
+    remaining = TimeRemainingColumn() if estimate is None else TextColumn("{task.fields[left]}")
+    columns = (description, BarColumn(), TaskProgressColumn(), rate_text, remaining)
     with Progress(*columns, console=console, transient=True) as shown:
         tasks: dict[str, TaskID] = {}
 
         def progress(phase: str, done: int, total: int) -> None:
             if phase not in tasks:
-                tasks[phase] = shown.add_task(phase, total=total or None, rate="")
+                tasks[phase] = shown.add_task(phase, total=total or None, rate="", left="")
             speed = shown.tasks[tasks[phase]].speed
-            shown.update(tasks[phase], completed=done, total=total or None, rate=rate(phase, speed) if speed else "")
+            left = None if estimate is None else estimate.left(phase, done, total)
+            words = "" if left is None else f"about {_in_words(left)} left"
+            shown.update(
+                tasks[phase],
+                completed=done,
+                total=total or None,
+                rate=rate(phase, speed) if speed else "",
+                left=words,
+            )
 
-        yield progress
+        yield progress if estimate is None else Estimating(progress, estimate)
+
+
+class Estimating:
+    """Progress of a run whose phases are estimated.
+
+    Args:
+        show: Shows it.
+        estimate: How long the run takes.
+    """
+
+    def __init__(self, show: Report, estimate: Estimate) -> None:
+        self._show, self.estimate = show, estimate
+
+    def __call__(self, phase: str, done: int, total: int) -> None:
+        self._show(phase, done, total)
+
+    def expect(self, phases: Mapping[str, float]) -> float:
+        """The seconds that are expected of each phase; how long the run takes in all."""
+        return self.estimate.expect(phases)
 
 
 class PlainLines:
     """A line on standard error when a phase begins, and every few seconds while it lasts.
 
-    The time that is left is found from the speed of late: since the last tenth of the phase's rows at least, and since
-    the last compilation, whose time says nothing of what follows. That of learning includes scoring.
+    The time that is left is that of the ``estimate``. Without one it is found from the speed of late: since the last
+    tenth of the phase's rows at least, and since the last compilation, whose time says nothing of what follows.
+
+    Args:
+        unit: The unit of the work.
+        estimate: How long the whole takes.
     """
 
-    def __init__(self, unit: str) -> None:
-        self._unit = unit
+    def __init__(self, unit: str, estimate: Estimate | None = None) -> None:
+        self._unit, self._estimate = unit, estimate
         #: When how much was done, of each phase, since something was compiled last.
         self._seen: dict[str, list[tuple[float, int]]] = {}
         self._phase, self._last = "", 0.0
@@ -274,6 +323,7 @@ class PlainLines:
             self._phase = phase
         seen = self._seen.setdefault(phase, [])
         seen.append((clock, done))
+        left = _time_left(seen, total) if self._estimate is None else self._estimate.left(phase, done, total)
         if not is_new and clock - self._last < EVERY:
             return
         self._last = clock
@@ -282,11 +332,13 @@ class PlainLines:
             line += f" {100 * done // total}%"
         if done and phase != "scoring":
             line += f", {done:,} of {total:,} {self._unit}" if total else f", {done:,} {self._unit}"
-        left = _time_left(seen, total)
-        if left is not None:
-            scoring = SCORING * (clock - seen[0][0] + left) if phase == "learning" else 0.0
-            line += f", about {left + scoring:.0f} s left"
+        if left is not None and (done < total or not total):
+            line += f", about {_in_words(left)} left"
         print(line, file=sys.stderr, flush=True)
+
+
+def _in_words(seconds: float) -> str:
+    return f"{max(1.0, seconds):.0f} s" if seconds < 120.0 else f"{seconds / 60.0:.0f} min"
 
 
 def _time_left(seen: Sequence[tuple[float, int]], total: int) -> float | None:
@@ -304,12 +356,17 @@ def compile_notice(progress: Report) -> Iterator[None]:
     """While kernels are compiled, which a first run does, show that as a phase of its own."""
     from numba.core import event
 
+    estimate: Estimate | None = getattr(progress, "estimate", None)
+
     class Listener(event.Listener):
-        def on_start(self, event: object) -> None:
+        def on_start(self, event: Any) -> None:
+            if estimate is not None:
+                estimate.begin_kernel()
             progress("compiling", 0, 0)
 
-        def on_end(self, event: object) -> None:
-            pass
+        def on_end(self, event: Any) -> None:
+            if estimate is not None:
+                estimate.end_kernel(event.data["dispatcher"].py_func.__module__)
 
     with event.install_listener("numba:compile", Listener()):
         yield

@@ -82,6 +82,10 @@ _QUESTION_BYTES, _ROW_BYTES = 60_000, 400
 _RIDGE_COLUMNS, _SOLVED, _FITTED, _FITS_BYTES = 5, 6, 4096, 1 << 25
 #: Nanoseconds that ridges take for a pair of active features of a row, and for n³ of a solution.
 _PAIR_NS, _SOLVE_NS = 1.0, 0.05
+#: Nanoseconds that scoring takes for a row and question, more where values at each horizon are written too, and for a
+#: pair of active features in the offline fit; seconds besides; and those of the report, for itself and for a signal.
+_SCORED_NS, _COLUMNS_NS, _FIT_NS, _SCORING = 600.0, 800.0, 2.0, 0.3
+_REPORT, _SIGNAL, _DRAWN = 0.3, 0.06, 100
 #: Nanoseconds of a question and row besides: seasons, combination, interval, alarm.
 _QUESTION_NS = 2000.0
 #: Answers of all questions that are worked on at a time, and the rows that are learned from at a time, at least.
@@ -102,21 +106,31 @@ _MAKER = 0.03
 
 
 class Size(NamedTuple):
-    """How large a run will be: learners, the features of each, bytes of memory, and seconds."""
+    """How large a run will be: learners, the features of each, bytes of memory, and seconds to learn; then to score,
+    and to write the report."""
 
     learners: int
     features: int
     memory: int
     seconds: float
+    scoring: float = 0.0
+    report: float = 0.0
 
-    def text(self, settings: Settings) -> str:
-        """The same in words."""
+    @property
+    def phases(self) -> dict[str, float]:
+        """The seconds of each phase."""
+        return {"learning": self.seconds, "scoring": self.scoring, "report": self.report}
+
+    def text(self, settings: Settings, seconds: float | None = None) -> str:
+        """The same in words.
+
+        Args:
+            settings: The settings of the run.
+            seconds: How long it takes in all, where that is known better.
+        """
+        seconds = sum(self.phases.values()) if seconds is None else seconds
         text = f"{self.learners:,} learners × {self.features:,} features: about {self.memory / 1e6:,.0f} MB of memory"
-        text += (
-            f" and {max(1, self.seconds):,.0f} s to learn."
-            if self.seconds < 120
-            else (f" and {self.seconds / 60:,.0f} min to learn.")
-        )
+        text += f" and {max(1, seconds):,.0f} s." if seconds < 120 else f" and {seconds / 60:,.0f} min."
         if settings.related is None:
             return text
         return f"{text} There are so many signals that a question sees only those most related to its own."
@@ -287,6 +301,16 @@ def expected_size(horde: Horde, rows: int) -> Size:
     sums = [16 * min(maker.n, _FITTED) ** 2 * (1 + horizons) for maker in makers]
     memory += max(max(sums), min(sum(sums), _FITS_BYTES)) + _SOLVED * 8 * n**2
     return Size(sum(K), n, memory, seconds)
+
+
+def _with_scoring(size: Size, log: OpenedLog, horde: Horde, asked: Asked, offline: bool) -> Size:
+    """The size of a run with the seconds that scoring and the report take, roughly."""
+    questions, makers = len(horde.questions), horde.makers
+    row = questions * (_SCORED_NS + (_COLUMNS_NS if asked.headline is not None else 0.0))
+    if offline:
+        row += _FIT_NS * sum(maker.active**2 for maker in makers if maker.n <= _FITTED)
+    signals = min(len(log.settings.predict or ()), _DRAWN)
+    return size._replace(scoring=log.rows * row * 1e-9 + _SCORING, report=_REPORT + _SIGNAL * signals)
 
 
 def check_memory(size: Size, signals: int, free: int | None) -> None:
@@ -1008,7 +1032,12 @@ def _is_same_run(log: OpenedLog, run: str, point: ResumePoint, checksum: RowChec
 
 
 def learn_log(
-    log: OpenedLog, executor: Executor, resumption: Resumption, progress: Progress, announce: Announce
+    log: OpenedLog,
+    executor: Executor,
+    resumption: Resumption,
+    progress: Progress,
+    announce: Announce,
+    offline: bool = True,
 ) -> Learned:
     """Learn from all rows of a log, or from those after the point where a stopped run resumes.
 
@@ -1016,8 +1045,10 @@ def learn_log(
         log: The log.
         executor: Who learns.
         resumption: Where to begin.
-        progress: Called after every block.
+        progress: Called after every block. Its method ``expect``, if it has one, is called before the first row with
+            the seconds that are expected of each phase, and returns how long the run takes in all.
         announce: Called before the first row, with how large the run will be.
+        offline: Whether an offline fit is made later, which takes time.
     """
     began = time.perf_counter()
     point, store = resumption.point, resumption.store
@@ -1043,8 +1074,10 @@ def learn_log(
     size = expected_size(horde, log.rows)
     seconds = 0.0 if asked.headline is None else asked.headline.seconds(log.rows)
     size = size._replace(seconds=size.seconds + seconds + _ASKED_NS * 1e-9 * log.rows * len(asked))
+    size = _with_scoring(size, log, horde, asked, offline)
     check_memory(size, len(log.settings.predict or ()), free_memory())
-    announce(size.text(log.settings))
+    expect = getattr(progress, "expect", None)
+    announce(size.text(log.settings, None if expect is None else expect(size.phases)))
     if (note := describe_headline(log.settings, asked.headline, log.rows)) is not None:
         announce(note)
     states = _States(log, resumption, clock, guard, counts, began)
@@ -1195,13 +1228,15 @@ class _States:
 
 
 class _LearnedRows(NamedTuple):
-    """A block that was learned from, its predictions, the differences of its component answers from them, and how many
-    numbers these are."""
+    """A block that was learned from, its predictions, the differences of its component answers from them, how many
+    numbers these are, and what is derived from them: intervals and alarms, and answers to questions of one line."""
 
     block: Block
     predictions: Array
     answers: Mapping[str, NDArray[np.float32]]
     size: int
+    derived: Mapping[str, NDArray[Any]]
+    asked: Mapping[str, Array]
 
     @property
     def end(self) -> int:
@@ -1220,12 +1255,18 @@ class _PartWriter:
         self._waiting: list[_LearnedRows] = []
 
     def add(self, block: Block, predictions: Array, answers: Mapping[str, Array]) -> None:
-        """The next block. Parts are written before too many numbers wait."""
-        end = block.row + len(block)
+        """The next block. Parts are written before too many numbers wait.
+
+        Intervals, alarms and answers are computed here, not when a part is written: each block then takes about as
+        long as the one before, and the time that is left can be told from it.
+        """
+        end, rows = block.row + len(block), LogRows.from_block(block)
         with np.errstate(all="ignore"):
             differences = {name: (answer - predictions).astype(np.float32) for name, answer in answers.items()}
         width = predictions.shape[1] * (1 + len(answers)) + block.values.shape[1] + len(block.labels)
-        self._waiting.append(_LearnedRows(block, predictions, differences, len(block) * width))
+        derived = self._derived(predictions, rows.values, rows.gap, rows.time, rows.guarded, rows.labels)
+        asked = self._asked(rows.values, rows.guarded, rows.gap, rows.time, predictions)
+        self._waiting.append(_LearnedRows(block, predictions, differences, len(block) * width, derived, asked))
         if sum(learned.size for learned in self._waiting) >= WAITING:
             self.flush(end)
 
@@ -1253,11 +1294,15 @@ class _PartWriter:
         if rows.time is not None:
             columns["time"] = _stamps(rows.time, table.zone) if table.dated else rows.time
         columns |= dict(zip(self._names, predictions.T, strict=True))
-        derived = self._derived(predictions, rows.values, rows.gap, rows.time, rows.guarded, rows.labels)
-        columns |= self._derived.columns(derived)
-        columns |= self._asked.columns(self._asked(rows.values, rows.guarded, rows.gap, rows.time, predictions))
+        columns |= self._derived.columns(_join([learned.derived for learned in due]))
+        columns |= self._asked.columns(_join([learned.asked for learned in due]))
         self._store.write("readings", begin, rows.columns())
         self._store.write("predictions", begin, columns)
+
+
+def _join(blocks: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """The arrays of several blocks, by name, one after the other."""
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
 def _stamps(seconds: Array, zone: str | None) -> pa.Array:

@@ -466,10 +466,11 @@ def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
     rows = []
     for i, outlook in enumerate(outlooks):
         unit = f" {outlook.unit}" if outlook.unit else ""
+        nearest = next((f.high - f.low for f in outlook.forecasts if f.low is not None and f.high is not None), None)
         row: dict[str, Any] = {
             "signal": piece("pick", i, outlook.signal),
             "sketch": _small_outlook(outlook),
-            "latest": None if outlook.latest is None else with_digits(outlook.latest) + unit,
+            "latest": None if outlook.latest is None else with_digits(outlook.latest, nearest) + unit,
             "latest value": outlook.latest,
             "verdict": _badge(outlook.verdict),
             "skill": outlook.verdict.skill,
@@ -547,12 +548,14 @@ def _upcoming(page: NextingPage) -> Row | None:
     unsure = {(score["signal"], score["horizon"]) for score in page.scores if score.get("calibrated") is False}
     rows = []
     for entry in page.upcoming:
-        row: dict[str, Any] = {"signal": page.link(entry["signal"]), "now": entry.get("now")}
+        now, bounds = entry.get("now"), [(entry.get(end) or {}).get(page.horizons[0]) for end in ("low", "high")]
+        width = bounds[1] - bounds[0] if all(known(bound) for bound in bounds) else None
+        row: dict[str, Any] = {"signal": page.link(entry["signal"]), "now": _with_width(now, width), "value now": now}
         for i, horizon in enumerate(page.horizons):
             row[f"value {i}"] = entry["predictions"].get(horizon)
             row[str(i)] = _with_interval(entry, horizon, (entry["signal"], horizon) in unsure)
         rows.append(row)
-    columns = [Column("signal", "signal"), Column("last value", "now", with_digits)]
+    columns = [Column("signal", "signal"), Column("last value", "now", str, order="value now")]
     columns += [
         Column(_horizon_label(h), str(i), Html, "weighted mean of future values, by horizon", order=f"value {i}")
         for i, h in enumerate(page.horizons)
@@ -572,9 +575,17 @@ def _with_interval(entry: Row, horizon: float | str, unsure: bool) -> Html | Non
     if value is None:
         return None
     if not (known(low) and known(high)):
-        return text(with_digits(value))
+        return text(_with_width(value))
     ends = " to ".join(with_digits(end, high - low) for end in (low, high))
     return piece("interval", with_digits(value, high - low), ends, unsure)
+
+
+def _with_width(value: float | None, width: float | None = None) -> str:
+    """A quantity with as many digits as its interval shows; without one three, of a large number all before the point:
+    predictions of it differ in the last ones."""
+    if width is None and known(value) and abs(value) >= 1e5:
+        return f"{value:,.0f}".replace("-", "−") if abs(value) < 1e15 else amount(value)
+    return with_digits(value, width)
 
 
 def _predictable(page: NextingPage) -> Row | None:
@@ -621,8 +632,8 @@ def _failures(page: NextingPage) -> Html | None:
         Column("signal", "signal"),
         Column("when", "when"),
         Column("horizon", "horizon"),
-        Column("predicted", "prediction", with_digits),
-        Column("actual return", "actual", with_digits),
+        Column("predicted", "prediction", _with_width),
+        Column("actual return", "actual", _with_width),
         Column("off by", "off", amount, hint="in standard deviations of the return"),
     ]
     return table(columns, rows, tall=True)

@@ -733,7 +733,7 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
             background = compile_in_background(log.settings)
             with np.errstate(all="ignore"), warnings.catch_warnings(), background:
                 warnings.simplefilter("ignore", UndiscountedWarning)
-                learned = learn_log(log, executor, resumption, job.progress, job.announce)
+                learned = learn_log(log, executor, resumption, job.progress, job.announce, job.offline)
                 _log_learning(learned)
                 release_memory()
                 scored = score_log(learned, job.offline, job.progress)

@@ -1,0 +1,223 @@
+"""How long a run still takes, compilation included.
+
+What is expected of the phases of a run, and of the kernels that must be compiled first, says how they compare. How fast
+this machine is at present is measured: by the kernels that were compiled so far, then by the rows. Which kernels are
+compiled already, the cache folder shows. A file there remembers how long each took, and how long the last run took
+beside what was expected of it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from emphatic.common.files import atomic_file
+
+__all__ = ["KERNELS", "Estimate", "is_compiled"]
+
+#: The modules of kernels that a run on a table needs, in the order in which they are compiled, and the seconds that
+#: each took when this was written: used until this machine has compiled it.
+KERNELS = {
+    "tables/grid_kernels": 0.9,
+    "tables/guard_kernels": 4.5,
+    "features/kernels": 3.6,
+    "asking/headline_kernels": 21.0,
+    "asking/kernels": 30.0,
+    "hordes/ridge_kernels": 4.0,
+    "engines/sparse/sparse_many_kernels": 10.3,
+    "hordes/season_kernels": 6.6,
+    "hordes/blend_kernels": 11.9,
+    "nexting/interval_kernels": 8.4,
+    "nexting/alarm_kernels": 2.0,
+    "scores/kernels": 3.5,
+}
+#: Seconds of what was expected that count as measured as they were expected, so that the first moments decide little.
+_PRIOR = 1.0
+#: The share of the time of a phase that lies before the part by which its pace is judged.
+_EARLIER = 0.5
+_FILE = "times.json"
+#: The kernels that only scoring needs.
+_LAST = "scores/kernels"
+
+
+class Estimate:
+    """The time that a run still takes.
+
+    Args:
+        folder: The cache folder, in which measured times are remembered; None for nowhere.
+        without: The kernels that this run does not need.
+        clock: The present time in seconds.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        without: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock, self._path = clock, None if folder is None else folder / _FILE
+        self._memory = _read(self._path)
+        seconds = KERNELS | self._memory["seconds"]
+        #: The kernels that are missing, with the seconds that each is expected to take.
+        self.missing = {
+            name: seconds[name] for name in KERNELS if name not in without and not is_compiled(name, folder)
+        }
+        self._compiled: dict[str, float] = {}
+        self._begun = self._paused = 0.0
+        self._depth = 0
+        self._phases: dict[str, float] = {}
+        self._phase = ""
+        self._seen: dict[str, list[tuple[float, float]]] = {}
+
+    # ------------------------------------------------------------------ kernels
+
+    def begin_kernel(self) -> None:
+        """A kernel begins to be compiled, perhaps within another."""
+        self._depth += 1
+        if self._depth == 1:
+            self._begun = self._clock()
+
+    def end_kernel(self, module: str) -> None:
+        """A kernel of a generated module was compiled."""
+        self._depth -= 1
+        if self._depth > 0:
+            return
+        took, name = self._clock() - self._begun, _kernel_of(module)
+        self._paused += took
+        if name in KERNELS:
+            self._compiled[name] = self._compiled.get(name, 0.0) + took
+
+    def _compiling(self) -> float:
+        """The seconds that are still to be compiled."""
+        return self._pace_of_compiling() * sum(
+            max(seconds - self._compiled.get(name, 0.0), 0.0)
+            for name, seconds in self.missing.items()
+            if not self._is_done(name)
+        )
+
+    def _is_done(self, name: str) -> bool:
+        """Whether a kernel is compiled: a later one is, for they are compiled in the order of ``KERNELS``, or the rows
+        that need it have begun to pass."""
+        order, needed_by = list(KERNELS), "scoring" if name == _LAST else "learning"
+        if len(self._seen.get(needed_by, ())) > 1:
+            return True
+        return any(order.index(other) > order.index(name) for other, took in self._compiled.items() if took > 0.0)
+
+    def _pace_of_compiling(self) -> float:
+        """Measured beside expected seconds of the modules that are compiled."""
+        measured = {name: took for name, took in self._compiled.items() if took > 0.0 and self._is_done(name)}
+        expected = sum(self.missing.get(name, 0.0) for name in measured)
+        return (sum(measured.values()) + _PRIOR) / (expected + _PRIOR)
+
+    # ------------------------------------------------------------------ phases
+
+    def expect(self, phases: Mapping[str, float]) -> float:
+        """What is expected of the phases that follow, in seconds, in their order; what all take on this machine."""
+        self._phases, self._phase = dict(phases), next(iter(phases))
+        self._seen = {self._phase: [(self._now(), 0.0)]}
+        return self._compiling() + self._first_pace() * sum(phases.values())
+
+    def _first_pace(self) -> float:
+        """How long phases take beside what is expected, before anything was measured in this run."""
+        pace = self._memory["pace"]
+        return self._pace_of_compiling() if pace is None else float(pace)
+
+    def left(self, phase: str, done: int, total: int) -> float | None:
+        """The seconds that are left; None where that is not known.
+
+        Args:
+            phase: The present phase.
+            done: How much of it is done.
+            total: Of how much.
+        """
+        if phase in self._phases and total:
+            seen = self._seen.setdefault(phase, [(self._seen[self._phase][-1][0], 0.0)])
+            seen.append((self._now(), done / total))
+            self._phase = phase
+        elif phase != "compiling" or not self._phases:
+            return None
+        names, share = list(self._phases), self._seen[self._phase][-1][1]
+        later = sum(self._phases[name] for name in names[names.index(self._phase) + 1 :])
+        return self._compiling() + self._pace(self._phase) * (self._phases[self._phase] * (1.0 - share) + later)
+
+    def _pace(self, phase: str) -> float:
+        """How long a phase takes beside what is expected of it, by the later part of what is done."""
+        seen = self._seen[phase]
+        (begin, _), (now, share) = seen[0], seen[-1]
+        middle = begin + _EARLIER * (now - begin)
+        then, share_then = max((point for point in seen if point[0] <= middle), default=seen[0])
+        expected, names = self._phases[phase] * (share - share_then), list(self._seen)
+        before = names.index(phase) - 1
+        prior = self._first_pace() if before < 0 else self._pace(names[before])
+        return (now - then + _PRIOR * prior) / (expected + _PRIOR)
+
+    def _now(self) -> float:
+        """The present time, without that in which kernels were compiled."""
+        compiling = self._clock() - self._begun if self._depth else 0.0
+        return self._clock() - self._paused - compiling
+
+    # ------------------------------------------------------------------ what is remembered
+
+    def finish(self) -> None:
+        """Remember what was measured, after a run that has ended well."""
+        if self._path is None:
+            return
+        seconds = self._memory["seconds"] | {name: round(s, 2) for name, s in self._compiled.items() if s > 0.0}
+        pace, phases = self._first_pace(), self._phases
+        if phases:
+            begin, expected = self._seen[next(iter(phases))][0][0], sum(phases.values())
+            pace = min(max((self._now() - begin + _PRIOR) / (expected + _PRIOR), 0.1), 10.0)
+        memory = {"seconds": seconds, "pace": round(pace, 3)}
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(self._path) as file:
+                file.write(json.dumps(memory).encode())
+
+
+def _kernel_of(module: str) -> str:
+    """The entry of ``KERNELS`` for the name of a generated module; the name itself if there is none.
+
+    >>> [_kernel_of(f"emphatic_{name}_46f1388856306784") for name in ("scores_kernels", "sparse_many_td_float64")]
+    ['scores/kernels', 'engines/sparse/sparse_many_kernels']
+    """
+    return next((name for name in KERNELS if module.startswith(f"emphatic_{_generated_name(name)}_")), module)
+
+
+def _generated_name(name: str) -> str:
+    """How the generated modules of a kernel are called."""
+    return "sparse_many" if name.endswith("sparse_many_kernels") else name.replace("/", "_")
+
+
+def is_compiled(name: str, folder: Path | None) -> bool:
+    """Whether the cache folder has a kernel's machine code, of its present source.
+
+    Args:
+        name: A key of ``KERNELS``.
+        folder: The cache folder.
+    """
+    path = Path(__file__).parents[1] / f"{name}.py"
+    if folder is None or not path.exists():
+        return not path.exists()
+    source = path.read_text("utf-8").replace("from __future__ import annotations\n", "", 1).strip()
+    body = source[source.find("\nimport") :]  # (a kernel that is composed with a rule begins with the rule)
+    for file in folder.glob(f"emphatic_{_generated_name(name)}_*.py"):
+        with suppress(OSError, UnicodeDecodeError):
+            if body in file.read_text("utf-8") and any((folder / "__pycache__").glob(f"{file.stem}.*.nbi")):
+                return True
+    return False
+
+
+def _read(path: Path | None) -> dict[str, Any]:
+    """What is remembered; nothing where there is no such file, or it is damaged."""
+    memory: dict[str, Any] = {"seconds": {}, "pace": None}
+    if path is None:
+        return memory
+    with suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
+        saved = json.loads(path.read_text("utf-8"))
+        seconds = {name: float(saved["seconds"][name]) for name in KERNELS if name in saved["seconds"]}
+        memory = {"seconds": seconds, "pace": min(max(float(saved["pace"]), 0.1), 10.0)}
+    return memory
