@@ -736,7 +736,7 @@ def describe_history(service: Service, signal: str) -> dict[str, Any] | None:
     if not older:
         return None
     for at in older:  # no line joins alarms of long ago
-        rows[at]["gap"] = not len(step) or at <= step[0]
+        rows[at]["gap"] = not len(step) or at <= int(step[0])
     names = ["time", "reading", "gap", "alarm", "anomaly", "why"]
     names += ["t"] if service.predictor.asked.timing.step is not None else []
     return {"step": older, "thin": True} | {name: [rows[at].get(name) for at in older] for name in names}

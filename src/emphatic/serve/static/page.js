@@ -187,7 +187,7 @@
     put("ahead", forecast.learning ? `${forecast.learning}.` : "");
     const both = typeof verdict.rmse === "number" && typeof verdict.baseline_rmse === "number";
     put("running", both ? `Error so far (RMSE), ${inWords(String(verdict.horizon))} ahead: forecast ${digits(verdict.rmse)}${unit}, ` +
-      `${verdict.baseline_words} (${verdict.baseline}) ${digits(verdict.baseline_rmse)}${unit}; skill ${verdict.skill.toFixed(2)}.` : "");
+      `${verdict.baseline_words} (${verdict.baseline}) ${digits(verdict.baseline_rmse)}${unit}; skill ${verdict.skill.toFixed(2).replace("-", "−")}.` : "");
     $("legend").hidden = $("forecasts").hidden = all.length === 0;
     $("rival").hidden = !(forecast.baseline && forecast.baseline.ahead.length);
     $("baseline").textContent = verdict.baseline_words ? `best baseline: ${verdict.baseline_words}` : "";
@@ -563,7 +563,7 @@
     const actual = Number.isNaN(gamma) ? new Float64Array(rows.end).fill(NaN) : returns(c.x, c.gap, from, rows.end, gamma);
     const needed = gamma > 0 ? Math.ceil(Math.log(0.01) / Math.log(gamma)) : 1;
     const text = Number.isNaN(gamma) ? "" :
-      `Thin: the mean of the readings that followed each row, nearer ones counting more, known some ${needed.toLocaleString("en")} rows later. ` +
+      `Thin: the mean of the readings that followed each row, nearer ones counting more, known ${needed === 1 ? "one row" : `about ${needed.toLocaleString("en")} rows`} later. ` +
       "Coloured: what was predicted at that row" + (Number.isNaN(rows.last(`low${k}`)) ? "." : ", and its interval.");
     if ($("explained").textContent !== text) $("explained").textContent = text;
     return [c[`low${k}`], c[`high${k}`], actual, c[`p${k}`]];
