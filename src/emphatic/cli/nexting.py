@@ -101,9 +101,10 @@ def nexting(
 ) -> None:
     """Learn to predict every signal of a table at several horizons, in one pass.
 
-    Writes predictions.parquet, summary.json, report.html and model.safetensors. A prediction at a horizon of h steps
-    is the weighted mean of the readings that follow, with weights that fall by a factor of 1 − 1/h per step, in the
-    signal's own unit.
+    Predicts the value of each signal at each horizon (power at +1h), the mean until then, and the weighted mean of all
+    values that follow, with weights that fall by a factor of 1 − 1/h per step. Says for each signal whether it is
+    predicted better than by the best baseline. Writes predictions.parquet, summary.json, report.html and
+    model.safetensors.
     """
     if quiet:
         logging.getLogger("emphatic").setLevel(logging.ERROR)

@@ -18,6 +18,8 @@ from emphatic.nexting.settings import Settings
 
 __all__ = ["PublishAs", "serve", "warm"]
 
+_BROKERS, _DELIVERY, _ACCESS, _LOGS = "Brokers", "Delivery", "Access", "Log messages"
+
 
 class PublishAs(StrEnum):
     """How predictions are cut into messages."""
@@ -32,7 +34,7 @@ def serve(
         str | None,
         typer.Argument(
             help="Where readings come from besides POST /readings: mqtt://HOST:1883/TOPIC, redis://HOST:6379/STREAM, "
-            "or - for a pipe. mqtts:// and rediss:// are encrypted."
+            "nats://HOST:4222/STREAM, or - for a pipe. mqtts://, rediss:// and tls:// are encrypted."
         ),
     ] = None,
     model: Annotated[
@@ -58,16 +60,24 @@ def serve(
     save_every: Annotated[str, typer.Option(help="How often to save the model.")] = "30s",
     journal: Annotated[
         Path | None,
-        typer.Option(help="Folder of the journal (readings since the last save); default: MODEL.journal."),
+        typer.Option(
+            rich_help_panel=_DELIVERY,
+            help="Folder of the journal (readings since the last save); default: MODEL.journal.",
+        ),
     ] = None,
     no_learn: Annotated[bool, typer.Option("--no-learn", help="Predict without learning.")] = False,
     config: Annotated[Path | None, typer.Option(help="Configuration file (TOML); flags override it.")] = None,
     publish: Annotated[
-        str | None, typer.Option(help="Also send predictions to mqtt://HOST:1883/TOPIC or redis://HOST:6379/STREAM.")
+        str | None,
+        typer.Option(
+            rich_help_panel=_BROKERS,
+            help="Also send predictions to mqtt://HOST:1883/TOPIC or redis://HOST:6379/STREAM.",
+        ),
     ] = None,
     publish_as: Annotated[
         PublishAs,
         typer.Option(
+            rich_help_panel=_BROKERS,
             help="By MQTT: all predictions in one message, or a message for each signal, to TOPIC/SIGNAL.",
             case_sensitive=False,
         ),
@@ -75,6 +85,7 @@ def serve(
     topic_names: Annotated[
         list[str] | None,
         typer.Option(
+            rich_help_panel=_BROKERS,
             help="What the signals of an MQTT topic are called: TOPIC=NAME (home/+=+, plant/readings=), or a file of "
             "JSON or TOML; may be repeated.",
             show_default="TOPIC.FIELD",
@@ -83,46 +94,74 @@ def serve(
     home_assistant: Annotated[
         bool,
         typer.Option(
-            "--home-assistant", help="Describe the predictions of --publish mqtt:// to Home Assistant, as entities."
+            "--home-assistant",
+            rich_help_panel=_BROKERS,
+            help="Describe the predictions of --publish mqtt:// to Home Assistant, as entities.",
         ),
     ] = False,
     discovery_prefix: Annotated[
-        str, typer.Option(help="The first level of the topics where Home Assistant looks for entities.")
+        str,
+        typer.Option(
+            rich_help_panel=_BROKERS, help="The first level of the topics where Home Assistant looks for entities."
+        ),
     ] = "homeassistant",
     units: Annotated[
         list[str] | None,
         typer.Option(
+            rich_help_panel=_BROKERS,
             help="The unit of a signal or of a field, for Home Assistant: temperature=°C; may be repeated.",
             show_default="as other devices describe it",
         ),
     ] = None,
     id_field: Annotated[
-        str, typer.Option(help="The field of a reading with its id; '' for none. A known id is not learned again.")
+        str,
+        typer.Option(
+            rich_help_panel=_DELIVERY,
+            help="The field of a reading with its id; '' for none. A known id is not learned again.",
+        ),
     ] = "reading_id",
-    id_window: Annotated[int, typer.Option(help="The number of ids that are remembered.", min=0)] = 100_000,
+    id_window: Annotated[
+        int, typer.Option(rich_help_panel=_DELIVERY, help="The number of ids that are remembered.", min=0)
+    ] = 100_000,
     source_timeout: Annotated[
-        str, typer.Option(help="After this time without a connection to the source, /readyz returns 503.")
+        str,
+        typer.Option(
+            rich_help_panel=_DELIVERY, help="After this time without a connection to the source, /readyz returns 503."
+        ),
     ] = "30s",
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="A file with the token that clients must send, as Authorization: Bearer TOKEN; or set EMPHATIC_TOKEN."
+            rich_help_panel=_ACCESS,
+            help="A file with the token that clients must send, as Authorization: Bearer TOKEN; or set EMPHATIC_TOKEN.",
         ),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(help="A further name that clients may use for this service in the Host header; may be repeated."),
+        typer.Option(
+            rich_help_panel=_ACCESS,
+            help="A further name that clients may use for this service in the Host header; may be repeated.",
+        ),
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="Serve HTTPS: the PEM file of the certificate.")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(rich_help_panel=_ACCESS, help="Serve HTTPS: the PEM file of the certificate.")
+    ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option(help="The PEM file of the certificate's key.", show_default="in --tls-cert")
+        Path | None,
+        typer.Option(
+            rich_help_panel=_ACCESS, help="The PEM file of the certificate's key.", show_default="in --tls-cert"
+        ),
     ] = None,
     password_file: Annotated[
-        Path | None, typer.Option(help="A file with the password for the user in SOURCE; or set EMPHATIC_PASSWORD.")
+        Path | None,
+        typer.Option(
+            rich_help_panel=_BROKERS, help="A file with the password for the user in SOURCE; or set EMPHATIC_PASSWORD."
+        ),
     ] = None,
     publish_password_file: Annotated[
         Path | None,
         typer.Option(
+            rich_help_panel=_BROKERS,
             help="A file with the password for the user in --publish; or set EMPHATIC_PUBLISH_PASSWORD.",
             show_default="that of SOURCE, for the same user of the same server",
         ),
@@ -130,25 +169,36 @@ def serve(
     ca_file: Annotated[
         Path | None,
         typer.Option(
-            help="The PEM file of the certificate authorities of the brokers.", show_default="those of the system"
+            rich_help_panel=_BROKERS,
+            help="The PEM file of the certificate authorities of the brokers.",
+            show_default="those of the system",
         ),
     ] = None,
     client_cert: Annotated[
-        Path | None, typer.Option(help="The PEM file of the client certificate, for brokers that require one.")
+        Path | None,
+        typer.Option(
+            rich_help_panel=_BROKERS, help="The PEM file of the client certificate, for brokers that require one."
+        ),
     ] = None,
     client_key: Annotated[
         Path | None,
-        typer.Option(help="The PEM file of the key of --client-cert.", show_default="in --client-cert"),
+        typer.Option(
+            rich_help_panel=_BROKERS, help="The PEM file of the key of --client-cert.", show_default="in --client-cert"
+        ),
     ] = None,
     log_level: Annotated[
-        LogLevel, typer.Option(help="Log messages of this level and above.", case_sensitive=False)
+        LogLevel,
+        typer.Option(rich_help_panel=_LOGS, help="Log messages of this level and above.", case_sensitive=False),
     ] = LogLevel.info,
     log_format: Annotated[
-        LogFormat, typer.Option(help="Write log messages as text, or each as a line of JSON.", case_sensitive=False)
+        LogFormat,
+        typer.Option(
+            rich_help_panel=_LOGS, help="Write log messages as text, or each as a line of JSON.", case_sensitive=False
+        ),
     ] = LogFormat.text,
     **flags: Any,
 ) -> None:
-    """Serve a model: readings come in by HTTP, MQTT or Redis, predictions go out, and a page shows them.
+    """Serve a model as a web service: send it readings by HTTP, MQTT, Redis or NATS; a live page shows predictions.
 
     It learns from every reading, and after a stop or a crash it continues from where it was.
 

@@ -177,7 +177,7 @@ class Settings:
         commands=_EVERYWHERE,
     )
     horizons: tuple[float | str, ...] | None = setting(
-        help="Averaging horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d,1mo,1y).",
+        help="Horizons, comma-separated: steps (2,9,36) or durations (2min,1h,1d,1mo,1y).",
         must="a list",
         is_valid=is_list,
         needs_items=True,
@@ -377,7 +377,7 @@ class Settings:
         commands=_EVERYWHERE,
     )
     exponential_only: bool | None = setting(
-        help="Predict only exponential means, without the value at each horizon and the mean until then.",
+        help="Predict only the weighted means, without the value at each horizon and the mean until then.",
         must="true or false",
         is_valid=lambda value: isinstance(value, bool),
         flag_type=bool,
