@@ -272,7 +272,8 @@ class NextingResult:
         True
         """
         target = Path(folder)
-        check_free(target)
+        if holds_results(target):
+            raise ValueError(f"{target}: this folder holds the results of a run. Choose another folder.")
         if self.out is not None:
             for name in (*FILES, "models"):
                 source = self.out / name

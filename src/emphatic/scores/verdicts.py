@@ -207,7 +207,9 @@ def _describe_verdict(signal: str, judged: Verdict, horizon: object, kind: str) 
     """The verdict on a signal in one sentence."""
     from emphatic.scores.baselines import describe_baseline
 
-    if judged.verdict == TOO_SHORT or judged.best_baseline is None:
+    if judged.best_baseline is None:
+        return f"{signal} cannot be judged: too few of its values are known."
+    if judged.verdict == TOO_SHORT:
         return f"{signal}: the log is too short to tell whether it can be predicted."
     name = describe_baseline(judged.best_baseline)
     if judged.verdict == BETTER:
