@@ -2,13 +2,14 @@
 
 What is expected of the phases of a run, and of the kernels that must be compiled first, says how they compare. How fast
 this machine is at present is measured: by the kernels that were compiled so far, then by the rows. Which kernels are
-compiled already, the cache folder shows. A file there remembers how long each took, and how long the last run took
-beside what was expected of it.
+compiled already, the cache folder shows. A file there remembers how long compiling and the last run took beside what
+was expected of them.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,8 +20,7 @@ from emphatic.common.files import atomic_file
 
 __all__ = ["KERNELS", "Estimate", "is_compiled"]
 
-#: The modules of kernels that a run on a table needs, in the order in which they are compiled, and the seconds that
-#: each took when this was written: used until this machine has compiled it.
+#: The modules of kernels that a run on a table needs, and the seconds that each took to compile when this was written.
 KERNELS = {
     "tables/grid_kernels": 0.9,
     "tables/guard_kernels": 4.5,
@@ -40,8 +40,11 @@ _PRIOR = 1.0
 #: The share of the time of a phase that lies before the part by which its pace is judged.
 _EARLIER = 0.5
 _FILE = "times.json"
-#: The kernels that only scoring needs.
-_LAST = "scores/kernels"
+#: The kernels that a second process compiles meanwhile (``emphatic.nexting.warm``).
+_LATE = {
+    *("asking/headline_kernels", "hordes/blend_kernels", "hordes/season_kernels"),
+    *("nexting/interval_kernels", "nexting/alarm_kernels", "scores/kernels"),
+}
 
 
 class Estimate:
@@ -61,13 +64,14 @@ class Estimate:
     ) -> None:
         self._clock, self._path = clock, None if folder is None else folder / _FILE
         self._memory = _read(self._path)
-        seconds = KERNELS | self._memory["seconds"]
+        before = self._memory["compiling"]
         #: The kernels that are missing, with the seconds that each is expected to take.
         self.missing = {
-            name: seconds[name] for name in KERNELS if name not in without and not is_compiled(name, folder)
+            name: before * KERNELS[name] for name in KERNELS if name not in without and not is_compiled(name, folder)
         }
         self._compiled: dict[str, float] = {}
-        self._begun = self._paused = 0.0
+        self._first: float | None = None
+        self._begun = 0.0
         self._depth = 0
         self._phases: dict[str, float] = {}
         self._phase = ""
@@ -75,50 +79,46 @@ class Estimate:
 
     # ------------------------------------------------------------------ kernels
 
+    @property
+    def compilation(self) -> float:
+        """The seconds in which the missing kernels are expected to be compiled: on two cores, in two processes."""
+        late = sum(seconds for name, seconds in self.missing.items() if name in _LATE)
+        early = sum(self.missing.values()) - late
+        return max(early, late) if _count_cores() > 1 else early + late
+
     def begin_kernel(self) -> None:
         """A kernel begins to be compiled, perhaps within another."""
         self._depth += 1
         if self._depth == 1:
             self._begun = self._clock()
+            self._first = self._begun if self._first is None else self._first
 
     def end_kernel(self, module: str) -> None:
         """A kernel of a generated module was compiled."""
         self._depth -= 1
-        if self._depth > 0:
-            return
-        took, name = self._clock() - self._begun, _kernel_of(module)
-        self._paused += took
-        if name in KERNELS:
-            self._compiled[name] = self._compiled.get(name, 0.0) + took
+        name = _kernel_of(module)
+        if self._depth == 0 and name in KERNELS:
+            self._compiled[name] = self._compiled.get(name, 0.0) + self._clock() - self._begun
 
     def _compiling(self) -> float:
-        """The seconds that are still to be compiled."""
-        return self._pace_of_compiling() * sum(
-            max(seconds - self._compiled.get(name, 0.0), 0.0)
-            for name, seconds in self.missing.items()
-            if not self._is_done(name)
-        )
-
-    def _is_done(self, name: str) -> bool:
-        """Whether a kernel is compiled: a later one is, for they are compiled in the order of ``KERNELS``, or the rows
-        that need it have begun to pass."""
-        order, needed_by = list(KERNELS), "scoring" if name == _LAST else "learning"
-        if len(self._seen.get(needed_by, ())) > 1:
-            return True
-        return any(order.index(other) > order.index(name) for other, took in self._compiled.items() if took > 0.0)
+        """The seconds until all kernels are compiled. When the first rows have passed, they are."""
+        if len(self._seen.get("learning", ())) > 1:
+            return 0.0
+        passed = 0.0 if self._first is None else self._clock() - self._first
+        return max(self._pace_of_compiling() * self.compilation - passed, 0.0)
 
     def _pace_of_compiling(self) -> float:
-        """Measured beside expected seconds of the modules that are compiled."""
-        measured = {name: took for name, took in self._compiled.items() if took > 0.0 and self._is_done(name)}
-        expected = sum(self.missing.get(name, 0.0) for name in measured)
-        return (sum(measured.values()) + _PRIOR) / (expected + _PRIOR)
+        """Measured beside expected seconds of the modules that this process has compiled."""
+        order = list(self._compiled)[:-1]  # (the last one may have further kernels)
+        expected = sum(self.missing.get(name, 0.0) for name in order)
+        return (sum(self._compiled[name] for name in order) + _PRIOR) / (expected + _PRIOR)
 
     # ------------------------------------------------------------------ phases
 
     def expect(self, phases: Mapping[str, float]) -> float:
         """What is expected of the phases that follow, in seconds, in their order; what all take on this machine."""
         self._phases, self._phase = dict(phases), next(iter(phases))
-        self._seen = {self._phase: [(self._now(), 0.0)]}
+        self._seen = {self._phase: [(self._clock(), 0.0)]}
         return self._compiling() + self._first_pace() * sum(phases.values())
 
     def _first_pace(self) -> float:
@@ -136,7 +136,9 @@ class Estimate:
         """
         if phase in self._phases and total:
             seen = self._seen.setdefault(phase, [(self._seen[self._phase][-1][0], 0.0)])
-            seen.append((self._now(), done / total))
+            if len(seen) == 1 and phase == "learning" and self.missing:
+                seen[0] = (self._clock(), done / total)  # the first rows waited for kernels, and tell nothing
+            seen.append((self._clock(), done / total))
             self._phase = phase
         elif phase != "compiling" or not self._phases:
             return None
@@ -155,23 +157,19 @@ class Estimate:
         prior = self._first_pace() if before < 0 else self._pace(names[before])
         return (now - then + _PRIOR * prior) / (expected + _PRIOR)
 
-    def _now(self) -> float:
-        """The present time, without that in which kernels were compiled."""
-        compiling = self._clock() - self._begun if self._depth else 0.0
-        return self._clock() - self._paused - compiling
-
     # ------------------------------------------------------------------ what is remembered
 
     def finish(self) -> None:
         """Remember what was measured, after a run that has ended well."""
         if self._path is None:
             return
-        seconds = self._memory["seconds"] | {name: round(s, 2) for name, s in self._compiled.items() if s > 0.0}
+        compiling = min(max(self._memory["compiling"] * self._pace_of_compiling(), 0.1), 10.0)
         pace, phases = self._first_pace(), self._phases
         if phases:
-            begin, expected = self._seen[next(iter(phases))][0][0], sum(phases.values())
-            pace = min(max((self._now() - begin + _PRIOR) / (expected + _PRIOR), 0.1), 10.0)
-        memory = {"seconds": seconds, "pace": round(pace, 3)}
+            begin, share = self._seen[next(iter(phases))][0]
+            expected = sum(phases.values()) - share * next(iter(phases.values()))
+            pace = min(max((self._clock() - begin + _PRIOR) / (expected + _PRIOR), 0.1), 10.0)
+        memory = {"compiling": round(compiling, 3), "pace": round(pace, 3)}
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_file(self._path) as file:
@@ -211,13 +209,16 @@ def is_compiled(name: str, folder: Path | None) -> bool:
     return False
 
 
+def _count_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _read(path: Path | None) -> dict[str, Any]:
     """What is remembered; nothing where there is no such file, or it is damaged."""
-    memory: dict[str, Any] = {"seconds": {}, "pace": None}
+    memory: dict[str, Any] = {"compiling": 1.0, "pace": None}
     if path is None:
         return memory
     with suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
         saved = json.loads(path.read_text("utf-8"))
-        seconds = {name: float(saved["seconds"][name]) for name in KERNELS if name in saved["seconds"]}
-        memory = {"seconds": seconds, "pace": min(max(float(saved["pace"]), 0.1), 10.0)}
+        memory = {name: min(max(float(saved[name]), 0.1), 10.0) for name in memory}
     return memory

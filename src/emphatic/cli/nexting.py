@@ -231,8 +231,7 @@ def _estimate(flags: Mapping[str, Any], quiet: bool) -> Estimate:
     without += ["asking/headline_kernels"] if flags["exponential_only"] else []
     estimate = Estimate(cache_folder(), without)
     if estimate.missing and not quiet:
-        seconds = sum(estimate.missing.values())
-        print(f"emphatic: {len(estimate.missing)} kernels are compiled first, about {seconds:.0f} s.", file=sys.stderr)
+        _announce(f"kernels are compiled first, about {estimate.compilation:.0f} s; later runs skip this.")
     return estimate
 
 
