@@ -234,10 +234,10 @@ class _Followed:
         self._fixed = np.zeros(k.FIXED)
         self._fixed[k.MEAN_OF_WEIGHTS], self._fixed[k.ENOUGH] = is_mean, k.MEAN_NOTHING if is_mean else k.NOTHING
         self._fixed[k.COVERAGE], self._fixed[k.HALF], self._fixed[k.INTERVALS] = coverage, half, makes_intervals
-        own = np.zeros(k.QUESTION)
-        own[[k.LEAST, k.MOST]] = np.inf, -np.inf
+        carried = np.zeros(k.QUESTION)
+        carried[[k.LEAST, k.MOST]] = np.inf, -np.inf
         self._arrays = {
-            "question": own,
+            "question": carried,
             "rows": np.zeros((k.OPEN_ROWS, k.FIELDS)),
             "climate": np.zeros((25, 3)),
             "ratios": np.zeros(k.REMEMBERED),
@@ -276,14 +276,14 @@ class _Followed:
 
     def summary(self) -> dict[str, Any]:
         """Its object in ``summary.json``."""
-        k, own = _kernels(), self._arrays["question"]
+        k, carried = _kernels(), self._arrays["question"]
         first, second = self._arrays["sums"]
         n = second[k.COUNT]
         config = self.question.config()
         config.pop("name", None)
         last = dict(zip(_SHOWN, self.recent[-1], strict=True)) if len(self.recent) else dict.fromkeys(_SHOWN, math.nan)
         score: dict[str, Any] = {"question": self.question.name, "kind": "gvf", "definition": config}
-        score |= {"known": int(own[k.CLOSED]), "scored": int(n), "dropped_returns": int(own[k.DROPPED])}
+        score |= {"known": int(carried[k.CLOSED]), "scored": int(n), "dropped_returns": int(carried[k.DROPPED])}
         score |= {name: _finite(last[name]) for name in ("answer", "low", "high", "usual", "now")}
         mean = first[k.TOTAL] / first[k.COUNT] if first[k.COUNT] else math.nan
         spread = second[k.SQUARES] - second[k.TOTAL] ** 2 / n if n else math.nan

@@ -103,14 +103,14 @@ def _opens(state: Floats, rows: Floats) -> int:
 
 
 @register_jitable
-def _possible(own: Floats, value: float, is_mean: bool) -> float:
+def _possible(carried: Floats, value: float, is_mean: bool) -> float:
     """A value within what was seen so far, and where it need not be half its range beyond."""
-    if not own[RATE_MOST] >= own[RATE_LEAST]:
+    if not carried[RATE_MOST] >= carried[RATE_LEAST]:
         return value
-    room = 0.0 if is_mean else ROOM * (own[RATE_MOST] - own[RATE_LEAST])
+    room = 0.0 if is_mean else ROOM * (carried[RATE_MOST] - carried[RATE_LEAST])
     if not math.isfinite(value):
-        return 0.5 * (own[RATE_LEAST] + own[RATE_MOST])
-    return min(own[RATE_MOST] + room, max(own[RATE_LEAST] - room, value))
+        return 0.5 * (carried[RATE_LEAST] + carried[RATE_MOST])
+    return min(carried[RATE_MOST] + room, max(carried[RATE_LEAST] - room, value))
 
 
 @jit_for((_r3, _r2, _r2, _b2, _b1, _r1, _f2, _f3, _f2))
@@ -129,53 +129,56 @@ def blend_rates(
     B, Q, E = V.shape
     members = np.empty(E + 1)
     for q in range(Q):
-        own, ring = state[q], rows[q]
+        carried, ring = state[q], rows[q]
         size, is_mean = len(ring), unit[q] > 0.0
         enough = MEAN_NOTHING if is_mean else NOTHING
         for t in range(B):
             if follows[t] and is_mean and math.isfinite(R[t, q]):
                 cumulant = R[t, q] * unit[q]
-                own[RATE_LEAST], own[RATE_MOST] = min(own[RATE_LEAST], cumulant), max(own[RATE_MOST], cumulant)
+                carried[RATE_LEAST], carried[RATE_MOST] = (
+                    min(carried[RATE_LEAST], cumulant),
+                    max(carried[RATE_MOST], cumulant),
+                )
             if not follows[t] or not taken[t, q] or not math.isfinite(R[t, q]) or not math.isfinite(gamma[t, q]):
-                own[OPEN] = 0.0
-            head, count = int(own[HEAD]), int(own[OPEN])
+                carried[OPEN] = 0.0
+            head, count = int(carried[HEAD]), int(carried[OPEN])
             for i in range(count):
                 row = ring[(head + i) % size]
                 row[RETURN] += row[WEIGHT] * R[t, q]
                 row[WEIGHT] *= gamma[t, q]
             while count > 0 and ring[head, WEIGHT] <= enough:
-                rate, y = max(1.0 / AVERAGED, 1.0 / (own[CLOSED] + 1.0)), ring[head, RETURN]
+                rate, y = max(1.0 / AVERAGED, 1.0 / (carried[CLOSED] + 1.0)), ring[head, RETURN]
                 if is_mean:
                     y /= 1.0 - ring[head, WEIGHT]
                 for e in range(E + 1):
                     off = y - ring[head, 3 + e]
-                    own[RATE_SQUARES + e] += rate * (off * off - own[RATE_SQUARES + e])
-                own[CLOSED] += 1.0
-                own[RATE_TOTAL] += y
+                    carried[RATE_SQUARES + e] += rate * (off * off - carried[RATE_SQUARES + e])
+                carried[CLOSED] += 1.0
+                carried[RATE_TOTAL] += y
                 if not is_mean:
-                    own[RATE_LEAST], own[RATE_MOST] = min(own[RATE_LEAST], y), max(own[RATE_MOST], y)
+                    carried[RATE_LEAST], carried[RATE_MOST] = min(carried[RATE_LEAST], y), max(carried[RATE_MOST], y)
                 head, count = (head + 1) % size, count - 1
-            own[HEAD], own[OPEN] = head, count
+            carried[HEAD], carried[OPEN] = head, count
             for e in range(E):
-                members[e] = _possible(own, V[t, q, e], is_mean)
-            members[E] = own[RATE_TOTAL] / own[CLOSED] if own[CLOSED] > 0.0 else members[E // 2]
-            place = _opens(own, ring)
+                members[e] = _possible(carried, V[t, q, e], is_mean)
+            members[E] = carried[RATE_TOTAL] / carried[CLOSED] if carried[CLOSED] > 0.0 else members[E // 2]
+            place = _opens(carried, ring)
             if place >= 0:
                 ring[place, WEIGHT], ring[place, RETURN] = 1.0, 0.0
                 for e in range(E + 1):
                     ring[place, 3 + e] = members[e]
-            if own[CLOSED] < UNJUDGED:
+            if carried[CLOSED] < UNJUDGED:
                 # The middle rate, or where that has diverged the lowest one.
                 sound = E // 2 if members[E // 2] == V[t, q, E // 2] or members[0] != V[t, q, 0] else 0
                 out[t, q] = members[sound]
                 continue
             smallest = np.inf
             for e in range(E + 1):
-                smallest = min(smallest, own[RATE_SQUARES + e])
+                smallest = min(smallest, carried[RATE_SQUARES + e])
             smallest = max(smallest, 1e-300)
             total, weights = 0.0, 0.0
             for e in range(E + 1):
-                ratio = smallest / max(own[RATE_SQUARES + e], smallest)
+                ratio = smallest / max(carried[RATE_SQUARES + e], smallest)
                 weight = ratio * ratio * ratio * ratio
                 total += weight * members[e]
                 weights += weight
@@ -207,37 +210,37 @@ def _add_scores(fixed: Floats, row: Floats, y: float, sums: Floats) -> None:
 
 
 @register_jitable
-def _learn_return(fixed: Floats, own: Floats, row: Floats, y: float, climate: Floats, ratios: Floats) -> None:
+def _learn_return(fixed: Floats, carried: Floats, row: Floats, y: float, climate: Floats, ratios: Floats) -> None:
     """Learn intervals and what is usual from a return that is known now."""
-    closed, hour = own[CLOSED], int(row[HOUR])
+    closed, hour = carried[CLOSED], int(row[HOUR])
     error = abs(y - row[ANSWER])
     ratios[int(closed) % REMEMBERED] = (y - row[ANSWER]) / max(row[SIZE], 1e-300)
-    own[ERROR] += max(1.0 / 500.0, 1.0 / (closed + 1.0)) * (error - own[ERROR])
+    carried[ERROR] += max(1.0 / 500.0, 1.0 / (closed + 1.0)) * (error - carried[ERROR])
     climate[hour, 0] += 1.0
     climate[hour, 1] += y
     climate[hour, 2] += max(1.0 / 200.0, 1.0 / climate[hour, 0]) * (error - climate[hour, 2])
     climate[24, 0] += 1.0
     climate[24, 1] += y
     if not fixed[MEAN_OF_WEIGHTS] > 0.0:
-        own[LEAST], own[MOST] = min(own[LEAST], y), max(own[MOST], y)
-    own[LAST_RETURN] = y
-    own[CLOSED] = closed + 1.0
+        carried[LEAST], carried[MOST] = min(carried[LEAST], y), max(carried[MOST], y)
+    carried[LAST_RETURN] = y
+    carried[CLOSED] = closed + 1.0
     tail = 0.5 * (1.0 - fixed[COVERAGE])
     if closed >= 50.0 and int(closed) % TICKS == 0:
         ordered = np.sort(ratios[: int(min(closed + 1.0, REMEMBERED))])
-        own[Q_LOW] = ordered[int(tail * (len(ordered) - 1))]
-        own[Q_HIGH] = ordered[math.ceil((1.0 - tail) * (len(ordered) - 1))]
+        carried[Q_LOW] = ordered[int(tail * (len(ordered) - 1))]
+        carried[Q_HIGH] = ordered[math.ceil((1.0 - tail) * (len(ordered) - 1))]
     if row[LOW] == row[LOW]:
-        pace = min(0.02, 0.5 / max(own[LENGTH], 1.0))
-        own[LEVEL_LOW] += pace * ((1.0 if y < row[LOW] else 0.0) - tail)
-        own[LEVEL_HIGH] += pace * ((1.0 if y > row[HIGH] else 0.0) - tail)
+        pace = min(0.02, 0.5 / max(carried[LENGTH], 1.0))
+        carried[LEVEL_LOW] += pace * ((1.0 if y < row[LOW] else 0.0) - tail)
+        carried[LEVEL_HIGH] += pace * ((1.0 if y > row[HIGH] else 0.0) - tail)
 
 
 @jit_for((_r1, _f1, _f2, _f2, _f1, _f2, _r1, _r1, _b1, _b1, _r1, _r1, _r1, _r1, _r1, _f2, _f2))
 def follow_returns(
-    fixed: Floats, own: Floats, rows: Floats, climate: Floats, ratios: Floats, sums: Floats, R: Floats, gamma: Floats,
-    taken: Flags, follows: Flags, now: Floats, hour: Floats, answer: Floats, low: Floats, high: Floats, out: Floats,
-    closed: Floats,
+    fixed: Floats, carried: Floats, rows: Floats, climate: Floats, ratios: Floats, sums: Floats, R: Floats,
+    gamma: Floats, taken: Flags, follows: Flags, now: Floats, hour: Floats, answer: Floats, low: Floats, high: Floats,
+    out: Floats, closed: Floats,
 ) -> int:  # fmt: skip
     """Follow the returns of one question over B rows: intervals and the usual return at each, and scores.
 
@@ -251,11 +254,11 @@ def follow_returns(
     for t in range(len(R)):
         broken = not follows[t] or not taken[t] or not math.isfinite(gamma[t])
         if broken or (not is_mean and R[t] != R[t]):
-            own[DROPPED] += own[OPEN]
-            own[OPEN] = 0.0
+            carried[DROPPED] += carried[OPEN]
+            carried[OPEN] = 0.0
         if is_mean and R[t] == R[t]:
-            own[LEAST], own[MOST] = min(own[LEAST], R[t]), max(own[MOST], R[t])
-        head, count = int(own[HEAD]), int(own[OPEN])
+            carried[LEAST], carried[MOST] = min(carried[LEAST], R[t]), max(carried[MOST], R[t])
+        head, count = int(carried[HEAD]), int(carried[OPEN])
         for i in range(count):
             row = rows[(head + i) % size]
             if R[t] == R[t]:
@@ -272,38 +275,38 @@ def follow_returns(
                 row[RETURN] = y
                 closed[count_closed] = row
                 count_closed += 1
-                passed = own[ROW] - row[AT_ROW]
-                own[LENGTH] += max(1.0 / 1000.0, 1.0 / (own[CLOSED] + 1.0)) * (passed - own[LENGTH])
+                passed = carried[ROW] - row[AT_ROW]
+                carried[LENGTH] += max(1.0 / 1000.0, 1.0 / (carried[CLOSED] + 1.0)) * (passed - carried[LENGTH])
                 _add_scores(fixed, row, y, sums[0 if row[AT_ROW] < fixed[HALF] else 1])
-                _learn_return(fixed, own, row, y, climate, ratios)
+                _learn_return(fixed, carried, row, y, climate, ratios)
             else:
-                own[DROPPED] += 1.0
+                carried[DROPPED] += 1.0
             head, count = (head + 1) % size, count - 1
-        own[HEAD], own[OPEN] = head, count
-        h, known = int(hour[t]), own[CLOSED]
+        carried[HEAD], carried[OPEN] = head, count
+        h, known = int(hour[t]), carried[CLOSED]
         mean = climate[24, 1] / climate[24, 0] if known > 0.0 else answer[t]
         usual = (climate[h, 1] + 5.0 * mean) / (climate[h, 0] + 5.0)
-        spread = (climate[h, 0] * climate[h, 2] + 20.0 * own[ERROR]) / (climate[h, 0] + 20.0)
-        spread = max(spread, 0.2 * own[ERROR], 1e-300)
+        spread = (climate[h, 0] * climate[h, 2] + 20.0 * carried[ERROR]) / (climate[h, 0] + 20.0)
+        spread = max(spread, 0.2 * carried[ERROR], 1e-300)
         below, above = low[t], high[t]
         if fixed[INTERVALS] > 0.0:
             below = above = np.nan
             if known > 50.0 and math.isfinite(answer[t]):
                 # (a weighted mean of cumulants lies between them)
-                room = 0.0 if is_mean else 0.1 * (own[MOST] - own[LEAST])
-                lowest = own[LEAST] - room if own[LEAST] < 0.0 else max(0.0, own[LEAST] - room)
-                highest = own[MOST] + room if own[MOST] > 0.0 else min(0.0, own[MOST] + room)
-                below = min(highest, max(lowest, answer[t] + spread * (own[Q_LOW] - own[LEVEL_LOW])))
-                above = max(lowest, min(highest, answer[t] + spread * (own[Q_HIGH] + own[LEVEL_HIGH])))
+                room = 0.0 if is_mean else 0.1 * (carried[MOST] - carried[LEAST])
+                lowest = carried[LEAST] - room if carried[LEAST] < 0.0 else max(0.0, carried[LEAST] - room)
+                highest = carried[MOST] + room if carried[MOST] > 0.0 else min(0.0, carried[MOST] + room)
+                below = min(highest, max(lowest, answer[t] + spread * (carried[Q_LOW] - carried[LEVEL_LOW])))
+                above = max(lowest, min(highest, answer[t] + spread * (carried[Q_HIGH] + carried[LEVEL_HIGH])))
                 below, above = min(below, answer[t]), max(above, answer[t])
         out[t, 0], out[t, 1], out[t, 2] = below, above, usual
-        at_row = own[ROW]
-        place = _opens(own, rows)
+        at_row = carried[ROW]
+        place = _opens(carried, rows)
         if place >= 0:
             row = rows[place]
             row[WEIGHT], row[RETURN], row[SEEN], row[AT_ROW], row[HOUR] = 1.0, 0.0, 0.0, at_row, float(h)
             row[ANSWER], row[LOW], row[HIGH], row[USUAL] = answer[t], below, above, usual
             row[PAST_MEAN] = mean
-            row[NOW] = now[t] if now[t] == now[t] else (own[LAST_RETURN] if known > 0.0 else answer[t])
+            row[NOW] = now[t] if now[t] == now[t] else (carried[LAST_RETURN] if known > 0.0 else answer[t])
             row[SIZE] = spread
     return count_closed
