@@ -21,7 +21,7 @@ from emphatic.errors import CheckpointError, Diverged
 from emphatic.learning.learner import Learner
 from emphatic.stepsizes import StepSize
 
-__all__ = ["Agent", "Training"]
+__all__ = ["Agent", "Training", "train_vector"]
 
 #: A Gymnasium environment, or anything with its ``reset`` and ``step``.
 Environment = Any
@@ -401,6 +401,69 @@ class Agent:
             what = "φ" if isinstance(self._observer, FunctionObserver) else show(observation)
             return refusal("observation", "Agent", "be finite", what)
         return Diverged(self.learner.steps, of="learning")
+
+
+def train_vector(agents: Sequence[Agent], envs: Environment, steps: int, *, seed: int | None = None) -> list[Training]:
+    """Let agents act side by side in a vector environment of Gymnasium, an agent in each sub-environment.
+
+    Each does what it would do alone in its sub-environment. All autoreset modes are supported, and ``envs.mu`` is set
+    to the probabilities of the actions where there is such an attribute, as in ``LearnGVFsVector``.
+
+    Args:
+        agents: The agents, one for each sub-environment.
+        envs: The vector environment.
+        steps: The steps of the vector environment.
+        seed: The seed with which it is first reset.
+
+    Returns:
+        The finished episodes of each agent.
+    """
+    count = getattr(envs, "num_envs", None)
+    if count is None:
+        raise refusal("envs", "train_vector", "be a vector environment of Gymnasium", show(envs))
+    if len(agents) != count or len({id(agent) for agent in agents}) < count:
+        raise refusal(
+            "agents", "train_vector", f"be {count} different agents, one per sub-environment", f"{len(agents)}"
+        )
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 0:
+        raise refusal("steps", "train_vector", "be a whole number of 0 or more", show(steps))
+    space = getattr(envs, "single_action_space", None)
+    for agent in agents:
+        if space is not None and len(_actions_of(space)) != len(agent._actions):
+            raise refusal("envs", "train_vector", f"have {len(agent._actions)} actions, as the agents", show(space))
+    mode = str(getattr(envs, "metadata", {}).get("autoreset_mode", "NEXT_STEP")).upper()
+    observations, _ = envs.reset(seed=seed)
+    actions = [agent.start(observation) for agent, observation in zip(agents, observations, strict=True)]
+    over, sums, lengths = [False] * count, [0.0] * count, [0] * count
+    episodes: list[list[tuple[float, int]]] = [[] for _ in agents]
+    has_mu = hasattr(envs, "mu")
+    for _ in range(steps):
+        if has_mu:
+            envs.mu = [agent.probability for agent in agents]
+        observations, rewards, terminated, truncated, infos = envs.step(np.array(actions))
+        for i, agent in enumerate(agents):
+            if over[i] and "NEXT" in mode:  # the action was ignored
+                over[i], actions[i] = False, agent.start(observations[i])
+                continue
+            ended = bool(terminated[i] or truncated[i])
+            arrived = infos["final_obs"][i] if ended and "SAME" in mode else observations[i]
+            sums[i] += float(rewards[i])
+            lengths[i] += 1
+            action = agent.step(rewards[i], arrived, bool(terminated[i]), bool(truncated[i]))
+            if ended:
+                episodes[i].append((sums[i], lengths[i]))
+                sums[i], lengths[i], over[i] = 0.0, 0, True
+                if "SAME" in mode:
+                    over[i], action = False, agent.start(observations[i])
+            actions[i] = actions[i] if action is None else action
+        if any(over) and "DISABLED" in mode:
+            observations, _ = envs.reset(options={"reset_mask": np.array(over)})
+            for i in np.flatnonzero(over).tolist():
+                over[i], actions[i] = False, agents[i].start(observations[i])
+    return [
+        Training(np.array([total for total, _ in ends]), np.array([length for _, length in ends], np.int64))
+        for ends in episodes
+    ]
 
 
 def check_numbers(algorithm: Algorithm, alpha: float, gamma: float, lambda_: float) -> None:
