@@ -225,6 +225,11 @@ class Agent:
         return self._learner
 
     @property
+    def actions(self) -> tuple[Any, ...]:
+        """The actions, in the order of their values."""
+        return tuple(self._actions)
+
+    @property
     def probability(self) -> float:
         """μ(A|S): the probability with which the last action was chosen."""
         return float(self._status[_MU])
@@ -429,8 +434,8 @@ def train_vector(agents: Sequence[Agent], envs: Environment, steps: int, *, seed
         raise refusal("steps", "train_vector", "be a whole number of 0 or more", show(steps))
     space = getattr(envs, "single_action_space", None)
     for agent in agents:
-        if space is not None and len(_actions_of(space)) != len(agent._actions):
-            raise refusal("envs", "train_vector", f"have {len(agent._actions)} actions, as the agents", show(space))
+        if space is not None and len(_actions_of(space)) != len(agent.actions):
+            raise refusal("envs", "train_vector", f"have {len(agent.actions)} actions, as the agents", show(space))
     mode = str(getattr(envs, "metadata", {}).get("autoreset_mode", "NEXT_STEP")).upper()
     observations, _ = envs.reset(seed=seed)
     actions = [agent.start(observation) for agent, observation in zip(agents, observations, strict=True)]

@@ -235,8 +235,7 @@ class Agents:
         self._progress[:, IN_EPISODE] = 0
         returns, steps = np.zeros((self.K, episodes)), np.zeros((self.K, episodes), np.int64)
         arguments = self._arguments(int(episodes), int(most or ENDLESS), returns, steps)
-        with self._learner._guard:
-            self._kernel(*arguments)
+        self._kernel(*arguments)
         returns[np.arange(episodes) >= self._progress[:, DONE, None]] = np.nan
         return Trainings(returns, steps, self._progress[:, DIVERGED] == 1)
 

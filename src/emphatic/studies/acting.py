@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.control import ALGORITHMS, WORLDS, Agents, Algorithm
+from emphatic.control import ALGORITHMS, WORLDS, Agents, Algorithm, Trainings
 from emphatic.control.algorithms import algorithm_of
 from emphatic.learning.inputs import refusal, whole
 from emphatic.problems import Environment, World
@@ -141,7 +141,7 @@ class Acting:
             costs["best actions"] = -float(best)
         return costs
 
-    def _costs(self, training: Any) -> Array:
+    def _costs(self, training: Trainings) -> Array:
         """(K, episodes)."""
         costs = -training.returns / (self._limit if self.world.continuing else 1.0)
         return np.where(np.isnan(costs), np.inf, costs)
