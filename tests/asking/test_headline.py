@@ -109,6 +109,14 @@ def test_a_saved_state_goes_on_bit_for_bit_also_after_rows_came_close_together()
         headline(None).restore(broken)
 
 
+def test_what_versions_without_levels_by_hour_saved_goes_on() -> None:
+    x, time = signals(400), 3600.0 * np.arange(400, dtype=np.float64)
+    first, later = headline(400), headline(400)
+    first(x[:300], x[:300], time[:300], None)
+    later.restore({name: a[..., :2] if name == "climate" else a for name, a in first.arrays().items()})
+    assert np.isfinite(later(x[300:], x[300:], time[300:], None)[..., 0]).all()
+
+
 def test_answers_are_no_worse_than_simple_ones_and_intervals_hold() -> None:
     x = signals(3000)
     asked = headline(3000, ("3h", "1d"))

@@ -187,7 +187,7 @@ class Headline:
             "other_moments": np.zeros((3 * len(unpredicted), 3)),
             "ahead_moments": np.zeros((H, S, 12, 3)),
             "memory": np.full((S, slots, 4), np.nan),
-            "climate": np.zeros((H, 2 * S, bins, 2)),
+            "climate": np.zeros((H, 2 * S, bins, 4)),
             "own_P": np.array(np.eye(width) / ridges[:, None, None, None] * np.ones((1, S, 1, 1))),
             "P": np.tile(np.eye(shared) / k.SHARED_RIDGE, (H, 1, 1)),
             "own_W": np.zeros((H, S, 6, width)),
@@ -398,6 +398,8 @@ class Headline:
         """Go on from ``arrays``; ValueError if they do not fit."""
         k = _kernels()
         new = {name: np.array(array, np.float64) for name, array in saved.items()}
+        if "climate" in new and new["climate"].shape[-1] == 2:  # (of an earlier version, without levels by hour)
+            new["climate"] = np.pad(new["climate"], [(0, 0)] * (new["climate"].ndim - 1) + [(0, 2)])
         for name, array in self.arrays().items():
             grows = name in ("readings", "sums", "records", "stored")
             if name not in new or new[name].shape[grows:] != array.shape[grows:]:

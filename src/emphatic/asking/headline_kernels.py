@@ -26,6 +26,7 @@ from emphatic.asking.layout import (
     COVERAGE,
     CYCLES,
     HALF,
+    HOUR_RATE,
     HOURS,
     INSIDE,
     INTERVAL_SCORE,
@@ -420,8 +421,10 @@ def _weigh(target: Floats, cycles: bool, windows: float) -> None:
 
 
 @register_jitable
-def _answer(target: Floats, members: Floats, record: Floats, sigma: float, least: float, most: float) -> None:
-    """The combined answer of a target and its interval, into ``record``."""
+def _answer(
+    target: Floats, members: Floats, record: Floats, sigma: float, least: float, most: float, usual: Floats
+) -> None:
+    """The combined answer of a target and its interval, into ``record``; ``usual`` is what is known of its hour."""
     room = 0.1 * (most - least)
     lowest = least - room if least < 0.0 else max(0.0, least - room)
     highest = most + room if most > 0.0 else min(0.0, most + room)
@@ -438,8 +441,8 @@ def _answer(target: Floats, members: Floats, record: Floats, sigma: float, least
     record[R_SIGMA] = sigma
     low = high = np.nan
     if target[RATIOS] > 20.0:
-        low = max(lowest, answer + sigma * (target[Q_LOW] - target[LEVEL_LOW]))
-        high = min(highest, answer + sigma * (target[Q_HIGH] + target[LEVEL_HIGH]))
+        low = max(lowest, answer + sigma * (target[Q_LOW] - target[LEVEL_LOW] - usual[2]))
+        high = min(highest, answer + sigma * (target[Q_HIGH] + target[LEVEL_HIGH] + usual[3]))
     choices = members[MEMBERS:]
     off = sigma * target[Q_MIDDLE]
     for c in range(5):
@@ -513,7 +516,9 @@ def _insert(ratios: Floats, counted: int, value: float) -> int:
 
 
 @register_jitable
-def _follow_errors(constants: Floats, target: Floats, record: Floats, y: float, rows: float, ratios: Floats) -> None:
+def _follow_errors(
+    constants: Floats, target: Floats, record: Floats, y: float, horizon: Floats, ratios: Floats, usual: Floats
+) -> None:
     """Learn the size of errors and their quantiles from a label that is known now."""
     size = abs(y - record[R_CENTRE])
     counted = target[RATIOS]
@@ -530,9 +535,18 @@ def _follow_errors(constants: Floats, target: Floats, record: Floats, y: float, 
     target[Q_LOW], target[Q_HIGH] = ordered[int(tail * (count - 1))], ordered[math.ceil((1.0 - tail) * (count - 1))]
     target[Q_MIDDLE] = ordered[count // 2]
     if record[R_LOW] == record[R_LOW]:
+        rows = horizon[ROWS]
         pace = min(0.02, 0.5 / rows)
-        target[LEVEL_LOW] += pace * ((1.0 if y < record[R_LOW] else 0.0) - tail)
-        target[LEVEL_HIGH] += pace * ((1.0 if y > record[R_HIGH] else 0.0) - tail)
+        below, above = (1.0 if y < record[R_LOW] else 0.0) - tail, (1.0 if y > record[R_HIGH] else 0.0) - tail
+        target[LEVEL_LOW] += pace * below
+        target[LEVEL_HIGH] += pace * above
+        if constants[CYCLES] > 0.0:
+            # Labels of one hour within a window are much the same: together they count as one.
+            slots = constants[SLOTS_A]
+            together = min(rows, max(1.0, slots // constants[BINS_A])) * max(1.0, rows // slots) / horizon[STRIDE]
+            pace = min(HOUR_RATE, 0.5 / max(1.0, together))
+            usual[2] += pace * below
+            usual[3] += pace * above
 
 
 @register_jitable
@@ -551,7 +565,7 @@ def _assemble(waiting: Floats, S: int, own: int, extra: int, picks: Floats, phi:
 @register_jitable
 def _label_row(
     constants: Floats, horizon: Floats, waiting: Floats, record: Floats, y: Floats, S: int, targets: Floats,
-    ratios: Floats,
+    ratios: Floats, climate: Floats,
 ) -> None:  # fmt: skip
     """Compare the answers of a row with its labels at one horizon, and note what the matrices are to learn from it."""
     begin = S * int(constants[OWN]) + int(constants[EXTRA])
@@ -577,7 +591,7 @@ def _label_row(
                 off = members[base + MEMBERS + m] - label
                 target[CHOICE_SQUARES + m] += rate * (off * off - target[CHOICE_SQUARES + m])
                 target[CHOICE_ABS + m] += rate * (abs(off) - target[CHOICE_ABS + m])
-            _follow_errors(constants, target, fields, label, horizon[ROWS], ratios[j])
+            _follow_errors(constants, target, fields, label, horizon, ratios[j], climate[j, int(record[R_HOUR])])
             if target[RATIOS] < PROMPT or target[RATIOS] % SELDOM == 0.0:
                 _weigh(target, constants[CYCLES] > 0.0, target[RATIOS] * horizon[STRIDE] / horizon[ROWS])
             if target[SIZE] > 0.0:
@@ -732,7 +746,7 @@ def _close(
         if record[R_STORED] > 0.0:
             waiting = stored[int(horizon[STORED_AT]) + int(place[END_LABELLED]) % int(horizon[STORED_ROOM])]
             place[END_LABELLED] += 1.0
-            _label_row(constants, horizon, waiting, record, y, S, targets, ratios)
+            _label_row(constants, horizon, waiting, record, y, S, targets, ratios, climate)
             if place[END_LABELLED] - place[FIRST_STORED] >= min(BATCH, 1.0 + place[FIRST_STORED] // GROWS):
                 _learn_rows(constants, horizon, place, stored, S, picks, P, W, own_P, own_W, X, E, G, A)
         hour = int(record[R_HOUR])
@@ -904,7 +918,8 @@ def advance(
                         members[b] = (
                             members[4 + b] + unit * answered[4 * s + 2 * kind + b] if shared > 0 else members[2 + b]
                         )
-                    _answer(targets[h, j], members, fields, predicted[4 + kind], bounds[s, 0], bounds[s, 1])
+                    expected, usually = predicted[4 + kind], climate[h, j, hour]
+                    _answer(targets[h, j], members, fields, expected, bounds[s, 0], bounds[s, 1], usually)
                     answers = out[t, (s * H + h) * 2 + kind]
                     answers[0], answers[1] = fields[R_ANSWER], fields[R_LOW]
                     answers[2], answers[3] = fields[R_HIGH], fields[R_USUAL]
