@@ -206,5 +206,10 @@ def test_two_services_do_not_share_a_model(served: Several, tmp_path: Path) -> N
     with Served(tmp_path / "other" / "model", *flags) as second:
         (state,) = second.client.get("/models").json()["models"]
         assert (state["state"], "another run" in state["error"]) == ("failed", True)
+        second.post(readings(70))
+        second.stop()
+    with Served(tmp_path / "other" / "model", *flags, "--no-learn") as second:
+        (state,) = second.client.get("/models").json()["models"]
+        assert state["error"].startswith("--no-learn needs a model, and there is none at")
         assert second.client.post("/models/pump/start").status_code == 403  # it has no token
     assert served.send("pump", 1).status_code == 200

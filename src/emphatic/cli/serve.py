@@ -215,7 +215,7 @@ def serve(
         from emphatic.questions import durations
 
         path = model or Path("nexting") / "live" / "model.safetensors"
-        check_live_options(path, no_learn, warm_up)
+        check_live_options(path, no_learn, warm_up)  # before anything else is looked at
         seconds = {}
         for flag, text in (("--save-every", save_every), ("--source-timeout", source_timeout)):
             try:
@@ -252,6 +252,7 @@ def serve(
         https = server_context(tls_cert, tls_key)
 
         def make(path: Path, settings: Settings, options: ModelOptions, journal: Path | None = None) -> Service:
+            check_live_options(path, no_learn, options.warm_up)
             return Service(
                 path,
                 settings,
