@@ -136,8 +136,11 @@ class Estimate:
         """
         if phase in self._phases and total:
             seen = self._seen.setdefault(phase, [(self._seen[self._phase][-1][0], 0.0)])
-            if len(seen) == 1 and phase == "learning" and self.missing:
-                seen[0] = (self._clock(), done / total)  # the first rows waited for kernels, and tell nothing
+            if len(seen) == 1 and phase == next(iter(self._phases)):
+                seen[0] = (
+                    self._clock(),
+                    done / total,
+                )  # the first rows wait for kernels, or were learned before a stop
             seen.append((self._clock(), done / total))
             self._phase = phase
         elif phase != "compiling" or not self._phases:

@@ -266,6 +266,7 @@ def bars(
                 tasks[phase] = shown.add_task(phase, total=total or None, rate="", left="")
             speed = shown.tasks[tasks[phase]].speed
             left = None if estimate is None else estimate.left(phase, done, total)
+            left = shown.tasks[tasks[phase]].time_remaining if left is None else left
             words = "" if left is None else f"about {_in_words(left)} left"
             shown.update(
                 tasks[phase],
@@ -323,7 +324,8 @@ class PlainLines:
             self._phase = phase
         seen = self._seen.setdefault(phase, [])
         seen.append((clock, done))
-        left = _time_left(seen, total) if self._estimate is None else self._estimate.left(phase, done, total)
+        left = None if self._estimate is None else self._estimate.left(phase, done, total)
+        left = _time_left(seen, total) if left is None else left
         if not is_new and clock - self._last < EVERY:
             return
         self._last = clock
