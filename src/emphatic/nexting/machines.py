@@ -78,6 +78,8 @@ _LOOKED_AT = 50
 _FEW = 4
 #: Machines that the table of the best and the worst has, of each.
 _LISTED = 10
+#: Values of predictions that are written together.
+_WRITTEN_TOGETHER = 2_000_000
 #: The longest name of a model's file that is the machine's own.
 _LONGEST_NAME = 80
 
@@ -569,6 +571,7 @@ def _join_predictions(machines: Sequence[tuple[Path, str]], by: str, out: Path) 
 
     column = by if by not in ("row", "time") else "machine"
     writer = schema = None
+    waiting: list[pa.Table] = []  # small machines are written together: a piece of the file has a cost of its own
     with atomic_file(out / "predictions.parquet") as file:
         for folder, machine in machines:
             with pq.ParquetFile(folder / "predictions.parquet", page_checksum_verification=True) as part:
@@ -578,8 +581,13 @@ def _join_predictions(machines: Sequence[tuple[Path, str]], by: str, out: Path) 
                     if writer is None or schema is None:
                         schema = rows.schema
                         writer = pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
-                    writer.write_table(rows.select(schema.names).cast(schema))
+                    waiting.append(rows.select(schema.names).cast(schema))
+                    if sum(table.num_rows for table in waiting) * len(schema) > _WRITTEN_TOGETHER:
+                        writer.write_table(pa.concat_tables(waiting))
+                        waiting = []
         if writer is not None:
+            if waiting:
+                writer.write_table(pa.concat_tables(waiting))
             writer.close()
 
 
