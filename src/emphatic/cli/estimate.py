@@ -64,9 +64,9 @@ class Estimate:
     ) -> None:
         self._clock, self._path = clock, None if folder is None else folder / _FILE
         self._memory = _read(self._path)
-        before = self._memory["compiling"]
+        before = float(self._memory["compiling"])
         #: The kernels that are missing, with the seconds that each is expected to take.
-        self.missing = {
+        self.missing: dict[str, float] = {
             name: before * KERNELS[name] for name in KERNELS if name not in without and not is_compiled(name, folder)
         }
         self._compiled: dict[str, float] = {}

@@ -548,8 +548,9 @@ def _upcoming(page: NextingPage) -> Row | None:
     unsure = {(score["signal"], score["horizon"]) for score in page.scores if score.get("calibrated") is False}
     rows = []
     for entry in page.upcoming:
-        now, bounds = entry.get("now"), [(entry.get(end) or {}).get(page.horizons[0]) for end in ("low", "high")]
-        width = bounds[1] - bounds[0] if all(known(bound) for bound in bounds) else None
+        now = entry.get("now")
+        low, high = ((entry.get(end) or {}).get(page.horizons[0]) for end in ("low", "high"))
+        width = high - low if known(low) and known(high) else None
         row: dict[str, Any] = {"signal": page.link(entry["signal"]), "now": _with_width(now, width), "value now": now}
         for i, horizon in enumerate(page.horizons):
             row[f"value {i}"] = entry["predictions"].get(horizon)
