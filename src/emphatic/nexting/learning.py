@@ -79,7 +79,7 @@ _ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 300 << 20
 _QUESTION_BYTES, _ROW_BYTES = 60_000, 400
 #: Numbers that ridges keep for a feature and question, and matrices of all features while the offline fit is solved;
 #: the most features that it has, and the bytes of sums of several fits that are made together.
-_RIDGE_COLUMNS, _SOLVED, _FITTED, _FITS_BYTES = 5, 6, 4096, 1 << 25
+_RIDGE_COLUMNS, _SOLVED, _FITTED, _FITS_BYTES = 5, 6, 4096, 1 << 26
 #: Nanoseconds that ridges take for a pair of active features of a row, and for n³ of a solution.
 _PAIR_NS, _SOLVE_NS = 1.0, 0.05
 #: Nanoseconds that scoring takes for a row and question, more where values at each horizon are written too, and for a

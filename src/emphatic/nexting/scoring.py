@@ -60,7 +60,7 @@ Array = NDArray[np.float64]
 #: How many of the largest errors are reported.
 WORST = 10
 #: The bytes of the sums of several fits that are made in one pass.
-ROOM = 1 << 25
+ROOM = 1 << 26
 #: Bytes of predictions that are written together, at least.
 _ROW_GROUP = 1 << 25
 #: Signals that are plotted, at most: a page with more would be too large to open.
