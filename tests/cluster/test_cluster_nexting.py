@@ -150,6 +150,7 @@ def test_machines_with_shared_weights_and_blocks_of_machines_are_refused(table: 
 
 
 @pytest.mark.cluster
+@pytest.mark.filterwarnings("default")  # earlier versions of Ray leave files and processes open
 def test_machines_in_shards_one_of_which_is_killed(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
     rng, count, rows = np.random.default_rng(0), 8, 300
@@ -253,6 +254,7 @@ def test_flags_that_need_a_cluster(flag: str) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.filterwarnings("default")
 def test_the_command_on_ray_interrupted_and_resumed(table: Path, alone: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
     out, storage = tmp_path / "out", tmp_path / "storage"

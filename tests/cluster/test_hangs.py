@@ -247,6 +247,7 @@ def test_a_server_of_rays_is_killed(word: str, learning: bool, reason: str, tmp_
 
 
 @pytest.mark.cluster
+@pytest.mark.filterwarnings("default")  # earlier versions of Ray leave files and processes open
 def test_a_large_warm_up_is_there_when_a_shard_comes_back(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
     from tools.kill_shards import kill_shards
@@ -257,6 +258,7 @@ def test_a_large_warm_up_is_there_when_a_shard_comes_back(tmp_path: Path) -> Non
 
 
 @pytest.mark.cluster
+@pytest.mark.filterwarnings("default")
 def test_a_shard_for_which_nothing_is_left_blames_what_is_at_fault(tmp_path: Path, monkeypatch: Any) -> None:
     ray = pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
     from ray.cluster_utils import Cluster
