@@ -77,6 +77,10 @@ def test_returns_are_those_of_the_definition_however_rows_are_cut(seed: int) -> 
     for kind, values in answers.items():
         np.testing.assert_array_equal(values, np.concatenate([piece[kind] for piece in cut]))
     assert whole.scores() == pieces.scores()
+    other = FollowedGVFs(QUESTIONS, ["x"], ["move"], None, 0.8, rows=T)  # (another future)
+    later = other(predictions, np.r_[x[:200], -x[200:]][:, None], gap, None, {"move": moves})
+    for kind, values in answers.items():
+        np.testing.assert_array_equal(values[:200], later[kind][:200])
     for q, question in enumerate(QUESTIONS):
         labels = whole.recent(q)["label"]
         expected = [plain_return(question, t, x, gap, moves.tolist()) for t in range(T)]
