@@ -20,23 +20,24 @@ from emphatic.common.files import atomic_file
 
 __all__ = ["KERNELS", "Estimate", "is_compiled"]
 
-#: The modules of kernels that a run on a table needs, and the seconds that each took to compile when this was written.
+#: The modules of kernels that a run on a table needs, and the seconds that each took to compile when this was written,
+#: by two processes on two cores.
 KERNELS = {
-    "tables/grid_kernels": 0.9,
-    "tables/guard_kernels": 4.5,
-    "features/kernels": 3.6,
+    "tables/guard_kernels": 6.5,
+    "features/kernels": 5.5,
     "asking/headline_kernels": 21.0,
     "asking/kernels": 30.0,
-    "hordes/ridge_kernels": 4.0,
-    "engines/sparse/sparse_many_kernels": 10.3,
+    "hordes/ridge_kernels": 6.0,
+    "engines/sparse/sparse_many_kernels": 16.0,
     "hordes/season_kernels": 6.6,
     "hordes/blend_kernels": 11.9,
     "nexting/interval_kernels": 8.4,
     "nexting/alarm_kernels": 2.0,
     "scores/kernels": 3.5,
 }
-#: Seconds of what was expected that count as measured as they were expected, so that the first moments decide little.
-_PRIOR = 1.0
+#: Seconds, and the share of a phase, that count as measured as they were expected: the first moments decide little, and
+#: the first rows take longer than those that follow.
+_PRIOR, _PRIOR_SHARE = 1.0, 0.15
 #: The share of the time of a phase that lies before the part by which its pace is judged.
 _EARLIER = 0.5
 _FILE = "times.json"
@@ -158,7 +159,9 @@ class Estimate:
         expected, names = self._phases[phase] * (share - share_then), list(self._seen)
         before = names.index(phase) - 1
         prior = self._first_pace() if before < 0 else self._pace(names[before])
-        return (now - then + _PRIOR * prior) / (expected + _PRIOR)
+        was_measured = before >= 0 or self._memory["pace"] is not None or bool(self._compiled)
+        weight = max(_PRIOR, _PRIOR_SHARE * self._phases[phase] if was_measured else 0.0)
+        return (now - then + weight * prior) / (expected + weight)
 
     # ------------------------------------------------------------------ what is remembered
 

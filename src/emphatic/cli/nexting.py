@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["check_live_options", "figures", "nexting", "read_settings"]
 
 _OUTPUT, _LIVE, _CLUSTER = "Output", "Live", "On a cluster"
+#: Seconds of compilation that are announced.
+_NOTICED = 3.0
 
 
 @with_settings(Settings, "nexting", out=("predict", "horizons", "ask"), config=("time", "by", "resample"), resume=())
@@ -230,7 +232,7 @@ def _estimate(flags: Mapping[str, Any], quiet: bool) -> Estimate:
     without = [] if flags["ask"] else ["asking/kernels"]
     without += ["asking/headline_kernels"] if flags["exponential_only"] else []
     estimate = Estimate(cache_folder(), without)
-    if estimate.missing and not quiet:
+    if estimate.compilation > _NOTICED and not quiet:
         _announce(f"kernels are compiled first, about {estimate.compilation:.0f} s; later runs skip this.")
     return estimate
 
