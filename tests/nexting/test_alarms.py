@@ -90,11 +90,12 @@ def plain(p: Array, x: Array, gap: NDArray[np.bool_], rate: float) -> tuple[Arra
             clear = sign * min(ratio(e, usual), 4)
             over, under = max(0.99 * over + clear - 0.5, 0), max(0.99 * under - clear - 0.5, 0)
             e = min(e, 20 * both) if both > 0 else e
+            near = p[t - 1, 0] + sign * e
             usual, late = usual + a * (e - usual), late + max(a, 1 / 30) * (e - late)
             run = run + 1 if x[t] == last else 0
             s.append(1 + run)
             for h, g in enumerate(GAMMAS[:H]):
-                d = (1 - g) * x[t] + g * p[t, h] - p[t - 1, h]
+                d = (1 - g) * near + g * p[t, h] - p[t - 1, h]
                 means[h] += max(1 / n, min(1 - g, 0.25)) * (d - means[h])
                 e = abs(means[h])
                 sizes[h] = e if n == 1 else sizes[h]
@@ -115,6 +116,18 @@ def plain(p: Array, x: Array, gap: NDArray[np.bool_], rate: float) -> tuple[Arra
         if np.isfinite(x[t]):
             last = x[t]
     return score, why
+
+
+@pytest.mark.parametrize("size", [30.0, 1e3, 1e6])
+def test_one_glitch_is_no_drift(size: float) -> None:
+    """A single reading, however far off, says "too high", and "drifting" for a few rows at most."""
+    p, x, gap = stream(3_000)
+    x = np.where(np.isfinite(x), x, 0.0)
+    x[2_700] += size
+    _, why = Alarms([0, 0, 0], GAMMAS, 1e-4)(p, x, gap)
+    reasons = words(why[2_700:, 0])
+    assert reasons[0] == "too high"
+    assert sum(reason is not None for reason in reasons[1:]) <= 5
 
 
 def words(why: NDArray[np.int8]) -> list[str | None]:

@@ -64,7 +64,8 @@ are these statistics:
     1 + run                     how often in a row the same reading has come: a sensor that is stuck
     |mean of d| / usual         for each horizon, d = (1 − γ) x + γ p' − p being the TD errors, the mean that of about
                                 the last h rows, and of 4 at least: predictions that fail to one side, as they do when
-                                a signal drifts (the unexpected demon error of White 2015, section 7.4)
+                                a signal drifts (the unexpected demon error of White 2015, section 7.4); x counts here
+                                as at most 20 times the usual error from its prediction, so that one is no drift
     largest sum                 of errors to one side: s ← max(0, .99 s ± (x − p) / usual − ½), each error as at most 4
                                 times the usual (Page 1954, with a leak): a slow drift
     late / usual                how large errors are of late, in the last 30 rows
