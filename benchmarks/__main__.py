@@ -35,12 +35,18 @@ def main() -> int:
     parser.add_argument(
         "--horizons", type=lambda text: text.split(","), metavar="LIST", help="forecasting: those of each FILE"
     )
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="forecasting: processes that share logs and forecasters"
+    )
     args = parser.parse_args()
     if not args.table and args.horizons is not None:
         parser.error("--horizons are those of --table FILE")
     if args.table and args.suite != "forecasting":
         parser.error("--table FILE is for the suite forecasting")
+    if args.jobs != 1 and args.suite != "forecasting":
+        parser.error("--jobs N is for the suite forecasting")
     own = {"tables": args.table, "horizons": args.horizons} if args.table else {}
+    own |= {"jobs": args.jobs} if args.jobs != 1 else {}
     command = f"python -m benchmarks {args.suite}" + (" --quick" if args.quick else "")
     command += "".join(f" --table {table.name}" for table in args.table)
     command += "" if args.horizons is None else f" --horizons {','.join(args.horizons)}"

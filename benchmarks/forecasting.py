@@ -3,13 +3,15 @@
 All predict the same: the discounted mean G of what follows each row, in the signal's unit. All are scored on the same
 rows, those of the second half whose G is known, by variance explained, 1 − MSE / Var(G). G is computed here without
 the package, and the scores of our predictions against it must be those of ``summary.json`` before anything is timed.
-The cost is CPU time on one thread, of fitting and predicting all questions, over all rows.
+The cost is CPU time on one thread, of fitting and predicting all questions, over all rows. ``--jobs`` gives logs and
+forecasters to several processes.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -34,6 +36,8 @@ from benchmarks.measure import Gate, gate
 from benchmarks.report import Layout, Row
 
 OURS = "emphatic"
+#: The forecasters that take most of the time: each has a process of its own.
+SLOW = ("MSTL", "AR(10)", "LightGBM", "river")
 #: The rows of logs that ``--quick`` takes: a smoke test.
 QUICK_ROWS = 480
 #: Questions count as lost, and as won, from this difference in variance explained on.
@@ -50,7 +54,7 @@ LAYOUT = Layout(
 
 
 def run(
-    quick: bool = False, tables: Sequence[Path] = (), horizons: Sequence[str] | None = None
+    quick: bool = False, tables: Sequence[Path] = (), horizons: Sequence[str] | None = None, jobs: int = 1
 ) -> tuple[list[Gate], list[Row]]:
     """Every gate and every row.
 
@@ -58,6 +62,7 @@ def run(
         quick: Only show that the suite works.
         tables: Logs of one's own, which come after the others.
         horizons: Those of the tables, steps or durations; by default found from each table.
+        jobs: Processes that share logs and forecasters.
     """
     asked = None if horizons is None else [int(text) if text.isdigit() else text for text in horizons]
     logs = development_logs()
@@ -66,6 +71,8 @@ def run(
         forecasts = [Forecasts("the first rows of the household's log", lambda: _first_rows(QUICK_ROWS), ("2min", 6))]
     forecasts += [Forecasts(table.name, lambda table=table: table, asked) for table in tables]
     emphatic.nexting.run(_first_rows(1_000), offline=False)  # compiles what the first log would wait for
+    if jobs > 1:
+        measure_in_processes(forecasts, jobs)
     gates, rows = run_cases([*forecasts, *([] if quick else [AbsentLogs(logs)]), OtherForecasts()], Effort(1, 0.0))
     return gates, [*sum_up(forecasts), *rows]
 
@@ -74,6 +81,48 @@ def _first_rows(rows: int) -> dict[str, Any]:
     table = emphatic.streams.open_table(emphatic.data.household())
     block = next(table.blocks(rows))
     return {name: block.values[:, i] for i, name in enumerate(table.names)} | {"time": block.time}
+
+
+def measure_in_processes(forecasts: Sequence[Forecasts], jobs: int) -> None:
+    """Measure all forecasters on all logs, the slow ones of a log each in a process of its own.
+
+    Args:
+        forecasts: The logs; they are filled in.
+        jobs: How many processes run at a time.
+    """
+    present = [name for name, (_, package) in FORECASTERS.items() if is_installed(package)]
+    groups = [[name] for name in present if name in SLOW] + [[name for name in present if name not in SLOW]]
+    # (the longest logs, which are the last, first)
+    tasks = [(i, names) for i in reversed(range(len(forecasts))) for names in groups]
+    # A fork has the logs, which are functions; numba and numpy have no threads of their own here.
+    with multiprocessing.get_context("fork").Pool(jobs, _share, (forecasts,), maxtasksperchild=1) as pool:
+        for (i, _), measured in zip(tasks, pool.imap(_measure, tasks, chunksize=1), strict=True):
+            forecasts[i].take(measured)
+
+
+_shared: list[Forecasts] = []
+
+
+def _share(forecasts: Sequence[Forecasts]) -> None:
+    _shared[:] = forecasts
+
+
+def _measure(task: tuple[int, list[str]]) -> Measured:
+    i, names = task
+    forecast = replace(_shared[i], _measured=None)  # (a later fork has what was measured before)
+    forecast.measure(names)
+    return forecast.measured
+
+
+@dataclass
+class Measured:
+    """What forecasters did on a log: its labels and shape, gates, and by forecaster scores and CPU seconds."""
+
+    labels: list[str]
+    shape: tuple[int, int, int]
+    gates: list[Gate]
+    scores: dict[str, Array | None]
+    seconds: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -119,15 +168,48 @@ class Forecasts:
     read: Any
     horizons: Sequence[int | str] | None
     periods: tuple[int, ...] | None = None
-    scores: dict[str, Array | None] = field(default_factory=dict)
+    _measured: Measured | None = None
 
     @property
     def gate(self) -> str:
         """The name of the gate."""
         return f"{self.name}: the scores of summary.json, from returns computed here"
 
-    def gates(self) -> Iterator[Gate]:
-        """Our scores are those that the package states."""
+    @property
+    def measured(self) -> Measured:
+        """What was measured so far."""
+        assert self._measured is not None
+        return self._measured
+
+    @property
+    def scores(self) -> dict[str, Array | None]:
+        """By forecaster the score of each question; None for one that does not apply."""
+        return {} if self._measured is None else self._measured.scores
+
+    def take(self, measured: Measured) -> None:
+        """Add what another process measured."""
+        if self._measured is None:
+            self._measured = measured
+        self.measured.scores |= {name: scores for name, scores in measured.scores.items() if name != OURS}
+        self.measured.seconds |= {name: spent for name, spent in measured.seconds.items() if name != OURS}
+
+    def measure(self, names: Sequence[str]) -> None:
+        """Score our predictions, and those of some forecasters.
+
+        Args:
+            names: The forecasters.
+        """
+        if self._measured is None:
+            self._measured = self._measure_ours()
+        measured = self._measured
+        for name in names:
+            began = process_time()
+            predictions = FORECASTERS[name][0](self.log)
+            measured.seconds[name] = process_time() - began
+            measured.scores[name] = None if predictions is None else self.score(predictions)
+
+    def _measure_ours(self) -> Measured:
+        """Our scores, and whether they are those that the package states."""
         spent: dict[str, float] = {}
 
         def note(phase: str, *_: object) -> None:
@@ -143,49 +225,52 @@ class Forecasts:
             progress=note,
         )
         summary = result.summary
-        self.labels = [f"{score['signal']}@{score['horizon']}" for score in summary]
-        self.seconds = {OURS: spent["scoring"] - spent["begin"]}
+        labels = [f"{score['signal']}@{score['horizon']}" for score in summary]
         self.log, self.G, self.known = prepare(source, result, self.periods)
-        ours = np.array([result.predictions.column(name).to_numpy() for name in self.labels])
+        ours = np.array([result.predictions.column(name).to_numpy() for name in labels])
         explained = self.score(ours)
-        self.scores[OURS] = explained
         # The package does not score readings that it takes for missing. Here all are scored, for all forecasters alike.
         comparable = np.array([not score.get("guarded", {}).get("missing", 0) for score in summary])
         stated = np.array(
             [np.nan if score["variance_explained"] is None else score["variance_explained"] for score in summary]
         )
         comparable &= ~np.isnan(stated)
-        if comparable.any():
-            yield gate(self.gate, explained[comparable], stated[comparable])
+        gates = [gate(self.gate, explained[comparable], stated[comparable])] if comparable.any() else []
+        shape = self.log.T, self.log.held.shape[1], len(self.log.gammas)
+        return Measured(labels, shape, gates, {OURS: explained}, {OURS: spent["scoring"] - spent["begin"]})
+
+    def gates(self) -> Iterator[Gate]:
+        """Our scores are those that the package states."""
+        self.measure(())
+        yield from self.measured.gates
 
     def rows(self, _: Effort) -> Iterator[Row]:
         """A row for each horizon, then how often each forecaster is the best, and what it costs."""
-        for name, (forecast, package) in FORECASTERS.items():
-            if is_installed(package):
-                began = process_time()
-                predictions = forecast(self.log)
-                self.seconds[name] = process_time() - began
-                self.scores[name] = None if predictions is None else self.score(predictions)
-        C, H = self.log.held.shape[1], len(self.log.gammas)
-        section = f"{self.name}: {self.log.T:,} rows × {C} signals"
+        self.measure(
+            [name for name, (_, package) in FORECASTERS.items() if is_installed(package) and name not in self.scores]
+        )
+        labels, (T, C, H) = self.measured.labels, self.measured.shape
+        # (in the order of the columns, however processes shared the work)
+        every = {name: self.scores[name] for name in LAYOUT.columns if name in self.scores}
+        section = f"{self.name}: {T:,} rows × {C} signals"
         for h in range(H):
-            here = {name: None if scores is None else scores[h::H] for name, scores in self.scores.items()}
+            here = {name: None if scores is None else scores[h::H] for name, scores in every.items()}
             if all(scores is None or np.isnan(scores).all() for scores in here.values()):
                 continue  # the log is too short for this horizon
             yield Score(
-                section, self.labels[h].rsplit("@")[-1], (self.gate,),
+                section, labels[h].rsplit("@")[-1], (self.gate,),
                 values={name: None if scores is None else float(np.nanmedian(scores)) for name, scores in here.items()},
                 explained={
-                    name: dict(zip(self.labels[h::H], scores.tolist(), strict=True))
+                    name: dict(zip(labels[h::H], scores.tolist(), strict=True))
                     for name, scores in here.items() if scores is not None
                 },
                 highest=True,
             )  # fmt: skip
-        best = {name: None if scores is None else self.best_in(scores) for name, scores in self.scores.items()}
+        best = {name: None if scores is None else self.best_in(scores) for name, scores in every.items()}
         yield Score(
             section, f"best of {np.sum(~np.isnan(self.highest()))} questions", (self.gate,), values=best, form=".0f"
         )
-        seconds = {name: None if self.scores[name] is None else spent for name, spent in self.seconds.items()}
+        seconds = {name: None if scores is None else self.measured.seconds[name] for name, scores in every.items()}
         yield Score(section, "CPU seconds", (self.gate,), values=seconds, form=",.2f")
 
     def score(self, predictions: Array) -> Array:
