@@ -428,7 +428,8 @@ def score(task: LogCopy) -> tuple[dict[str, Array], NDArray[np.bool_], list[Faul
         np.stack([predictions.column(f"{name}.{kind}").to_numpy() for name in table.names], axis=1)
         for kind in ("anomaly", "alarm")
     )
-    return {OURS: np.nan_to_num(anomaly), **charts(x)}, alarm.astype(bool), faults
+    read = ~np.isnan(x)  # the charts say nothing where no reading came, and an outage is no false alarm
+    return {OURS: np.where(read, np.nan_to_num(anomaly), 0.0), **charts(x)}, alarm.astype(bool) & read, faults
 
 
 def charts(x: Array) -> dict[str, Array]:
