@@ -24,7 +24,7 @@ from benchmarks.forecasters import (
     repeated_means,
     scaled,
 )
-from benchmarks.forecasting import OURS, AbsentLogs, Forecasts, Score, hold, returns, sum_up
+from benchmarks.forecasting import OURS, AbsentLogs, Forecasts, Measured, Score, hold, returns, sum_up
 
 GAMMAS = np.array([0.5, 0.9])
 DELAY = np.array([7, 44])
@@ -235,8 +235,10 @@ def test_a_row_shows_the_best_in_bold() -> None:
 
 def test_questions_are_counted_over_all_logs() -> None:
     logs = [Forecasts("a", dict, None), Forecasts("b", dict, None)]
-    logs[0].scores = {OURS: np.array([0.5, 0.9, np.nan]), "EWMA": np.array([0.6, 0.1, np.nan]), "MSTL": None}
-    logs[1].scores = {OURS: np.array([0.3]), "EWMA": np.array([0.29]), "MSTL": np.array([0.35])}
+    first = {OURS: np.array([0.5, 0.9, np.nan]), "EWMA": np.array([0.6, 0.1, np.nan]), "MSTL": None}
+    second = {OURS: np.array([0.3]), "EWMA": np.array([0.29]), "MSTL": np.array([0.35])}
+    for forecasts, scores in zip(logs, (first, second), strict=True):
+        forecasts.take(Measured([], (0, 0, 0), [], scores, {}))
     counts = {row.what: row.values for row in sum_up(logs) if isinstance(row, Score)}
     assert counts["questions"] == {OURS: 3, "EWMA": 3, "MSTL": 1}
     assert counts["is the best"] == {OURS: 1, "EWMA": 1, "MSTL": 1}
@@ -245,12 +247,14 @@ def test_questions_are_counted_over_all_logs() -> None:
     assert counts["emphatic wins by more than 0.02"] == {"EWMA": 1, "MSTL": 0}
 
 
-def test_tables_of_one_s_own_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_tables_of_one_s_own_come_last(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
         lines = ["x", *(f"{value:.4f}" for value in readings(400)[:, 1])]
         (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     monkeypatch.setattr(forecasting, "FORECASTERS", {"persistence": FORECASTERS["persistence"]})
-    gates, rows = forecasting.run(quick=True, tables=[tmp_path / "a.csv", tmp_path / "b.csv"], horizons=["2", "9"])
+    tables = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    gates, rows = forecasting.run(quick=True, tables=tables, horizons=["2", "9"], jobs=jobs)
     sections = list(dict.fromkeys(row.section.split(":")[0] for row in rows))
     assert sections == ["all questions of all logs", "the first rows of the household's log", "a.csv", "b.csv"]
     assert [row.what for row in rows if row.section.startswith("b.csv")] == [
@@ -259,7 +263,9 @@ def test_tables_of_one_s_own_come_last(tmp_path: Path, monkeypatch: pytest.Monke
     assert sum("summary.json" in passed.name for passed in gates) == 3
 
 
-@pytest.mark.parametrize("words", [["core", "--table", "x.csv"], ["forecasting", "--horizons", "2,9"]])
+@pytest.mark.parametrize(
+    "words", [["core", "--table", "x.csv"], ["forecasting", "--horizons", "2,9"], ["core", "--jobs", "2"]]
+)
 def test_a_table_of_one_s_own_is_for_this_suite_alone(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["benchmarks", *words])
     with pytest.raises(SystemExit, match="2"):
