@@ -195,6 +195,9 @@ def test_a_switch_whose_words_are_named_stays_words() -> None:
         "x.anomaly",
         "x.alarm",
         "x.why",
+        "q.low",
+        "q.high",
+        "q.usual",
     ]
     horde = emphatic.Horde(
         [emphatic.GVF("x", horizon=2, policy=emphatic.Policy(**policy), name="q")],

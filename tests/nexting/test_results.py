@@ -25,7 +25,7 @@ def result() -> NextingResult:
     time = np.datetime64("2024-01-01T00:00:00") + np.arange(T) * np.timedelta64(3600, "s")
     wave = np.sin(2 * np.pi * np.arange(T) / 24)
     for t in range(1, T):
-        wave[t] += 0.5 * (wave[t - 1] - np.sin(2 * np.pi * (t - 1) / 24)) + 0.1 * rng.normal()
+        wave[t] += 0.97 * (wave[t - 1] - np.sin(2 * np.pi * (t - 1) / 24)) + 0.1 * rng.normal()
     log = {"time": time, "wave": wave, "noise": rng.normal(size=T)}
     return nexting.run(log, horizons=["2h", "6h"], ask=["wave at +3h", "P(wave > 0.5 within 2h)"], offline=False)
 

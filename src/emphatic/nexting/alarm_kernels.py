@@ -181,14 +181,16 @@ def alarms(
                 # How often the reading has come again.
                 s[RUN] = s[RUN] + 1.0 if s[READ] > 0.0 and x == s[LAST] else 0.0
                 values[REPEATS] = math.log(1.0 + s[RUN])
-                # How much TD errors lie to one side. One reading that is far off must not stay in their means.
+                # How much TD errors lie to one side. One reading that is far off counts at its own row, and must not
+                # stay in their means.
                 reach = FAR * usual if usual > 0.0 else abs(off)
                 near = errors[c, 0, BEFORE] + min(max(off, -reach), reach)
                 for h in range(H):
                     o, g, p = errors[c, h], gamma[question[c, h]], P[t, question[c, h]]
-                    d = (1.0 - g) * near + g * p - o[BEFORE]
-                    o[MEAN] += max(1.0 / n, min(1.0 - g, 0.25)) * (d - o[MEAN])
-                    e = abs(o[MEAN])
+                    rate = max(1.0 / n, min(1.0 - g, 0.25))
+                    d = (1.0 - g) * x + g * p - o[BEFORE]
+                    e = abs(o[MEAN] + rate * (d - o[MEAN]))
+                    o[MEAN] += rate * (d - (1.0 - g) * (x - near) - o[MEAN])
                     if n == 1.0:
                         o[SIZE] = e
                     values[HORIZONS + h] = math.log(ratio(e, o[SIZE]) + SMALL)
