@@ -194,7 +194,13 @@ def test_an_unknown_baseline_or_one_before_the_log_is_left_out() -> None:
 
 
 def test_a_verdict_travels_as_it_was_decided_with_the_errors_behind_it() -> None:
-    row = {"signal": "x", "horizon": "1d", "verdict": "better", "sentence": "So it is.", "best_baseline": "last_week"}
+    row: dict[str, Any] = {
+        "signal": "x",
+        "horizon": "1d",
+        "verdict": "better",
+        "sentence": "So it is.",
+        "best_baseline": "last_week",
+    }
     row |= {"skill_best": 0.36, "skill_best_low": 0.2, "skill_best_high": 0.5}
     of_mean = {"signal": "x", "horizon": "1d", "rmse": 1.0, "baselines": {"last_week": {"rmse": 2.0}}}
     of_value = answer("x at +1d", 1.0, rmse=3.0, baselines={"last_week": {"rmse": 4.0}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -235,8 +236,8 @@ def test_a_row_shows_the_best_in_bold() -> None:
 
 def test_questions_are_counted_over_all_logs() -> None:
     logs = [Forecasts("a", dict, None), Forecasts("b", dict, None)]
-    first = {OURS: np.array([0.5, 0.9, np.nan]), "EWMA": np.array([0.6, 0.1, np.nan]), "MSTL": None}
-    second = {OURS: np.array([0.3]), "EWMA": np.array([0.29]), "MSTL": np.array([0.35])}
+    first: dict[str, Any] = {OURS: np.array([0.5, 0.9, np.nan]), "EWMA": np.array([0.6, 0.1, np.nan]), "MSTL": None}
+    second: dict[str, Any] = {OURS: np.array([0.3]), "EWMA": np.array([0.29]), "MSTL": np.array([0.35])}
     for forecasts, scores in zip(logs, (first, second), strict=True):
         forecasts.take(Measured([], (0, 0, 0), [], scores, {}))
     counts = {row.what: row.values for row in sum_up(logs) if isinstance(row, Score)}

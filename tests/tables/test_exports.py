@@ -299,8 +299,8 @@ def test_spreadsheets(tmp_path: Path) -> None:
     pytest.importorskip("python_calamine")
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
-    for row in (["Made by", "a tool"], ["Version", 3]):  # a sheet about the others
-        book.active.append(row)
+    for about in (["Made by", "a tool"], ["Version", 3]):  # a sheet about the others
+        book.active.append(about)
     sheet = book.create_sheet("Data")
     for row in (["Plant 7"], [], ["Time", "Power", "Valve"], [None, "kW", None]):
         sheet.append(row)

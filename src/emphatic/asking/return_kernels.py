@@ -109,8 +109,9 @@ def _possible(carried: Floats, value: float, is_mean: bool) -> float:
         return value
     room = 0.0 if is_mean else ROOM * (carried[RATE_MOST] - carried[RATE_LEAST])
     if not math.isfinite(value):
-        return 0.5 * (carried[RATE_LEAST] + carried[RATE_MOST])
-    return min(carried[RATE_MOST] + room, max(carried[RATE_LEAST] - room, value))
+        value = 0.5 * (carried[RATE_LEAST] + carried[RATE_MOST])
+    within: float = min(carried[RATE_MOST] + room, max(carried[RATE_LEAST] - room, value))
+    return within
 
 
 @jit_for((_r3, _r2, _r2, _b2, _b1, _r1, _f2, _f3, _f2))

@@ -136,12 +136,12 @@ def _compile_missing(names: Sequence[str]) -> None:
 
 
 def _readings(count: int) -> Iterator[dict[str, Any]]:
-    """Readings of two signals and a label, a minute apart; some are missing and some are far off."""
+    """Readings of two signals and a label, ten minutes apart; some are missing and some are far off."""
     begin = datetime(2024, 1, 1)
     for t in range(count):
         level = 1e9 if t % 50 == 40 else round(math.sin(t / 7) + 0.1 * math.cos(t * t), 6)
         yield {
-            "time": (begin + timedelta(minutes=t)).isoformat(),
+            "time": (begin + timedelta(minutes=10 * t)).isoformat(),
             "level": level,
             "flow": None if t % 20 == 15 else round(math.cos(t / 11), 6),
             "state": ("on", "off", "idle")[t % 3],

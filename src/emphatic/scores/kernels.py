@@ -28,6 +28,11 @@ _out_f1, _out_f2, _out_f3, _out_b1 = (
     types.boolean[::1],
 )
 
+#: A sum over a path is computed anew when rounding errors have grown by e to the power of this.
+RENEWED = 4.0
+#: The rows for which the mean of all counts beside those of a bin.
+PRIOR_ROWS = 5.0
+
 
 @jit_for((_f1, _b1, _b1, *[types.float64] * 4, _out_f1, _out_f1, _out_b1), fastmath=False)
 def backward(
@@ -66,14 +71,6 @@ def forward(x: Floats, gamma: float, state: Floats, trace: Floats) -> None:
         s = x[t] if math.isnan(s) else s + (1.0 - gamma) * (x[t] - s)
         trace[t] = s
     state[0] = s
-
-
-#: A sum over a path is computed anew when rounding errors have grown by e to the power of this.
-RENEWED = 4.0
-
-
-#: The rows for which the mean of all counts beside those of a bin.
-PRIOR_ROWS = 5.0
 
 
 @jit_for((_f1, _i1, types.int64, types.int64, _f1, _i1, types.int64, _out_f1, _out_f1, _out_f2), fastmath=False)
