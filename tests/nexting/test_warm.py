@@ -27,8 +27,9 @@ folder = tempfile.TemporaryDirectory()
 WARM = "from emphatic.nexting.warm import *\ncompile_for_live()\ncompile_for_questions()\ncompile_for_logs()\n"
 LOG = """
 import emphatic, numpy as np
-t = np.arange(3000.0)
-emphatic.nexting.run({"time": 60 * t, "x": np.sin(t / 7), "y": np.cos(t / 9)}, out=folder.name + "/out")
+t = np.arange(3000)
+time = np.datetime64("2024-01-01T00:00:00") + 60 * t * np.timedelta64(1, "s")
+emphatic.nexting.run({"time": time, "x": np.sin(t / 7), "y": np.cos(t / 9)}, out=folder.name + "/out")
 """
 LIVE = """
 from emphatic.nexting.predictor import Predictor
