@@ -57,7 +57,7 @@ def test_predictions_intervals_scores_and_alarms_are_gauges(service: Service) ->
     strange = 'S"1\\\n'
     rows = [{"time": row["time"], strange: row["S1"], "S2": row["S2"]} for row in readings(80)]
     assert service.inbox.offer([Incoming(row) for row in rows]) == 80
-    wait_for(lambda: service.step == 80 and service.unacknowledged == 0)
+    wait_for(lambda: 'emphatic_latency_seconds_bucket{le="+Inf"} 80' in write_metrics(service))
     found = samples(write_metrics(service, wrong_tokens=3, failed_logins=1))
     latest = json.loads(service.latest.line)  # type: ignore[union-attr]
     for kind, name in (("predictions", "prediction"), ("low", "interval_low"), ("high", "interval_high")):
