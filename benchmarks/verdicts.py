@@ -1,7 +1,7 @@
 """How often a verdict reads "better": ``python -m benchmarks.verdicts`` prints the table of the docs.
 
 Of ten kinds of series the future cannot be predicted beyond a baseline; of ten others it can. Each is drawn with many
-seeds and run as a user would run it, with the default horizons. The constants of ``emphatic.scores.verdicts`` were
+seeds and run as a user would run it, with the default horizons. The constants of ``emphatic.scores.measures`` were
 chosen on seeds below 1,000, so seeds begin there. With ``--log`` a run that was stopped continues.
 
     python -m benchmarks.verdicts --seeds 200 --rows 2000 20000 --jobs 16 --log verdicts.jsonl

@@ -17,7 +17,7 @@ from emphatic.hordes.horde import Horde
 from emphatic.nexting import learning
 from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
-from emphatic.scores.verdicts import ErrorBlocks
+from emphatic.scores.measures import ErrorBlocks
 from tests.asking.test_nexting import table
 
 Array = NDArray[np.float64]

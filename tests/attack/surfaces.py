@@ -18,7 +18,7 @@ import emphatic
 from emphatic import GVF, CheckpointError, Horde, Learner, Policy
 from emphatic import features as f
 from emphatic.problems import MDP
-from emphatic.questions.expressions import Expression
+from emphatic.questions.evaluator import Expression
 from emphatic.tables import open_table
 from emphatic.tables.pipe import Malformed, Readings
 from tests.attack.hostile import FOLDER, NUMBERS, strange_array, strange_value

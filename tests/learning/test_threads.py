@@ -17,7 +17,7 @@ import pytest
 import emphatic
 from emphatic import GVF, Active, Horde, Learner
 from emphatic import features as f
-from emphatic.common.guard import Guard
+from emphatic.common.locks import Guard
 
 n = 64
 BUSY = "in use by another thread"
@@ -168,11 +168,11 @@ def test_reading_beside_reading(learner: Learner, tmp_path: Any, monkeypatch: py
     calls = use(learner, tmp_path)
     for name in ("predict", "theta", "F", "copy", "select", "join", "pickle", "save"):
         calls[name]()
-    monkeypatch.setattr("emphatic.common.guard._PATIENCE", 0.01)
+    monkeypatch.setattr("emphatic.common.locks._PATIENCE", 0.01)
     for name in ("learn", "run", "cut", "theta ="):
         with pytest.raises(RuntimeError, match=BUSY):
             calls[name]()
-    monkeypatch.setattr("emphatic.common.guard._PATIENCE", 60.0)
+    monkeypatch.setattr("emphatic.common.locks._PATIENCE", 60.0)
     threading.Timer(0.05, halting.go_on.set).start()
     calls["learn"]()
     other.join()

@@ -13,7 +13,7 @@ import pytest
 from emphatic import nexting
 from emphatic.nexting import NextingResult
 from emphatic.nexting.runner import verdict_lines
-from emphatic.nexting.score_table import ScoreTable
+from emphatic.nexting.scoring import ScoreTable
 
 T = 24 * 30
 KEYS = ["verdict", "best_baseline", "skill_best", "skill_best_low", "skill_best_high", "baselines"]

@@ -13,8 +13,7 @@ import tomli_w
 
 from emphatic import GVF, Policy, rules
 from emphatic.questions import durations
-from emphatic.questions.evaluator import Evaluator
-from emphatic.questions.expressions import Expression
+from emphatic.questions.evaluator import Evaluator, Expression
 from emphatic.questions.gvf import Observations
 
 

@@ -26,7 +26,7 @@ from emphatic.nexting.scoring import SignalSketch, signal_plot, thin
 from emphatic.report import Column, Html, amount, plots, share, table, text
 from emphatic.report.page import Trail, sketch
 from emphatic.report.plots import Store, read_plots
-from emphatic.scores.verdicts import Verdict, judge_signal
+from emphatic.scores.measures import Verdict, judge_signal
 from tests.support.browser import found, in_a_browser
 
 HOSTILE = """a"b'<script>alert(1)</script>&amp;"""

@@ -9,9 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from emphatic.scores.baselines import Calendar, LastCycle, _climatology, find_baselines
-from emphatic.scores.measures import LogScores
+from emphatic.scores.measures import ErrorBlocks, LogScores, Verdict, judge_errors, judge_signal
 from emphatic.scores.returns import Returns
-from emphatic.scores.verdicts import ErrorBlocks, Verdict, judge_errors, judge_signal
 
 HOUR, DAY = 3600.0, 86_400.0
 GAMMAS = np.array([0.0, 0.5, 0.9, 0.999])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.common.durations import MONTH, YEAR
+from emphatic.common.settings import MONTH, YEAR
 from emphatic.tables import Block, ReadingGuard, Table, TableError, open_table
 
 START = datetime(2024, 3, 25, tzinfo=UTC)

@@ -30,9 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.asking import layout
-from emphatic.asking.language import CONDITIONS, Question, parse_all
-from emphatic.asking.sentences import ENOUGH
-from emphatic.scores.verdicts import LEVEL, ErrorBlocks, Verdict, judge_errors, judge_signal
+from emphatic.asking.language import CONDITIONS, ENOUGH, Question, parse_all
+from emphatic.scores.measures import LEVEL, ErrorBlocks, Verdict, judge_errors, judge_signal
 from emphatic.tables import Block, Clock, Hold
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from emphatic.asking.answers import Asked
 from emphatic.asking.gvfs import FollowedGVFs
-from emphatic.asking.sentences import describe_answer, describe_prediction, describe_score
+from emphatic.asking.language import describe_answer, describe_prediction, describe_score
 from emphatic.questions.durations import format_duration
 from emphatic.report.page import NONE, Column, Html, Key, Plots, amount, share, table
 from emphatic.report.plots import Axis, Line, Marks, Panel, Plot

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from emphatic import rules
 from emphatic.questions.evaluator import Evaluator
 from emphatic.questions.gvf import GVF, Observations, action_name, sure_action
-from emphatic.scores.verdicts import ErrorBlocks, judge_errors
+from emphatic.scores.measures import ErrorBlocks, judge_errors
 from emphatic.tables import Hold
 
 __all__ = ["FollowedGVFs"]

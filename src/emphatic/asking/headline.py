@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from emphatic.asking import layout
 from emphatic.asking.answers import _DAY, _SLACK, _WEEK, Timing, _all_near, _Answerer, _Cycles
 from emphatic.asking.language import Question, parse, quoted
-from emphatic.scores.verdicts import BLOCKS, ErrorBlocks
+from emphatic.scores.measures import BLOCKS, ErrorBlocks
 
 __all__ = ["MOST_SIGNALS", "Headline", "headline_questions"]
 

@@ -671,7 +671,7 @@ def _score(fields: Floats, y: float, hour: int, coverage: float, sums: Floats) -
 
 @register_jitable
 def _make_block(place: Floats, blocks: Floats, row: float) -> int:
-    """The block of a scored row: when there is none left, blocks merge pairwise, as in ``scores.verdicts``."""
+    """The block of a scored row: when there is none left, blocks merge pairwise, as in ``scores.measures``."""
     count = blocks.shape[1]
     while row >= count * place[BLOCK_ROWS]:
         for j in range(len(blocks)):

@@ -1,10 +1,13 @@
-"""Utilities for every package: atomic files, locks, thread guards, messages for unknown names; and ``versions``."""
+"""Utilities for every package: atomic files, locks, messages for unknown names; and ``versions``."""
 
 from __future__ import annotations
+
+from functools import cache
 
 __all__ = ["versions"]
 
 
+@cache
 def versions(*packages: str) -> dict[str, str]:
     """The versions of Python, this library, NumPy, numba and the given packages.
 

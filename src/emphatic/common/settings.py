@@ -6,11 +6,15 @@ a flag's text becomes a value, and the commands it applies to. From it follow th
 ``docs/settings.md``.
 
 The command line imports declarations whenever it starts, so this module and theirs import nothing that takes long.
+
+Durations are written as people do: 90s, 2min, 1.5h, 1d, 1mo, 1y.
 """
 
 from __future__ import annotations
 
 import csv
+import math
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
@@ -18,15 +22,19 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
+    "MONTH",
+    "YEAR",
     "Setting",
     "as_step_count",
     "check_settings",
     "declared_settings",
+    "format_duration",
     "is_list",
     "is_share",
     "merge_keywords",
     "parse_toml",
     "read_toml",
+    "seconds",
     "setting",
     "split_list",
 ]
@@ -148,3 +156,46 @@ def merge_keywords(kind: type, keywords: Mapping[str, Any], function: str) -> di
     return {
         name: declared[name][1].from_keyword(value, function) for name, value in keywords.items() if value is not None
     }
+
+
+# ---------------------------------------------------------------------- durations
+
+
+#: The mean year and month of the calendar, in seconds.
+YEAR = 365.2425 * 86400.0
+MONTH = YEAR / 12.0
+_UNITS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0}
+_UNITS |= {"mo": MONTH, "month": MONTH, "y": YEAR, "year": YEAR}
+_WRITTEN = re.compile(rf"\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*({'|'.join(sorted(_UNITS, key=len, reverse=True))})\s*")
+
+
+def seconds(text: str) -> float:
+    """The seconds of a duration, above 0.
+
+    >>> seconds("2min"), seconds("1.5 h"), seconds("250ms")
+    (120.0, 5400.0, 0.25)
+    >>> seconds("12mo") == seconds("1y") == 365.2425 * 86400.0
+    True
+    """
+    match = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
+    duration = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if not 0.0 < duration < math.inf:
+        raise ValueError(f"{text!r} is not a duration such as 90s, 2min, 1.5h or 1d")
+    return duration
+
+
+def format_duration(duration: float) -> str:
+    """A duration in the largest unit that suits it.
+
+    >>> format_duration(60.0), format_duration(5400.0), format_duration(0.11)
+    ('1 min', '1.5 h', '0.11 s')
+    >>> format_duration(3.0 * MONTH)
+    '3 mo'
+    """
+    for unit, size in (("y", YEAR), ("mo", MONTH)):
+        if duration >= size and (duration / size) % 1.0 < 1e-9:
+            return f"{duration / size:g} {unit}"
+    for unit in ("d", "h", "min"):
+        if duration >= _UNITS[unit]:
+            return f"{duration / _UNITS[unit]:.3g} {unit}"
+    return f"{duration:.3g} s"

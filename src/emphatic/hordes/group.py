@@ -19,9 +19,8 @@ from emphatic.engines.base import Rows
 from emphatic.features import Features
 from emphatic.features.plan import FeatureColumns
 from emphatic.hordes.blend import Blend, Combination, RateBlend
-from emphatic.hordes.periods import Period
 from emphatic.hordes.ridges import LIMIT, STRENGTHS, Ridges
-from emphatic.hordes.seasons import ANSWERS, Seasons
+from emphatic.hordes.seasons import ANSWERS, Period, Seasons
 from emphatic.learning.inputs import Active, make_unchecked, parameters
 from emphatic.learning.learner import Learner, RecordedLearner
 from emphatic.learning.returns import UndiscountedWarning

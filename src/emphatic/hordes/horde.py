@@ -25,12 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import engines, stepsizes
 from emphatic.asking.answers import KINDS, Asked, Timing
 from emphatic.asking.language import parse_all
-from emphatic.common.guard import Guard
+from emphatic.common.locks import Guard
 from emphatic.common.names import show
 from emphatic.errors import CheckpointError
 from emphatic.features import Features, OneHot
 from emphatic.hordes.group import Group, Groups, Setup, fill_in
-from emphatic.hordes.periods import Period
+from emphatic.hordes.seasons import Period
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import mask, refusal
 from emphatic.learning.learner import Learner, join
@@ -641,7 +641,7 @@ class Horde(BlockLearner):
         guard = self._guard
         if guard.users:
             guard.wait()
-        guard.users = -1  # (no call in between: see ``common.guard``)
+        guard.users = -1  # (no call in between: see ``common.locks``)
         try:
             if block.terminated is None:
                 answers = self._advance_rows(group, block, learn)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import engines, rules, stepsizes
-from emphatic.common.guard import Guard
+from emphatic.common.locks import Guard
 from emphatic.common.names import refusal, show
 from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Probe, Row, Rows, Watch, block
 from emphatic.errors import Diverged
@@ -181,7 +181,7 @@ class Learner:
         guard = self._guard
         if guard.users:
             guard.wait()
-        guard.users = -1  # (no call in between: see ``common.guard``)
+        guard.users = -1  # (no call in between: see ``common.locks``)
         try:
             step = self._stepper or self._make_stepper()
             if step is not None:
@@ -298,7 +298,7 @@ class Learner:
         guard = self._guard
         if guard.users:
             guard.wait()
-        guard.users = -1  # (no call in between: see ``common.guard``)
+        guard.users = -1  # (no call in between: see ``common.locks``)
         try:
             values = (alpha, I, lambda_, rho, gamma_next, R)
             outputs = (predictions, returns, probe, probe_every, on_divergence)
@@ -685,7 +685,7 @@ class Learner:
         guard = self._guard
         if guard.users:
             guard.wait()
-        guard.users = -1  # (no call in between: see ``common.guard``)
+        guard.users = -1  # (no call in between: see ``common.locks``)
         try:
             if not self._decided:
                 self._decide(phi, 1)
@@ -709,7 +709,7 @@ class Learner:
         guard = self._guard
         if guard.users:
             guard.wait()
-        guard.users = -1  # (no call in between: see ``common.guard``)
+        guard.users = -1  # (no call in between: see ``common.locks``)
         try:
             if not self._decided:
                 self._decide(phi, 1)

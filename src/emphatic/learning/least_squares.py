@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import rules
-from emphatic.common.guard import Guard
+from emphatic.common.locks import Guard
 from emphatic.common.names import refusal
 from emphatic.engines.base import UNBROKEN, Features, Rows, block
 from emphatic.errors import Diverged

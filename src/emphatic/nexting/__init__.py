@@ -23,4 +23,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'emphatic.nexting' has no attribute {name!r}")
     from emphatic.nexting import runner
 
-    return getattr(runner, name)
+    return globals().setdefault(name, getattr(runner, name))

@@ -45,8 +45,7 @@ from emphatic.nexting.learning import (
     make_horde,
     open_log,
 )
-from emphatic.nexting.score_table import ScoreTable
-from emphatic.nexting.scoring import score_log
+from emphatic.nexting.scoring import ScoreTable, score_log
 from emphatic.nexting.settings import Settings, default_horizons
 from emphatic.tables import Table
 from emphatic.tables.columns import CONSTANT, ColumnRole, combine_roles, find_roles

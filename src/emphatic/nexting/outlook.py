@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.asking.answers import Timing
-from emphatic.asking.language import parse
-from emphatic.asking.sentences import describe_learning
+from emphatic.asking.language import describe_learning, parse
 from emphatic.scores.baselines import describe_baseline
 
 __all__ = ["DAY", "WEEK", "Forecast", "Helper", "History", "Outlook", "Season", "SignalVerdict", "make_outlook"]

@@ -22,7 +22,7 @@ from emphatic.asking.cards import KEYS as ASKED_KEYS
 from emphatic.asking.cards import Card, make_cards, make_gvf_cards
 from emphatic.asking.gvfs import FollowedGVFs
 from emphatic.common import versions
-from emphatic.hordes.periods import describe_periods
+from emphatic.hordes.seasons import describe_periods
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.outlook import (
     DAY,

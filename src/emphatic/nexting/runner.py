@@ -51,8 +51,7 @@ from emphatic.nexting.learning import (
     release_memory,
 )
 from emphatic.nexting.machines import Models, run_machines, save_models, unfinished_file
-from emphatic.nexting.score_table import ScoreTable, import_frames
-from emphatic.nexting.scoring import Scored, score_log
+from emphatic.nexting.scoring import Scored, ScoreTable, import_frames, score_log
 from emphatic.nexting.settings import Settings
 from emphatic.nexting.warm import compile_in_background
 from emphatic.nexting.write_back import Written, write_results_to

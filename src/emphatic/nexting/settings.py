@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emphatic.common.durations import MONTH
 from emphatic.common.names import check_names, refusal, suggestion
 from emphatic.common.settings import (
+    MONTH,
     as_step_count,
     check_settings,
     declared_settings,
@@ -81,7 +81,7 @@ def _pivot_columns(value: Any, function: str) -> Any:
 
 def _is_duration(value: Any, *words: str) -> bool:
     """Whether a value is a duration, a number above 0, or one of these words."""
-    from emphatic.common.durations import seconds
+    from emphatic.common.settings import seconds
 
     if isinstance(value, int | float) and not isinstance(value, bool):
         return 0.0 < value < math.inf

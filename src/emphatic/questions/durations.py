@@ -1,5 +1,5 @@
-"""Durations as people write them, of horizons: see ``emphatic.common.durations``."""
+"""Durations as people write them, of horizons: see ``emphatic.common.settings``."""
 
-from emphatic.common.durations import format_duration, seconds
+from emphatic.common.settings import format_duration, seconds
 
 __all__ = ["format_duration", "seconds"]

@@ -3,7 +3,7 @@
 A baseline is one ``Baseline`` in ``__all__`` of a module of this package, or an entry point of another package in the
 group ``emphatic.baselines``. Every score of a log has it under its name.
 
-Those that use the past alone are causal, and predictions are judged by the best of them (``emphatic.scores.verdicts``):
+Those that use the past alone are causal, and predictions are judged by the best of them (``scores.measures``):
 
     persistence     the present reading
     mean            the mean of the readings so far; ``past_mean`` is the same. Of questions that are asked in text,

@@ -37,7 +37,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainT
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from emphatic.asking.sentences import describe_answer, describe_learning
+from emphatic.asking.language import describe_answer, describe_learning
 from emphatic.nexting.outlook import History, make_outlook, read_forecasts, read_verdict, unit_of, values_at
 from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, Prediction, format_lines
 from emphatic.serve.ids import check_id

@@ -24,7 +24,7 @@ from emphatic.control.algorithms import Algorithm
 from emphatic.learning.inputs import refusal
 from emphatic.learning.learner import Learner
 from emphatic.learning.least_squares import LeastSquares
-from emphatic.questions.expressions import Expression
+from emphatic.questions.evaluator import Expression
 from emphatic.rules import AnyRule
 from emphatic.rules._traits import RuleTraits
 from emphatic.stepsizes import StepSize

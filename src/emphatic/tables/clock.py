@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.common.durations import MONTH
+from emphatic.common.settings import MONTH
 
 __all__ = ["Clock", "Hold"]
 

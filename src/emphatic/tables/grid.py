@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.common.durations import format_duration
+from emphatic.common.settings import format_duration
 from emphatic.tables.clock import Clock
 from emphatic.tables.table import TableError
 

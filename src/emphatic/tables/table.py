@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.common.durations import seconds
+from emphatic.common.settings import seconds
 from emphatic.learning.inputs import refusal, whole
 from emphatic.tables.clock import Clock
 from emphatic.tables.columns import Increments
