@@ -147,16 +147,14 @@ class Module:
 
     def private_uses(self) -> Iterator[str]:
         """Uses of ``object._name`` outside of the class that defines ``_name``."""
-        stack: list[tuple[ast.AST, frozenset[str]]] = [(self.tree, PUBLIC)]
-        while stack:
-            node, defined = stack.pop()
-            if isinstance(node, ast.ClassDef):
-                defined |= _defined(node)
-            elif isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr):
-                itself = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-                if not itself and node.attr not in defined:
-                    yield self.place(node, ast.unparse(node))
-            stack.extend((child, defined) for child in ast.iter_child_nodes(node))
+        classes = [(node, _defined(node)) for node in self.nodes if isinstance(node, ast.ClassDef)]
+        for node in self.nodes:
+            if not isinstance(node, ast.Attribute) or not re.match(r"_[^_]", node.attr) or node.attr in PUBLIC:
+                continue
+            itself = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            around = (names for cls, names in classes if cls.lineno <= node.lineno <= (cls.end_lineno or cls.lineno))
+            if not itself and not any(node.attr in names for names in around):
+                yield self.place(node, ast.unparse(node))
 
     def functions(self) -> Iterator[Function]:
         yield from (node for node in self.nodes if isinstance(node, Function))
@@ -168,8 +166,9 @@ class Module:
                 yield self.place(function, f"{function.name}: {count}")
 
     def complex_with_errors(self) -> Iterator[str]:
+        raised = [node.lineno for node in self.nodes if isinstance(node, ast.Raise)]
         for function in self.functions():
-            errors = sum(isinstance(node, ast.Raise) for node in ast.walk(function))
+            errors = sum(function.lineno <= line <= (function.end_lineno or line) for line in raised)
             if errors >= 3 and (count := complexity(function)) > COMPLEX:
                 yield self.place(function, f"{function.name}: {count}")
 

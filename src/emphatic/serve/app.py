@@ -366,11 +366,11 @@ class _Interface:
         service = self.service
         return await self._carry_out(service.ask(text, stop))
 
-    async def _carry_out(self, change: Future[None], patience: float = _CHANGE_PATIENCE) -> Response | None:
+    async def _carry_out(self, change: Future[None], patience: float | None = None) -> Response | None:
         """Wait for a change of the model; the answer if it cannot be done, or not now."""
         service = self.service
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(_CHANGE_PATIENCE if patience is None else patience):
                 await asyncio.wrap_future(change)  # given up, it is not carried out
         except ValueError as error:
             return _error(422, str(error))
