@@ -5,8 +5,8 @@
     e ← ρ(γλe + Mφ)
     θ ← θ + αδe
 
-Only the emphasis is clipped: updates have the whole ratio, so that the values remain those of π, with other weights
-for the states. Where no ratio is above ρ̄ it is etd. Jiang, Zahavy, Xu, White, Hessel, Blundell & van Hasselt (2021),
+Only the emphasis is clipped. Updates have the whole ratio, so the values remain those of π, with other weights for the
+states. If no ratio is above ρ̄, this rule is etd. Jiang, Zahavy, Xu, White, Hessel, Blundell & van Hasselt (2021),
 "Emphatic algorithms for deep reinforcement learning", clipped traces.
 """
 

@@ -6,9 +6,9 @@
     θ ← θ + α(δ − R̄)e
     R̄ ← R̄ + βρ(δ − R̄)               β = eta·α unless it is given; ``cut`` keeps R̄
 
-Where γ = 1 and nothing ends, etd's F ← ρ⁻F + I grows without bound, so that F has a decay of its own, as in
-etd_beta. decay = 0 is differential_td. R̄ is that of Wan, Naik & Sutton (2021), the emphasis that of Hallak, Tamar,
-Munos & Mannor (2016); no paper prints the two together in this form.
+If γ = 1 and nothing ends, F ← ρ⁻F + I of etd grows without bound. F therefore has its own decay, as in etd_beta. decay
+= 0 is differential_td. R̄ is that of Wan, Naik & Sutton (2021), the emphasis that of Hallak, Tamar, Munos & Mannor
+(2016); no paper prints the two together in this form.
 """
 
 from __future__ import annotations

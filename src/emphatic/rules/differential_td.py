@@ -5,9 +5,9 @@
     θ ← θ + αδ̄e
     R̄ ← R̄ + βρδ̄                              β = eta·α unless it is given; ``cut`` keeps R̄
 
-``learn`` returns δ, without R̄. Fed pairs (S, A) it is differential Sarsa(λ), and with φ' of a greedy action and λ = 0
-at actions that are not greedy it is differential Q-learning. At λ = 0 it is td with one feature more (φ = √eta,
-φ' = 0); with λ > 0 it is not, as R̄ has no trace. Wan, Naik & Sutton (2021), "Learning and planning in average-reward
+``learn`` returns δ, without R̄. With pairs (S, A) it is differential Sarsa(λ). With φ' of a greedy action, and λ = 0
+at actions that are not greedy, it is differential Q-learning. At λ = 0 it is td with one more feature (φ = √eta, φ' =
+0); with λ > 0 it is not, because R̄ has no trace. Wan, Naik & Sutton (2021), "Learning and planning in average-reward
 Markov decision processes", equations 3 to 6; Sutton & Barto (2018), section 10.3.
 """
 

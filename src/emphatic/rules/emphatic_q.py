@@ -5,9 +5,10 @@
     e ← ργλe + Mφ                   φ = φ(S, A)
     θ ← θ + αδe                     φ̄' = Σ_a π(a|S') φ(S', a), or φ(S', A') on-policy, passed as phi_next
 
-etd multiplies the newest φ by ρ and F by the ratio before, because the action of a state is still to come; that of a
-pair is part of it. Fed pairs, etd converges elsewhere. On-policy (ρ = 1) this is emphatic Sarsa(λ). The emphasis is
-that of Sutton, Mahmood & White (2016) for the chain of pairs (S, A); no paper prints the rule for pairs.
+etd multiplies the newest φ by ρ, and F by the ratio of the previous step, because the action of a state is still to
+come. The action of a pair is part of the pair, so with pairs etd converges to other values. On-policy (ρ = 1) this rule
+is emphatic Sarsa(λ). The emphasis is that of Sutton, Mahmood & White (2016) for the chain of pairs (S, A); no paper
+prints the rule for pairs.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     θ ← θ + α[δe − γ'(1−λ')(w·e)φ̄']      φ̄' = Σ_a π(a|S') φ(S', a), passed as phi_next
     w ← w + β[δe − (w·φ)φ]                β = eta·α unless it is given
 
-φ is that of the state and the chosen action, so a log needs ``Phi_next``. ρ scales only what is older than this step.
+φ is that of the state and the chosen action, so a log needs ``Phi_next``. ρ scales only the older part of the trace.
 Maei & Sutton (2010), "GQ(λ): a general gradient algorithm for temporal-difference prediction learning with
 eligibility traces".
 """

@@ -3,9 +3,10 @@
     within a period: F ← ρ⁻γF + I;  M = λI + (1−λ)F;  e ← ρ(γλe + Mφ), all from 0 at its first step
     at its last step: θ ← θ + αδe
 
-A period b is ``period`` + 1 steps: F is carried over b times before θ changes, as in the paper. period = 0 is td
-without traces. Where γ = 0, and after ``cut``, F and e begin again and the count of steps goes on, so that θ changes
-also where every episode is shorter than a period. The variance of F is bounded for every b, and its bias falls as γᵇ.
+With b = ``period``, a period has b + 1 steps: F is carried over b times before θ changes, as in the paper. period = 0
+is td without traces. Where γ = 0, and after ``cut``, F and e start again, but the count of steps continues. θ therefore
+changes even if every episode is shorter than a period. The variance of F is bounded for every b, and its bias falls as
+γᵇ.
 Guan, Xu & Liang (2022), "PER-ETD: a polynomially efficient emphatic temporal difference learning method", algorithms 1
 and 2, without the projection of θ.
 """

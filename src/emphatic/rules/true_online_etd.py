@@ -1,4 +1,4 @@
-"""True online emphatic TD(λ): the heart of this library.
+"""True online emphatic TD(λ): the core algorithm of this library.
 
     F ← ρ⁻γF + I                    remembered as ργ'F between steps, as in the pseudocode
     M = λI + (1−λ)F
@@ -9,7 +9,7 @@
 
 Sutton (2015), "True online emphatic TD(λ): quick reference and implementation guide", section 2. In terms of the old
 e, with c = ργλ and b = ραM, Δ = w e + q φ where w = (δ + D)c and q = δS + D(S − b); this is exact at c = 0, and the
-next D = Δ·φ' needs no second look at θ.
+next D = Δ·φ' is computed without reading θ again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""True online emphatic TD(λ) with (θ − θ⁻)·φ as printed, also where φ is not φ' of the step before.
+"""True online emphatic TD(λ) with (θ − θ⁻)·φ as printed, even if φ is not φ' of the previous step.
 
     F, M, S as in true_online_etd;  b = ραM
     D = (θ_t − θ_{t−1})·φ_t = (δ + D)⁻ e·φ − (Db)⁻ p·φ        (δ + D)⁻ and (Db)⁻ are remembered
@@ -6,9 +6,9 @@
     θ ← θ + δe + D(e − bφ)
     p ← φ
 
-true_online_etd takes Δ·φ' of the step before for D, as Sutton's pseudocode does: the two are equal where φ' of each
-step is φ of the next, and differ where a φ' is not. Here the last φ is kept as a trace p, at the cost of one vector
-more. Sutton (2015), "True online emphatic TD(λ): quick reference and implementation guide", equations (1) to (5).
+true_online_etd uses Δ·φ' of the previous step for D, as Sutton's pseudocode does. The two rules are equal if φ' of each
+step is φ of the next step, and differ otherwise. Here the last φ is kept as a trace p, at the cost of one more vector.
+Sutton (2015), "True online emphatic TD(λ): quick reference and implementation guide", equations (1) to (5).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""True online GTD(λ) with (θ − θ⁻)·φ as printed, also where φ is not φ' of the step before.
+"""True online GTD(λ) with (θ − θ⁻)·φ as printed, even if φ is not φ' of the previous step.
 
     h = αγ'(1−λ')(w·ê)
     D = (θ_t − θ_{t−1})·φ_t = (δ + D)⁻ e·φ − (αρD)⁻ p·φ − h⁻ p'·φ        the factors are remembered
@@ -6,8 +6,8 @@
     θ ← θ + δe + D(e − αρφ) − hφ'
     p ← φ;  p' ← φ'
 
-true_online_gtd takes Δ·φ' of the step before for D: the two are equal where φ' of each step is φ of the next, and
-differ where a φ' is not. Here the last φ and φ' are kept as traces p and p', at the cost of two vectors more. van
+true_online_gtd uses Δ·φ' of the previous step for D. The two rules are equal if φ' of each step is φ of the next step,
+and differ otherwise. Here the last φ and φ' are kept as traces p and p', at the cost of two more vectors. van
 Hasselt, Mahmood & Sutton (2014), "Off-policy TD(λ) with a true online equivalence".
 """
 

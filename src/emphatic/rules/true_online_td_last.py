@@ -1,4 +1,4 @@
-"""True online TD(λ) with (θ − θ⁻)·φ as printed, also where φ is not φ' of the step before.
+"""True online TD(λ) with (θ − θ⁻)·φ as printed, even if φ is not φ' of the previous step.
 
     c = ργλ;  b = ραI;  s = b(1 − c e·φ)
     D = (θ_t − θ_{t−1})·φ_t = (δ + D)⁻ e·φ − (Db)⁻ p·φ        (δ + D)⁻ and (Db)⁻ are remembered
@@ -6,8 +6,8 @@
     θ ← θ + δe + D(e − bφ)
     p ← φ
 
-true_online_td takes Δ·φ' of the step before for D, as the pseudocode does: the two are equal where φ' of each step is φ
-of the next, and differ where a φ' is not. Here the last φ is kept as a trace p, at the cost of one vector more.
+true_online_td uses Δ·φ' of the previous step for D, as the pseudocode does. The two rules are equal if φ' of each step
+is φ of the next step, and differ otherwise. Here the last φ is kept as a trace p, at the cost of one more vector.
 van Seijen, Mahmood, Pilarski, Machado & Sutton (2016), "True online temporal-difference learning", equation (5).
 """
 

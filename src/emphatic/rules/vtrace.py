@@ -6,8 +6,9 @@
 ρ̄ = ∞ is the form of Ghiassian & Sutton (2021), "An empirical comparison of off-policy prediction learning algorithms on
 the Collision task", whose δ has the whole ratio; at λ = 0 it is td. ρ̄ = 1 is the form of Espeholt et al. (2018),
 "IMPALA: scalable distributed deep-RL with importance weighted actor-learner architectures", δ = min(ρ, ρ̄)(R + γ'v' − v)
-with traces c = λ min(ρ, 1) (their c̄ = 1, remark 2). A finite ρ̄ bounds the variance of updates. Its values are then not
-those of π but of the policy ∝ min(ρ̄μ, π), between μ and π (section 4.1 there): ρ̄ decides what is learned, λ how fast.
+with traces c = λ min(ρ, 1) (their c̄ = 1, remark 2). A finite ρ̄ bounds the variance of updates. The values are then
+not those of π, but of the policy ∝ min(ρ̄μ, π), between μ and π (section 4.1 there): ρ̄ affects what is learned, and λ
+how fast.
 """
 
 from __future__ import annotations
