@@ -48,3 +48,18 @@ def test_a_damaged_part_of_many_columns_is_not_read(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(OSError, match=r"(?i)crc|corrupt"):
         store.read("predictions", 0)
+
+
+def test_a_wide_part_of_many_pages_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """Of more than 500 columns and of several pages, from the first row or from within; and one of a single page."""
+    rng = np.random.default_rng(0)
+    store = PartStore(tmp_path, "run")
+    for start, rows in ((0, 700), (700, 3)):
+        columns = {f"c{i}": rng.normal(size=rows) for i in range(501)}
+        store.write("wide", start, columns)
+        table = store.read("wide", start)
+        assert store.count_rows("wide", start) == table.num_rows == rows
+        assert all(np.array_equal(table.column(name).to_numpy(), values) for name, values in columns.items())
+    store.drop(600, "wide")
+    assert store.starts("wide") == [0]
+    assert store.read("wide", 0).num_rows == 600

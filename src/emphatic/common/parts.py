@@ -27,11 +27,13 @@ __all__ = ["PartReader", "PartStore", "ResumePoint", "repeating_columns"]
 
 #: The entry of a part's metadata that holds the id of its run.
 _RUN = b"emphatic.run"
-#: A part of more columns than this is written as a single value: for each column Parquet takes more time and memory
+#: A part of more columns than this is written as one column: for each column Parquet takes more time and memory
 #: than a few rows do.
 _COLUMNS = 500
 #: The entry of the metadata of such a part, which says how many rows it has.
 _WIDE = b"emphatic.rows"
+#: Bytes of a value of such a part, and of what is read of a file at a time.
+_PAGE = 1 << 20
 
 
 class ResumePoint(NamedTuple):
@@ -95,9 +97,14 @@ class PartStore:
             table, metadata[_WIDE] = _pack(table), str(table.num_rows)
         table = table.replace_schema_metadata(metadata)
         options = {"compression": "zstd", "compression_level": 1, "write_page_checksum": True}
+        if is_wide:
+            options["write_batch_size"] = 1  # a page is full after so many values
         with atomic_file(self.path(kind, number)) as file:
             repeating = [] if is_wide else repeating_columns(table.schema)
             pq.write_table(table, file, use_dictionary=repeating, write_statistics=False, **options)
+        if is_wide:
+            del table
+            pa.default_memory_pool().release_unused()
 
     def count_rows(self, kind: str, number: int) -> int:
         """The number of rows of a part."""
@@ -111,7 +118,7 @@ class PartStore:
         import pyarrow.parquet as pq
 
         path = self.path(kind, number)
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=_PAGE) as file:
             metadata = file.schema_arrow.metadata or {}
             if metadata.get(_RUN, b"").decode() != self.run:
                 raise ValueError(f"{path}: this part was written by another run. Start again.")
@@ -159,22 +166,37 @@ def repeating_columns(schema: pa.Schema) -> list[str]:
 
 
 def _pack(table: pa.Table) -> pa.Table:
-    """A table as a single value: its columns as Arrow streams them."""
+    """A table as a few values, one after the other: its columns as Arrow streams them.
+
+    A value is no longer than a page, for Parquet holds a page in memory, twice.
+    """
     import pyarrow as pa
 
-    stream = pa.BufferOutputStream()
-    with pa.ipc.new_stream(stream, table.schema) as writer:
+    size = pa.MockOutputStream()
+    _stream(table, size)
+    data = pa.allocate_buffer(size.size())
+    _stream(table, pa.FixedSizeBufferWriter(data))
+    ends = np.append(np.arange(0, data.size, _PAGE), data.size)
+    buffers = [None, pa.py_buffer(ends), data]
+    return pa.table({"stream": pa.Array.from_buffers(pa.large_binary(), len(ends) - 1, buffers)})
+
+
+def _stream(table: pa.Table, sink: pa.NativeFile) -> None:
+    import pyarrow as pa
+
+    with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    data = stream.getvalue()
-    buffers = [None, pa.py_buffer(np.array([0, data.size])), data]
-    return pa.table({"stream": pa.Array.from_buffers(pa.large_binary(), 1, buffers)})
 
 
 def _unpack(table: pa.Table) -> pa.Table:
     """The table that ``_pack`` was called with."""
     import pyarrow as pa
 
-    with pa.ipc.open_stream(table.column("stream")[0].as_buffer()) as reader:
+    pa.default_memory_pool().release_unused()  # pages that were unpacked
+    values = table.column("stream").combine_chunks()
+    _, ends, data = values.buffers()
+    begin = int(np.frombuffer(ends, np.int64)[values.offset])
+    with pa.ipc.open_stream(data.slice(begin)) as reader:
         return reader.read_all()
 
 

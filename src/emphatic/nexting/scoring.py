@@ -67,6 +67,8 @@ WORST = 10
 ROOM = 1 << 26
 #: Bytes of predictions that are written together, at least.
 _ROW_GROUP = 1 << 25
+#: The predictions of more questions than this are written after scoring: each column takes memory while it waits.
+_WIDE = 500
 #: Signals that are plotted, at most: a page with more would be too large to open.
 PLOTTED = 100
 #: Why there is no offline fit where none was wanted.
@@ -332,16 +334,25 @@ def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
         waiting: list[pa.Table] = []
 
         def write(table: pa.Table, least: int = _ROW_GROUP) -> None:
-            """Write rows when they are ``least`` bytes: a group of rows takes time and memory for each column."""
-            if not writers:
-                path = learned.store.folder / "predictions"
-                writers.append(stack.enter_context(_open_writer(path, table.schema)))
+            """Write rows when they are ``least`` bytes: a group of rows takes time and memory for each column.
+
+            So does the writer: it is opened when the first of them are written.
+            """
             waiting.append(table)
             if sum(rows.nbytes for rows in waiting) >= least:
+                if not writers:
+                    path = learned.store.folder / "predictions"
+                    writers.append(stack.enter_context(_open_writer(path, table.schema)))
                 writers[0].write_table(pa.concat_tables(waiting))
                 waiting.clear()
 
-        scored = _score(_Plain(learned), learned, offline, _Meter(learned.log.rows, progress), write)
+        plain, meter = _Plain(learned), _Meter(learned.log.rows, progress)
+        is_wide = len(plain.names) > _WIDE
+        scored = _score(plain, learned, offline, meter, (lambda _: None) if is_wide else write)
+        if is_wide:  # The parts are read once more, when what scoring takes is free again.
+            release_memory()
+            for number in learned.store.starts("predictions"):
+                write(learned.store.read("predictions", number))
         if waiting:
             write(waiting.pop(), 0)
     periods = learned.horde.periods
