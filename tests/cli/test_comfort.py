@@ -267,3 +267,12 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_from_there(tmp_path: Path) -
     assert first.predictions.equals(second.predictions)
     assert first.summary == second.summary
     assert ".unfinished" not in os.listdir(out)
+
+
+def test_arrow_does_not_import_pandas_but_still_converts_to_it() -> None:
+    code = (
+        "import sys; from emphatic import cli; cli._leave_pandas_out(); import pyarrow as pa\n"
+        "t = pa.table({'x': [1.0, None]}); assert 'pandas' not in sys.modules, 'imported'\n"
+        "assert t.to_pandas()['x'].count() == 1 and pa.Table.from_pandas(t.to_pandas())['x'].null_count == 1"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
