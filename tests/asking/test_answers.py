@@ -293,7 +293,7 @@ def test_a_question_comes_and_goes_without_a_trace_in_the_others() -> None:
     after = asked(x[200:, None], x[200:, None], gap[200:], time[200:])
     for kind, values in answers.items():
         np.testing.assert_array_equal(values[200:], after[kind])
-    with pytest.raises(ValueError, match="is not asked"):
+    with pytest.raises(ValueError, match="is not among the questions"):
         asked.remove("x at +1h")
 
 

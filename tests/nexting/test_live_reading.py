@@ -156,7 +156,7 @@ def test_readings_out_of_order_are_told(european_model: Path, capsys: pytest.Cap
     lines[4], lines[7] = lines[3].replace("06:42", "05:00"), lines[6].replace("06:45", "05:10")
     code, out, err = piped("\n".join(lines).encode(), european_model, capsys)
     assert (code, len(out)) == (0, 9)
-    assert "line 5: out of order: its time 01.03.2024 05:00:00 is before that of the reading before it" in err
+    assert "line 5: out of order: its time 01.03.2024 05:00:00 is earlier than that of the previous reading" in err
     assert "2 readings out of order in all." in err
 
 
@@ -175,8 +175,8 @@ def test_a_stray_record_in_the_warm_up_defines_no_signal(caplog: pytest.LogCaptu
     assert {len(prediction.values) for prediction in made} == {2}
     messages = [record.getMessage() for record in caplog.records]
     assert [line for line in messages if "none of the columns" in line] == [
-        "line 1: a reading with none of the columns of the others; skipped.",
-        "line 31: a reading with none of the columns of the others; skipped.",
+        "line 1: it has none of the columns of the other readings; skipped.",
+        "line 31: it has none of the columns of the other readings; skipped.",
     ]
     assert "1 of the first readings are out of order; each starts a new sequence." in messages
     assert "column 'alarm' is not used: in only 1 of the first 98 readings." in messages

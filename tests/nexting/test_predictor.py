@@ -145,7 +145,7 @@ def test_intervals_go_on_with_the_model(tmp_path: Path) -> None:
     assert predictor.derived.state()["intervals.scalars"].any()
     predictor.horde.save(tmp_path / "m", **state | {"intervals.scalars": np.zeros((1, 30))})
     with pytest.raises(
-        CheckpointError, match=r"m' is not a sound model: the array 'scalars' of the intervals does not fit"
+        CheckpointError, match=r"m' is not a valid model: the array 'scalars' of the intervals does not fit"
     ):
         Predictor.load(tmp_path / "m")
 

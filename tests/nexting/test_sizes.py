@@ -73,7 +73,7 @@ def test_many_signals_see_what_is_related_and_the_rest_goes_on(tmp_path: Path, m
     said: list[str] = []
     asked: dict[str, Any] = {"predict": list(log()), "horizons": [2, 6]}  # one of them never changes
     result = emphatic.nexting.run(log(), **asked, out=tmp_path / "out", announce=said.append)
-    assert "so many signals that a question sees only those most related to its own" in said[0]
+    assert "There are many signals, so a question uses only those most related to its own signal" in said[0]
     horde = result.model
     assert [learner.K for learner in horde.learners] == [18] * (C // 3) + [6]
     assert f"{(C + 1) * 2 * 3} learners × {horde.makers[0].n} features" in said[0]
@@ -175,7 +175,7 @@ def test_a_run_that_does_not_fit_is_refused_beforehand(monkeypatch: pytest.Monke
     size = related.Size(9, 9, 3 << 30, 1.0)
     related.check_memory(size, 500, 4 << 30)
     related.check_memory(size, 500, None)
-    with pytest.raises(ValueError, match=r"About 315 of the 500 signals would fit: name some to predict"):
+    with pytest.raises(ValueError, match=r"About 315 of the 500 signals would fit: choose signals with predict="):
         related.check_memory(size, 500, 2 << 30)
 
 

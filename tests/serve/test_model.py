@@ -132,7 +132,7 @@ def test_a_full_disk_keeps_the_old_model(service: Service, monkeypatch: pytest.M
     with monkeypatch.context() as full:
         full.setattr(service, "_store", fail)
         answer = ask(service, "PUT", content=model)
-        assert (answer.status_code, "the old one goes on" in answer.text) == (422, True)
+        assert (answer.status_code, "the old one continues" in answer.text) == (422, True)
         assert service.step == 80
     learn(service, 1, 80)
     assert service.step == 81

@@ -412,7 +412,7 @@ def test_before_there_are_predictions_the_page_says_so(visit: Callable[..., Page
 
     with PageServer(known, stream) as server:
         page = visit(server.url)
-        expect(page.locator("#notice")).to_contain_text("No reading has come yet", timeout=SOON)
+        expect(page.locator("#notice")).to_contain_text("No reading has arrived yet", timeout=SOON)
         expect(page.locator("#state")).to_have_text("warming up: 40 of 100 readings", timeout=SOON)
         expect(page.locator("#notice")).to_contain_text("Warming up: 40 of 100 readings.")
 

@@ -69,7 +69,7 @@ def test_the_page_of_a_service_that_is_killed_and_comes_back(browser: Browser, t
     page = browser.new_page()
     with Served(model, *FLAGS, port=port) as service:
         page.goto(service.url)
-        expect(page.locator("#notice")).to_contain_text("No reading has come yet", timeout=SOON)
+        expect(page.locator("#notice")).to_contain_text("No reading has arrived yet", timeout=SOON)
         service.post(readings(10))
         expect(page.locator("#state")).to_have_text("warming up: 10 of 60 readings", timeout=SOON)
         lines = service.post(readings(290, 10)).text.splitlines()
@@ -109,10 +109,10 @@ def test_the_token_is_taken_by_a_form_and_never_by_the_address(browser: Browser,
             assert answer.status == 401
         page.fill("#token", "wrong")
         page.click("button")
-        expect(page.locator(".wrong")).to_have_text("That is not the token.", timeout=SOON)
+        expect(page.locator(".wrong")).to_have_text("Wrong token.", timeout=SOON)
         page.fill("#token", token)
         page.click("button")
-        expect(page.locator("#notice")).to_contain_text("No reading has come yet", timeout=SOON)
+        expect(page.locator("#notice")).to_contain_text("No reading has arrived yet", timeout=SOON)
         assert token not in page.url
         assert page.evaluate("document.cookie") == ""  # out of reach of scripts
     with Served(model, *options, port=port):  # its sessions are over: the page asks again

@@ -159,5 +159,5 @@ def test_a_checkpoint_with_other_numbers_than_its_method_has_is_refused(change: 
     header, parts = learner._state()
     change(header, parts)
     checkpoint.write(tmp_path / "other.safetensors", header, parts)
-    with pytest.raises(emphatic.CheckpointError, match="is not a sound checkpoint"):
+    with pytest.raises(emphatic.CheckpointError, match="is not a valid checkpoint"):
         emphatic.load(tmp_path / "other.safetensors")

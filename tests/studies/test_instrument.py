@@ -243,7 +243,7 @@ def test_the_best_are_reported_on_fresh_runs(tmp_path: Path) -> None:
         assert row["runs"] == 4
     assert pq.read_table(tmp_path / "rerun.parquet").num_rows == 2 * 4
     text = (tmp_path / "report.html").read_text("utf-8")
-    assert "The settings were chosen on 3 runs, and these are the errors on others." in text
+    assert "The settings were chosen on 3 runs; the errors are those of other runs." in text
     assert not (tmp_path / ".unfinished").exists()
     with pytest.raises(ValueError, match="'rerun' parameter of sweep must be a whole number of 0 or more"):
         sweep("chain", grid, runs=1, steps=10, rerun=-1)

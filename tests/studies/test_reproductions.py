@@ -270,7 +270,7 @@ def test_the_random_walk_says_how_well_it_agrees(tmp_path: Path) -> None:
         assert check["in_errors"] == pytest.approx(check["difference"] / error)
         # the book has 100 runs, as many as the quick mode, and a reading of ±.003
         assert check["published_error"] == pytest.approx(math.hypot(check["error"], 0.003))
-    assert any("Other ways to average errors are farther" in note for note in written["notes"])
+    assert any("Other ways to average errors are further" in note for note in written["notes"])
     page = (tmp_path / "random-walk" / "report.html").read_text("utf-8")
     assert f"ours is lower in {bias['lower']} of 21" in page
     assert "in errors</button>" in page
@@ -287,8 +287,8 @@ def test_chance_in_the_walks_of_the_book() -> None:
     measures = {name: {rule: np.full(count, 0.4) for rule in study.BEST} for name in study.OTHER_MEASURES}
     (measure, chance) = study._explain_bias(by_rule, measures)
     apart = np.full(21, 0.3 + luck.mean()) - published
-    assert f"Ours are lower in {int(np.sum(apart < 0))} of 21" in chance
-    assert "of 20 times 100 of our own walks, 20 have as many numbers on one side" in chance
+    assert f"{int(np.sum(apart < 0))} of our 21 numbers are lower" in chance
+    assert "Of 20 sets of 100 of our own walks, 20 have as many numbers on one side" in chance
     assert "is unknown" in chance
     assert measure.count("off on average") == 2
 

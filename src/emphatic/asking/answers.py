@@ -330,7 +330,7 @@ class Asked:
         """No longer ask a question. ValueError if it was not asked."""
         left = [answerer for answerer in self._answerers if answerer.question.text != text.strip()]
         if len(left) == len(self._answerers):
-            raise ValueError(f"{text!r} is not asked. Questions: {'; '.join(q.text for q in self.questions)}.")
+            raise ValueError(f"{text!r} is not among the questions: {'; '.join(q.text for q in self.questions)}.")
         self._answerers = left
         if self.headline is not None:
             self.headline.hidden -= {text.strip()}

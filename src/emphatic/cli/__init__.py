@@ -92,7 +92,7 @@ _journal = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check 
 # In the order of the help.
 _add("demo", demo.demo)
 _add("nexting", nexting.nexting, "Learn to predict every signal of a log, at several horizons.")
-_add("serve", serve.serve, "Serve a model by HTTP, MQTT or Redis, with a live page.")
+_add("serve", serve.serve, "Serve a model by HTTP, MQTT, Redis or NATS, with a live page.")
 _add("check", journal.check, "Check a journal, and show what a repair would save and lose.", _journal)
 _add("repair", journal.repair, "Repair a journal, and keep a copy of it.", _journal)
 app.add_typer(_journal, name="journal")

@@ -75,7 +75,7 @@ def demo(
     """Learn a five-state chain off-policy, beside plain TD.
 
     The chain is that of Sutton, Mahmood & White (2016): behaviour goes mostly left, the question is about
-    always going right, and three features must do for five states. The table shows the exact values, what
+    always going right, and there are only three features for five states. The table shows the exact values, what
     true online emphatic TD and off-policy TD learned from the same stream, and the fixed point of each.
     """
     try:
@@ -136,5 +136,5 @@ def reading(chain: Chain) -> str:
     ratio = chain.msve(chain.etd) / chain.msve(chain.td)
     return (
         f"Largest distance from the fixed point: ETD {etd:.3f}, TD {td:.3f}. "
-        f"Emphasis brings the error (MSVE, weighted by d_μ) to {ratio:.2f} of TD's."
+        f"With emphasis, the error (MSVE, weighted by d_μ) is {ratio:.2f} of that of TD."
     )

@@ -25,7 +25,8 @@ _LISTED = 20
 def check(file: _File) -> None:
     """Check every line of a journal, and show what a repair would save and lose. Nothing is changed.
 
-    The exit code is 0 for a whole journal, also for one whose last write was cut off by a crash; 1 for a damaged one.
+    The exit code is 0 if every line is intact, or if a crash interrupted only the last write. It is 1 if the journal is
+    damaged.
     """
     from emphatic.serve.journal import inspect
 
@@ -45,7 +46,7 @@ def check(file: _File) -> None:
 def repair(file: _File) -> None:
     """Repair a journal: keep every reading that can be read, and a copy of the journal as it was.
 
-    Stop the service first. Readings that are swapped or doubled go back to their places.
+    Stop the service first. Swapped and repeated readings are put back in order.
     """
     from emphatic.common.locks import hold_lock
     from emphatic.serve import journal

@@ -71,7 +71,7 @@ def serve(
         str | None,
         typer.Option(
             rich_help_panel=_BROKERS,
-            help="Also send predictions to mqtt://HOST:1883/TOPIC or redis://HOST:6379/STREAM.",
+            help="Also send predictions to mqtt://HOST:1883/TOPIC, redis://HOST:6379/STREAM or nats://HOST:4222/SUBJECT.",
         ),
     ] = None,
     publish_as: Annotated[
@@ -86,7 +86,7 @@ def serve(
         list[str] | None,
         typer.Option(
             rich_help_panel=_BROKERS,
-            help="What the signals of an MQTT topic are called: TOPIC=NAME (home/+=+, plant/readings=), or a file of "
+            help="Names for the signals of an MQTT topic: TOPIC=NAME (home/+=+, plant/readings=), or a file of "
             "JSON or TOML; may be repeated.",
             show_default="TOPIC.FIELD",
         ),
@@ -96,7 +96,7 @@ def serve(
         typer.Option(
             "--home-assistant",
             rich_help_panel=_BROKERS,
-            help="Describe the predictions of --publish mqtt:// to Home Assistant, as entities.",
+            help="Announce the predictions of --publish mqtt://… to Home Assistant, as entities.",
         ),
     ] = False,
     discovery_prefix: Annotated[
@@ -110,7 +110,7 @@ def serve(
         typer.Option(
             rich_help_panel=_BROKERS,
             help="The unit of a signal or of a field, for Home Assistant: temperature=°C; may be repeated.",
-            show_default="as other devices describe it",
+            show_default="as other devices announce it",
         ),
     ] = None,
     id_field: Annotated[
@@ -300,11 +300,11 @@ def _exit_code(error: BaseException) -> int:
 
 
 def warm() -> None:
-    """Compile the kernels of nexting and serve ahead, into the cache.
+    """Compile the kernels of nexting and serve in advance.
 
     The first run of emphatic nexting or emphatic serve compiles kernels, which takes a minute or so. Run this command
-    when an image is built, or after an installation, and no run waits for it. The cache is $EMPHATIC_CACHE_DIR, or the
-    user's cache folder; it may be read-only afterwards. Kernels are compiled for the processor of this machine.
+    when you build an image, or after an installation: then no run has to wait for it. The cache is $EMPHATIC_CACHE_DIR,
+    or the user's cache folder; it may be read-only afterwards. Kernels are compiled for the processor of this machine.
     """
     from emphatic.engines.generated import cache_folder
     from emphatic.nexting.warm import compile_for_live, compile_for_logs, compile_for_questions
@@ -319,4 +319,4 @@ def warm() -> None:
         compile_for_logs()
     except FAILURES as error:
         raise typer.Exit(report_error(error)) from None
-    typer.echo(f"{folder}: all kernels of nexting and serve are there, after {time.monotonic() - began:.1f} s.")
+    typer.echo(f"{folder}: has all kernels of nexting and serve, after {time.monotonic() - began:.1f} s.")

@@ -32,7 +32,7 @@ def reproduce(
         typer.Option(help="Your own rules, MODULE:NAME, comma-separated, beside those of collision or four-rooms."),
     ] = None,
 ) -> None:
-    """Run published studies again and compare: agree or disagree, number by number.
+    """Run published studies again, and compare each number with the published one.
 
     Writes report.html and results.json for each. The exit code is 1 if any number disagrees.
     """
@@ -130,8 +130,8 @@ def sweep(
     """Try every setting of a grid of rules and parameters, on a problem with exact answers or on a log.
 
     All settings of a rule learn side by side. Writes results.parquet (one row per setting and run), settings.parquet
-    (one row per setting), summary.json (the best of each rule) and report.html. A sweep that was stopped resumes when
-    the same command is given again.
+    (one row per setting), summary.json (the best of each rule) and report.html. To resume a sweep that was stopped, run
+    the same command again.
     """
     from emphatic.report.plots import check_formats
     from emphatic.studies import sweep as run_sweep

@@ -347,7 +347,7 @@ class Agent:
             self._work[0][0], self._work[1][0] = index, value
             self.acting = bool(about["acting"])
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound Agent checkpoint: {error}") from error
+            raise CheckpointError(f"{os.fsdecode(path)!r} is not a valid Agent checkpoint: {error}") from error
         return self
 
     def __repr__(self) -> str:

@@ -1092,7 +1092,7 @@ class Horde(BlockLearner):
                 horde._restore(header, stored, engine)
                 return horde, checkpoint.unpack(header["horde"]["more"], stored, _MORE)
             except Exception as error:  # whatever a damaged file causes
-                raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound Horde checkpoint: {error}") from error
+                raise CheckpointError(f"{os.fsdecode(path)!r} is not a valid Horde checkpoint: {error}") from error
 
     def _state(self, more: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, TensorPart]]:
         """Header and arrays: the complete state.

@@ -114,7 +114,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, An
             for array in arrays.values():  # those that were not read, too
                 array.verify()
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{where} is not a sound checkpoint: {error}.") from error
+            raise CheckpointError(f"{where} is not a valid checkpoint: {error}.") from error
 
 
 def has_entry(path: str | os.PathLike[str], entry: str) -> bool:
@@ -180,7 +180,7 @@ def open_sound(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], d
         try:
             yield header, arrays
         except (ValueError, TypeError, KeyError, OverflowError, MemoryError, OSError) as error:
-            raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound checkpoint: {error}") from error
+            raise CheckpointError(f"{os.fsdecode(path)!r} is not a valid checkpoint: {error}") from error
 
 
 def check_engine(engine: object) -> None:

@@ -133,7 +133,7 @@ class Size(NamedTuple):
         text += f" and {max(1, seconds):,.0f} s." if seconds < 120 else f" and {seconds / 60:,.0f} min."
         if settings.related is None:
             return text
-        return f"{text} There are so many signals that a question sees only those most related to its own."
+        return f"{text} There are many signals, so a question uses only those most related to its own signal."
 
 
 def choose_related(table: Table, rows: int, predict: Sequence[str]) -> dict[str, list[str]]:
@@ -327,7 +327,7 @@ def check_memory(size: Size, signals: int, free: int | None) -> None:
     remedy = f"About {fit:,} of the {signals:,} signals would fit" if fit > 0 else "No signal would fit"
     raise ValueError(
         f"the run would take about {size.memory / 1e9:,.1f} GB of memory, and {free / 1e9:,.1f} GB are free. {remedy}: "
-        "name some to predict, predict=…, or give fewer horizons=…"
+        "choose signals with predict=…, or give fewer horizons=…"
     )
 
 

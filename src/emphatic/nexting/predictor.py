@@ -548,7 +548,7 @@ class Predictor:
         """
         if self._model is None:
             if text.strip() not in self.settings.ask:
-                raise ValueError(f"{text!r} is not asked.")
+                raise ValueError(f"{text!r} is not among the questions.")
             self.settings = replace(self.settings, ask=tuple(t for t in self.settings.ask if t != text.strip()))
             return
         self._model.asked.remove(text)
@@ -747,8 +747,8 @@ class Predictor:
             for reading in waiting:
                 if reading.row.time < latest:
                     logger.warning(
-                        "%s %d: out of order: its time %s is before that of the reading before it; nothing is learned "
-                        "across. More of these are counted.",
+                        "%s %d: out of order: its time %s is earlier than that of the previous reading. It starts a "
+                        "new sequence. Further ones are only counted.",
                         self._unit,
                         reading.number,
                         reading.row.time_text,
@@ -818,11 +818,11 @@ class Predictor:
             table, stray = collect_readings(waiting, self._form, self.settings.reading_options())
             for number in sorted(stray):
                 self.malformed += 1
-                logger.warning("%s %d: a reading with none of the columns of the others; skipped.", self._unit, number)
+                logger.warning("%s %d: it has none of the columns of the other readings; skipped.", self._unit, number)
             waiting = [(number, reading) for number, reading in waiting if number not in stray]
             rows = table.count_rows()
             if rows < 3:
-                raise ValueError(f"they give {rows} rows, one a step of time, and 3 are needed")
+                raise ValueError(f"they give {rows} rows, one per time step, and 3 are needed")
             chosen = replace(self.settings, ask=()) if self._resilient else self.settings
             settings = choose_columns(table, rows, chosen, live=True)
             settings = replace(settings, horizons=settings.horizons or _HORIZONS).filled(table, rows)
@@ -942,7 +942,7 @@ class Predictor:
         try:
             return cls.restore(horde, state, **options), state
         except ValueError as error:
-            raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound model: {error}") from error
+            raise CheckpointError(f"{os.fsdecode(path)!r} is not a valid model: {error}") from error
 
     @classmethod
     def restore(
@@ -1023,7 +1023,7 @@ class Live:
             try:
                 os.fstat(descriptor)
             except OSError:
-                raise ValueError(f"standard {name} is closed; readings come in and predictions go out there.") from None
+                raise ValueError(f"standard {name} is closed. A pipe reads readings and writes predictions.") from None
         with _log_to_stderr(), self._alone():
             if self.model.exists():
                 predictor, pending = self._load()

@@ -310,7 +310,7 @@ def nexting_page(page: NextingPage) -> str:
         "asked": ("Questions", _question_cards(page, plots)),
         "next": ("What comes next", _upcoming(page)),
         "predictable": ("Variance explained", _predictable(page)),
-        "failures": ("Failures", _failures(page)),
+        "failures": ("Largest errors", _failures(page)),
         "alarms": ("Alarms", _alarms(page)),
         "summary": ("Summary", _summary(page)),
         "signals": ("Signals", _signals(page, plots)),

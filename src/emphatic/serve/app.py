@@ -243,7 +243,7 @@ class _Interfaces:
 
     async def _change(self, change: Callable[..., None], name: str, *arguments: object) -> Response:
         if not self._access.sessions.has_token:
-            return _error(403, "models are only made, started and stopped with a token: use --token-file")
+            return _error(403, "creating, starting and stopping models needs a token: use --token-file")
         try:
             async with self._turn:
                 await asyncio.to_thread(change, name, *arguments)
@@ -389,7 +389,7 @@ class _Interface:
     async def model(self, request: Request) -> Response:
         """The model as it is now, or, by PUT, another one in its place."""
         if not self.sessions.has_token:
-            return _error(403, "the model is only given and taken with a token: start the service with --token-file")
+            return _error(403, "downloading and uploading the model needs a token: start the service with --token-file")
         service = self.service
         if not service.learn and request.method == "PUT":
             return _error(403, "a service with --no-learn keeps its model")
@@ -415,7 +415,7 @@ class _Interface:
         except ClientDisconnect:
             return _error(400, "the client has disconnected")
         except OSError as error:
-            return _error(503, f"the model cannot be kept: {error.strerror}")
+            return _error(503, f"the model cannot be stored: {error.strerror}")
         except (ValueError, ArithmeticError, RecursionError, MemoryError) as error:  # CheckpointError too
             return _error(422, str(error).replace(str(path), "the model") or type(error).__name__)
         finally:
@@ -1003,7 +1003,7 @@ class Sessions:
             if not self._is_token(token.strip()):
                 self._attempts.failed_logins += 1
                 await self._attempts.delay(request.scope)
-                wrong = page.replace("<!--wrong-->", '<p class="wrong">That is not the token.</p>')
+                wrong = page.replace("<!--wrong-->", '<p class="wrong">Wrong token.</p>')
                 return HTMLResponse(wrong, 401)
         answer = RedirectResponse("/", 303)
         if self._token is not None:

@@ -439,7 +439,7 @@ def _inspect_segment(inspection: Inspection, numbers: _Numbers, start: int, path
     if start != numbers.highest + 1:
         gap = (numbers.highest + 1, start - 1)
         problem = (
-            f"{_describe_range(*gap)} {_are(gap)} missing before it" if gap[1] >= gap[0] else "it begins too early"
+            f"{_describe_range(*gap)} {_are(gap)} missing before it" if gap[1] >= gap[0] else "it starts too early"
         )
         inspection.damages.append(Damage(path, None, problem))
     plain = _is_plain_segment(path)

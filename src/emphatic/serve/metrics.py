@@ -60,7 +60,7 @@ class _Metric(NamedTuple):
 
 #: What is known of each source or publisher: the name of the metric, its kind, its text, and its value.
 _OF_A_CONNECTION: tuple[tuple[str, str, str, Callable[[ConnectionStatus], float | None]], ...] = (
-    ("connected", "gauge", "1 while it is connected, or has ended as it should.", lambda status: int(status.is_well)),
+    ("connected", "gauge", "1 while it is connected, or has ended normally.", lambda status: int(status.is_well)),
     ("lag", "gauge", "Messages that wait to be read.", lambda status: status.lag),
     ("messages_total", "counter", "Messages since the service started.", lambda status: status.messages),
     ("last_message_seconds", "gauge", "When the last message was, in Unix time.", lambda status: status.last_message),
@@ -108,13 +108,13 @@ def write_metrics(
         "saved_seconds": _Metric("gauge", "When the model was last saved, in Unix time.", service.saved_at),
         "unacknowledged": _Metric("gauge", "Readings that are not on the disk yet.", service.unacknowledged),
         "journal_bytes": _Metric("gauge", "The size of the journal.", journal.size),
-        "journal_torn": _Metric("gauge", "1 if the last write was cut off by a crash.", int(journal.is_torn)),
+        "journal_torn": _Metric("gauge", "1 if a crash interrupted the last write.", int(journal.is_torn)),
         "journal_lost": _Metric("gauge", "Readings that a repair of the journal could not save.", journal.lost),
         "rate": _Metric("gauge", "Readings per second, over the last five seconds.", rate),
         "warming_up": _Metric("gauge", "1 while there is no model yet.", int(service.warming_up)),
         "trouble": _Metric("gauge", "1 while the disk cannot be written.", int(bool(service.trouble))),
     }
-    lines = [*_head("build_info", "gauge", "What runs: always 1.")]
+    lines = [*_head("build_info", "gauge", "The version that runs; always 1.")]
     about = {"version": version("emphatic"), "python": platform.python_version()}
     lines.append(f"emphatic_build_info{{{_labels(about)}}} 1")
     for name, metric in metrics.items():
@@ -131,7 +131,7 @@ def write_metrics(
     lines += _prediction_metrics(service)
     for name, text, states in (
         ("model_running", "1 while a model that has a name runs.", ("running", "warming up")),
-        ("model_failed", "1 if it ought to run, and does not.", ("failed",)),
+        ("model_failed", "1 if a model that should run does not run.", ("failed",)),
     ):
         values = [({"model": model["name"]}, float(model["state"] in states)) for model in models]
         lines += _samples(name, text, values)
@@ -148,7 +148,8 @@ def _prediction_metrics(service: Service) -> Iterator[str]:
     for end in ENDS:
         if end in latest.derived:
             values = zip(keys, latest.derived[end].tolist(), strict=True)
-            yield from _samples(f"interval_{end}", f"The {end} end of its interval.", values)
+            bound = "lower" if end == "low" else "upper"
+            yield from _samples(f"interval_{end}", f"The {bound} bound of its interval.", values)
     signals = [{"signal": name} for name in latest.format.signals]
     kinds = (("anomaly", "anomaly_score", "How unusual the latest value is."), ("alarm", "alarm", "1 in an alarm."))
     for kind, name, text in kinds:

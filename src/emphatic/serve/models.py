@@ -69,16 +69,16 @@ class ModelOptions:
     publish_password_file: str | None = setting(
         help="A file with the password for the user in publish.", must="the path of a file", is_valid=_is_text
     )
-    topic_names: tuple[str, ...] = setting((), help="What the signals of a topic are called.", is_valid=is_list)
+    topic_names: tuple[str, ...] = setting((), help="Names for the signals of a topic.", is_valid=is_list)
     publish_as: str = setting(
         "message",
-        help="How predictions are cut into messages.",
+        help="How predictions are divided into messages.",
         must="message or signals",
         is_valid=lambda value: value in ("message", "signals"),
     )
     home_assistant: bool = setting(
         False,
-        help="Describe the predictions to Home Assistant.",
+        help="Announce the predictions to Home Assistant.",
         must="true or false",
         is_valid=lambda value: isinstance(value, bool),
     )

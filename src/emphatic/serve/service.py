@@ -646,7 +646,7 @@ class Service:
                     serve = self.predictor.load_warm_up(self._first)
                     self.ids.load(serve.get("ids", "").encode("utf-8", "surrogatepass"))
             if self.recent is not None and self.id_field in self.recent.names:
-                logger.warning("%s: %r is a signal of the model, and no id.", self.model, self.id_field)
+                logger.warning("%s: %r is a signal of the model, not an id.", self.model, self.id_field)
                 self.id_field = ""
             self._payloads = dict(serve.get("payloads", {}))
             if self.publish is not None:
@@ -895,7 +895,7 @@ class Service:
             self._watch()
             if not self._save():
                 self.predictor, self.recent, self.alarms, self._errors, self.latest, self.saved_step = predecessor
-                raise ValueError(f"the model cannot be saved, and the old one goes on: {self.trouble}")
+                raise ValueError(f"the model cannot be saved, and the old one continues: {self.trouble}")
             logger.info("%s: replaced at step %d by a model at step %d.", self.model, predictor.step, successor.step)
 
         return self._submit(change)
@@ -1128,7 +1128,7 @@ class Service:
             self._store(journal)
             journal.cut(journal.last)
         except OSError as error:
-            self._report(f"{self.model}: the model cannot be saved: {error}; the journal keeps what came since")
+            self._report(f"{self.model}: the model cannot be saved: {error}; the journal keeps the readings since then")
             return False
         self.trouble = ""
         self.saved_step, self.saved, self.saved_at = predictor.step, journal.last, time.time()

@@ -198,7 +198,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
                 raise ValueError(f"its counts of steps are {every!r} and {since!r}")
             episodes = Episodes.resume(horde, _flat(space), _unflat(space))
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{os.fsdecode(path)!r} is not a sound LearnGVFs checkpoint: {error}") from error
+            raise CheckpointError(f"{os.fsdecode(path)!r} is not a valid LearnGVFs checkpoint: {error}") from error
         self = cls.__new__(cls)
         gymnasium.Wrapper.__init__(self, env)
         self._start(episodes, every, since)

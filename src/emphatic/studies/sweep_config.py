@@ -29,7 +29,7 @@ _DEFAULT_GRID = {"rule": "td, true_online_td, etd, true_online_etd", "alpha": "2
 _CONTROL_GRID = {"rule": "sarsa, expected_sarsa, q", "alpha": "2^-6..2^0", "lambda": "0, .5, .9"}
 #: A setting that is a flag of ``emphatic sweep`` too; one that only a log has is listed under a heading of its own.
 _flag = functools.partial(setting, commands=("sweep",))
-_log_flag = functools.partial(_flag, panel="Of a log")
+_log_flag = functools.partial(_flag, panel="For a log")
 
 
 def _is_text(value: object) -> bool:

@@ -138,7 +138,7 @@ def sweep(
     with nullcontext() if folder is None else hold_folder(folder):
         _check_seed_and_jobs(seed, jobs)
         if episodes is not None and not (isinstance(problem, World | Acting) or is_world(problem)):
-            raise refusal("episodes", "sweep", "be left out: this is no control problem", repr(episodes))
+            raise refusal("episodes", "sweep", "be left out: this is not a control problem", repr(episodes))
         run = functools.partial(_run_tasks, jobs=jobs) if run_tasks is None else run_tasks
         if isinstance(problem, Recorded):
             _check_log_arguments(theta=theta, d=d, rerun=rerun or None, steps=steps)

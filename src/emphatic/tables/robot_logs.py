@@ -126,7 +126,7 @@ class RobotLog:
                     start, rows = max(0, start - rows), 0
                     unreadable.clear()
                 if not 0 <= time < 1 << 63:  # MCAP's times are unsigned, Arrow's are not
-                    raise TableError(f"{self._recording.name}: a message of {name!r} is of no possible time, {time}.")
+                    raise TableError(f"{self._recording.name}: a message of {name!r} has an impossible time, {time}.")
                 grid[rows], times[rows], row_time = latest, time, time
                 in_row.clear()
                 rows += 1

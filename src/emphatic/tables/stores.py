@@ -476,7 +476,7 @@ def open_destination(text: str) -> tuple[StoreAddress, Destination]:
     store = _find_store(address)
     if store.write is None:
         writable = ", ".join(kind.form for kind in stores() if kind.write is not None)
-        raise TableError(f"{address}: {store.name} takes no results. Write them to one of: {writable}.")
+        raise TableError(f"{address}: {store.name} does not accept results. Write them to one of: {writable}.")
     with store.importing():
         destination = store.write(address)
         destination.check()

@@ -390,7 +390,7 @@ def _message_series(file: File, messages: Iterable[tuple[float, str, Mapping[str
     records = [record for record in records if record[1] in frequent]
     if not records:
         raise TableError(
-            f"{file.name}: no kind of message with a number in it comes {_MESSAGES} times, so there is no signal."
+            f"{file.name}: no kind of message with a number in it occurs {_MESSAGES} times, so there is no signal."
         )
     records.sort(key=lambda record: record[0])
     time, series, values = zip(*records, strict=True)

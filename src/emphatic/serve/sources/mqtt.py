@@ -155,7 +155,7 @@ class _Connection:
     ) -> None:
         if reason.is_failure:
             advice = f" Add {_OLD_VERSION} to the topic." if "protocol" in str(reason).lower() else ""
-            logger.error("%r refuses the connection: %s.%s", self.address, reason, advice)
+            logger.error("%r rejects the connection: %s.%s", self.address, reason, advice)
             self._tell(f"refused: {reason}")
             return
         self._allowed = min(_INFLIGHT, getattr(properties, "ReceiveMaximum", _INFLIGHT))
@@ -436,7 +436,7 @@ class MqttPublisher:
         self.status.count_message()
         self.status.lag = len(self._sent)
         if reason.is_failure:
-            self._count_lost(f"the broker refused it: {reason}")
+            self._count_lost(f"the broker rejected it: {reason}")
 
     def _forget(self, mid: int) -> None:
         self._sent.pop(mid, None)

@@ -358,7 +358,7 @@ class NatsPublisher(_Worker):
                 await asyncio.gather(*sending)
             except NoStreamResponseError:
                 if self._is_kept:
-                    logger.warning("%r: no stream keeps this subject: who does not listen misses it.", self._address)
+                    logger.warning("%r: no stream stores this subject; only current subscribers get it.", self._address)
                 self._is_kept = False
                 for line in lines:
                     await client.publish(self._address.name, line, headers={_MARK: _PREDICTION})

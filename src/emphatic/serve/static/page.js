@@ -286,11 +286,11 @@
     const empty = warming || !(hello && hello.signal);
     $("notice").hidden = !empty;
     if (empty) {
-      const few = `Warming up: ${many} of ${one.warm_up} readings. The model is built from these; predictions begin after the last of them.`;
-      const prepared = `The first ${one.warm_up} readings have come, and the model is being built. ${many} readings wait and are not lost; this takes some seconds.`;
+      const few = `Warming up: ${many} of ${one.warm_up} readings. The model is built from these readings; predictions begin after the last one.`;
+      const prepared = `The first ${one.warm_up} readings have arrived, and the model is being built. This takes some seconds. ${many} readings wait; none is lost.`;
       $("notice").textContent = warming && one.waiting
         ? (enough ? prepared : few)
-        : "No reading has come yet. Send one: POST /readings with an object such as {\"power\": 4.2}, or publish it to the source.";
+        : "No reading has arrived yet. Send one: POST /readings with an object such as {\"power\": 4.2}, or publish it to the source.";
     }
   }
 
@@ -563,8 +563,8 @@
     const actual = Number.isNaN(gamma) ? new Float64Array(rows.end).fill(NaN) : returns(c.x, c.gap, from, rows.end, gamma);
     const needed = gamma > 0 ? Math.ceil(Math.log(0.01) / Math.log(gamma)) : 1;
     const text = Number.isNaN(gamma) ? "" :
-      `Thin: the mean of the readings that followed each row, nearer ones counting more, known ${needed === 1 ? "one row" : `about ${needed.toLocaleString("en")} rows`} later. ` +
-      "Coloured: what was predicted at that row" + (Number.isNaN(rows.last(`low${k}`)) ? "." : ", and its interval.");
+      `Thin line: the actual return, which is the weighted mean of the values that followed each row. It is known ${needed === 1 ? "one row" : `about ${needed.toLocaleString("en")} rows`} later. ` +
+      "Coloured line: the prediction at that row" + (Number.isNaN(rows.last(`low${k}`)) ? "." : ", and its interval.");
     if ($("explained").textContent !== text) $("explained").textContent = text;
     return [c[`low${k}`], c[`high${k}`], actual, c[`p${k}`]];
   }

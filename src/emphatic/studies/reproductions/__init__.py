@@ -433,11 +433,11 @@ def write_index(outcomes: Sequence[Outcome], folder: Path) -> None:
 
     pages = {f"{outcome.name}/report.html": _page(outcome) for outcome in outcomes}
     intro = (
-        "Published studies run again: each number as published, as found here, and whether the two agree. Some were "
-        "read off figures, some follow exactly from what is printed; each page says which."
+        "Published studies run again: each number as published, as computed here, and whether the two agree. Some were "
+        "read off figures; others follow exactly from what is printed. Each page says which."
     )
     if any(outcome.settings["quick"] for outcome in outcomes):
-        intro += " Quick mode: fewer runs, and wider tolerances for that."
+        intro += " Quick mode: fewer runs, and therefore wider tolerances."
     with atomic_file(folder / "index.html") as file:
         file.write(reproductions_index(pages, intro=intro).encode())
 

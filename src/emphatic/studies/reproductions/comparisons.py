@@ -263,18 +263,18 @@ class CollisionStudy:
             compare("RMSVE at w = 0", 0.68908, task.rmsve(np.zeros(6)), 5e-6, trivial=True),
         ]
         notes = [
-            "Tolerance: three standard errors of the difference, 3·√(se² + se²), as the feature draws differ. Along "
-            "the curve of etd one standard error is published, at 2⁻⁸; the others are taken to be in the same "
-            "proportion to ours. None is published for true_online_etd: ours, twice.",
-            "The published best of gtd, gtd2, htd, proximal_gtd2 and etd_beta were sought at λ = 0, .5, .9 and 1, with "
-            "eta by 4×; our best is sought in the same part of the grid.",
-            "Three standard errors are no guarantee: with some seeds a few of these numbers, all from the same 50 "
-            "feature draws, lie outside together.",
+            "Tolerance: three standard errors of the difference, 3·√(se² + se²), because the feature draws differ. "
+            "Along the curve of etd one standard error is published, at 2⁻⁸; we assume that the others have the same "
+            "ratio to ours. None is published for true_online_etd, so ours is used for both.",
+            "The published best settings of gtd, gtd2, htd, proximal_gtd2 and etd_beta were searched at λ = 0, .5, .9 "
+            "and 1, with eta in steps of 4×. We search for our best in the same part of the grid.",
+            "With some seeds a few of these numbers may lie outside three standard errors together, because all come "
+            "from the same 50 feature draws.",
         ]
         if options.quick:
             notes.append(
-                "Quick: all runs and steps, but only of the published settings and those with half and twice their α, "
-                "among which our best is sought; and the error of every 50th step."
+                "Quick: all runs and steps, but only the published settings and those with half and twice their α, "
+                "among which we search for our best; and the error of every 50th step."
             )
         added = [rule.name for rule in options.rules]
         drawn = [collision_bests(errors, options.quick, self.RULES), collision_curve(errors)]
@@ -377,8 +377,8 @@ class FourRoomsStudy:
             "largest product of importance sampling ratios, which the abstract prints.",
             "The error is the RMSVE over a task's active cells weighted by d_μ, the mean over the eight tasks. Outside "
             "its active cells a task learns nothing: ρ = 0 and the step sizes are 0 there, as in the authors' code.",
-            f"Settings were chosen by their mean error on {runs} runs and are reported on {rerun} others; intervals "
-            "are of 95%. A setting that diverged in any run counts as diverged, and is in no mean.",
+            f"Settings were chosen by their mean error on {runs} runs and are reported on {rerun} others. Intervals "
+            "are 95% intervals. A setting that diverged in any run counts as diverged, and is not part of any mean.",
             "abtd has ξ(ζ) with ξ₀ = 1 and ξ_max = 4 in both variants. true_online_td and true_online_etd are not in "
             "the paper.",
         ]

@@ -148,7 +148,7 @@ class StepSizesStudy:
     other options are the methods' defaults, and nothing is tuned.
     """
 
-    title = "Step sizes: what a method makes of its first one"
+    title = "Step sizes: how each method depends on its initial one"
     source = (
         "Sutton's guide to true online emphatic TD(λ) (2015) leaves α to its user and names Autostep (Mahmood 2012), "
         "AlphaBound (Dabney & Barto 2012) and RPROP (Riedmiller & Braun 1993); also IDBD, TIDBD, SwiftTD and ours."
@@ -245,9 +245,9 @@ class StepSizesStudy:
             "Best adaptive method against the best constant α, both chosen in hindsight: "
             + "; ".join(f"{name} {100 * gain:+.1f}%" for name, gain in gains.items())
             + " less error.",
-            f"Most first step sizes within {100 * (self.GOOD - 1):.0f}% of the least error of all: {best}, {most} of "
-            f"{total}" + ("." if most == total else "; no method is good from every first step size."),
-            "In quick mode without the log, and of some methods." if options.quick else "All of the log is one run.",
+            f"{best} is within {100 * (self.GOOD - 1):.0f}% of the smallest error from {most} of {total} initial step "
+            "sizes, the most of all methods" + ("." if most == total else "; no method is good from every one."),
+            "Quick mode leaves out the log and some methods." if options.quick else "The whole log is one run.",
             "Meta step sizes and bounds are the defaults of each method; none was chosen by these results.",
         ]
         settings = {
@@ -282,14 +282,14 @@ class StepSizesStudy:
                     band = {"low": low, "high": high}
                 lines.append(Line(self.FIRST, row, method, category(j), **look(j), **band))
             panels.append(Panel(name, lines, y_range=(0.0, top)))
-        x, y = Axis("first α·φ·φ", scale="log"), Axis("error")
+        x, y = Axis("initial α·φ·φ", scale="log"), Axis("error")
         plot = Plot({"all": panels}, "stepsizes", 2, 1, x=x, y=y)
         caption = (
-            "RMSVE over all steps, mean over runs with 95% intervals; of the log, which is a single run, 1 − variance "
+            "RMSVE over all steps, mean over runs with 95% intervals. For the log, which is a single run: 1 − variance "
             "explained in its second half."
         )
         keys = [Key(category(j), method) for j, method in enumerate(methods)]
-        return Figure("Error over the first step size", plot, caption, keys)
+        return Figure("Error against the initial step size", plot, caption, keys)
 
 
 # ---------------------------------------------------------------------- alarms
@@ -369,16 +369,16 @@ class AlarmsStudy:
         false = [count_alarms(column) / len(column) * ROWS for column in alarm[half:].T]
         checks = [check for kind, by_detector in delays.items() for check in _findings(kind, by_detector)]
         name = f"false alarms in {ROWS:,} rows, default threshold"
-        stated = f"{FALSE_ALARM_RATE * ROWS:g} at most"
-        note = f"mean of {len(false)} signals of the log without faults, second half; stated: {stated}"
+        target = f"{FALSE_ALARM_RATE * ROWS:g}"
+        note = f"mean of {len(false)} signals of the log without faults, second half; target: {target}"
         checks.append(finding(name, float(np.mean(false)), note))
         notes = [
             f"Thresholds for equal false alarms are set with hindsight, at {allowed} in the second half of the log "
-            "without faults; the default threshold is not: it is found online, from the past alone.",
-            "A meter that reads 0 for hours cannot be seen to be stuck at 0, or to have dropped to it: three of the "
-            "seven signals are such meters, and count like the others.",
+            "without faults. The default threshold is found online, from the past alone.",
+            "Three of the seven signals are meters that read 0 for hours. It cannot be seen that such a meter is "
+            "stuck at 0, or has dropped to 0. These signals count like the others.",
             f"Drifts grow to {SIZES['drift']:g}, spikes are of {SIZES['spike']:g}, other levels of {SIZES['level']:g} "
-            f"and noise of {SIZES['noise']:g} standard deviations; a fault is found if an alarm is raised while it "
+            f"and noise of {SIZES['noise']:g} standard deviations. A fault is found if an alarm is raised while it "
             "lasts.",
         ]
         settings = {"copies": copies, "horizons": list(HORIZONS), "rows of a fault": FAULTS}
@@ -500,7 +500,7 @@ def _figure(delays: Mapping[str, Mapping[str, list[float]]]) -> Figure:
             lines.append(Line(x, shares, name, category(j), **look(j), low=low, high=high))
         panels.append(Panel(kind, lines, y_range=(0.0, 1.0)))
     plot = Plot({"all": panels}, "alarms", 2, 1, x=Axis("rows of the fault read", "log"), y=Axis("share found"))
-    caption = "At equal false alarms, but for the default threshold. Bands: 95% intervals of the share (Wilson)."
+    caption = "At equal false alarms, except the default threshold. Bands: 95% intervals of the share (Wilson)."
     return Figure("Faults found", plot, caption, [Key(category(j), name) for j, name in enumerate(names)])
 
 

@@ -116,11 +116,11 @@ class RandomWalkStudy:
         notes = [
             f"Tolerance: {self.TOLERANCE}, about one and a half standard errors of the book's 100 runs{wider}. The "
             f"book's curves are read off to ± {self.READING}.",
-            "Where a published best α is known, the error there may exceed our least over the grid by no more than "
-            f"{2 * self.READING}, the accuracy of two readings: around its minimum a curve is flat, and where exactly "
-            "the minimum is says little.",
-            f"In errors: both errors are that of our runs, and that of {self.PUBLISHED_RUNS} runs as ours spread, with "
-            f"{self.READING} for the reading.",
+            "If a published best α is known, our error at that α may exceed our smallest error over the grid by at "
+            f"most {2 * self.READING}, the accuracy of two readings. A curve is flat around its minimum, so the "
+            "exact place of the minimum means little.",
+            f"In errors: the two errors are that of our runs, and that of {self.PUBLISHED_RUNS} runs with the "
+            f"spread of ours and {self.READING} for the reading.",
             *self._explain_bias(by_rule, dict(zip(self.OTHER_MEASURES, (roots_after, before), strict=True))),
         ]
         settings = {"runs": runs, "episodes": self.EPISODES, "settings of each rule": len(self.settings()[0])}
@@ -140,7 +140,7 @@ class RandomWalkStudy:
         apart = ours - published
         lower = int(np.sum(apart < 0.0))
         notes = [
-            "Other ways to average errors are farther from what is published: "
+            "Other ways to average errors are further from the published numbers: "
             + "; ".join(
                 f"with {name}, ours would be {np.mean(self._table_entries(means) - published):+.4f} off on average"
                 for name, means in measures.items()
@@ -159,10 +159,10 @@ class RandomWalkStudy:
             as_many = int(np.sum(one_sided >= max(lower, len(apart) - lower)))
             spread = deviations.mean(axis=1).std(ddof=1)
             notes.append(
-                f"Ours are lower in {lower} of {len(apart)}, by {-apart.mean():.4f} on average. The book's numbers are "
-                f"from the same {size} walks and move together: of {groups} times {size} of our own walks, {as_many} "
-                f"have as many numbers on one side of those of all our walks; their mean deviation is {spread:.4f}. "
-                "So chance in the book's walks is enough to explain it; whether it was that, or the reading of the "
+                f"{lower} of our {len(apart)} numbers are lower, by {-apart.mean():.4f} on average. The book's numbers "
+                f"all come from the same {size} walks. Of {groups} sets of {size} of our own walks, {as_many} have as "
+                f"many numbers on one side of those of all our walks; their mean deviation is {spread:.4f}. "
+                "Chance is therefore enough to explain the difference; whether it was that, or the reading of the "
                 "figures, is unknown."
             )
         return notes
@@ -450,9 +450,9 @@ class TwoThetaStudy:
             "f, both key matrices at λ = 0, the two steps and the divergence of TD(0) are printed in the paper; m and "
             "A follow from its definitions.",
             f"{paths} paths of {T:,} steps from θ_0 = 1 with α = {self.ALPHA}. The tolerance of the rate is 4 standard "
-            "errors and .4α, which is what a finite α takes from it.",
-            "The mean of emphatic TD says little here, as rare paths with a large follow-on trace govern it: with a "
-            "constant α some paths may stray however the expected update contracts. The median path is judged.",
+            "errors plus .4α, the effect of a finite α.",
+            "The mean of emphatic TD means little here, because rare paths with a large follow-on trace dominate it. "
+            "With a constant α some paths may stray even if the expected update contracts. The median path is judged.",
         ]
         return Outcome(checks, [self._figure(theta, T)], notes, {"paths": paths, "steps": T, "α": self.ALPHA})
 
@@ -575,7 +575,7 @@ class BairdStudy:
             "about 115, 7 and 335; to more digits these follow from the problem, as do the limit and the invariant.",
             f"The invariant: after every update on each of {paths} sampled paths of {steps} steps, α = .002 and "
             "λ = .3. Its tolerance is rounding: 10⁻¹² of the largest weight a step.",
-            "Sampled emphatic TD has a variance here that no step size tames: only its expected update converges.",
+            "Sampled emphatic TD has a large variance here with every step size: only its expected update converges.",
         ]
         title = "Figure 11.2, right: semi-gradient TD, uniformly weighted, α = .01"
         figures = [
@@ -645,8 +645,8 @@ class FollowonVarianceStudy:
         plot = Plot({"all": [Panel("F after t steps", lines, marks=marks)]}, "F", x=Axis("t"), y=Axis("", scale="log"))
         caption = "Lines: over all action strings. Diamonds: 1.8ᵗ, .9ᵗ and 1.62ᵗ − .81ᵗ as published."
         notes = [
-            "etd and true_online_etd were both run; a row shows the one that is farther off.",
-            f"Nothing is sampled, so that the tolerance is rounding alone: {self.RELATIVE:g} of the number.",
+            "etd and true_online_etd were both run; a row shows the one with the larger difference.",
+            f"Nothing is sampled, so the tolerance is only for rounding: {self.RELATIVE:g} of the number.",
         ]
         return Outcome(checks, [Figure("Growth", plot, caption, keys)], notes, {"longest string": t_max})
 
