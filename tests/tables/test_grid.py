@@ -138,7 +138,7 @@ def reports(count: int = 400) -> list[tuple[datetime, str, str]]:
     ],
 )
 def test_sensors_that_report_one_at_a_time(header: str, row: str, order: str, tmp_path: Path) -> None:
-    records = reports()
+    records = reports(150)
     if order == "by sensor":
         records.sort(key=lambda record: record[1])
     lines = [row.format(t=f"{t:%Y-%m-%dT%H:%M:%S.%fZ}", s=s, v=v) for t, s, v in records]
