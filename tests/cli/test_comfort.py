@@ -19,8 +19,8 @@ import pytest
 
 import emphatic
 from emphatic.cli import app, terminal
-from emphatic.cli import estimate as estimate_module
-from emphatic.cli.estimate import KERNELS, Estimate
+from emphatic.cli import terminal as estimate_module
+from emphatic.cli.terminal import KERNELS, Estimate
 from emphatic.hordes.horde import BLOCK
 
 Call = Callable[..., tuple[int, str, str]]

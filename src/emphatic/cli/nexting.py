@@ -13,11 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emphatic.cli.terminal import FAILURES, bars, carry_out, compile_notice, flag_values, report_error, with_settings
+from emphatic.cli.terminal import (
+    FAILURES,
+    Estimate,
+    bars,
+    carry_out,
+    compile_notice,
+    flag_values,
+    report_error,
+    with_settings,
+)
 from emphatic.nexting.settings import Settings
 
 if TYPE_CHECKING:
-    from emphatic.cli.estimate import Estimate
     from emphatic.nexting.runner import NextingResult
     from emphatic.nexting.write_back import Written
 
@@ -226,7 +234,6 @@ def _refuse(message: str) -> None:
 
 def _estimate(flags: Mapping[str, Any], quiet: bool) -> Estimate:
     """How long the run takes; before a first run, how long its kernels take to compile."""
-    from emphatic.cli.estimate import Estimate
     from emphatic.engines.generated import cache_folder
 
     without = [] if flags["ask"] else ["asking/kernels"]
