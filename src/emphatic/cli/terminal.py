@@ -13,7 +13,6 @@ import functools
 import inspect
 import json
 import logging
-import os
 import re
 import shlex
 import signal
@@ -33,6 +32,7 @@ from typer.core import TyperCommand
 
 from emphatic.common.files import atomic_file
 from emphatic.common.settings import Setting, declared_settings
+from emphatic.engines.generated import count_cores
 from emphatic.nexting.settings import Settings
 
 if TYPE_CHECKING:
@@ -407,7 +407,7 @@ _PACE = 0.75
 #: The share of the time of a phase that lies before the part by which its pace is judged.
 _EARLIER = 0.5
 _FILE = "times.json"
-#: The kernels that a second process compiles meanwhile (``emphatic.nexting.warm``).
+#: The kernels that a second process compiles meanwhile (``emphatic.engines.compiled``).
 _LATE = {
     *("asking/headline_kernels", "hordes/blend_kernels", "hordes/season_kernels"),
     *("nexting/interval_kernels", "nexting/alarm_kernels", "scores/kernels"),
@@ -451,7 +451,7 @@ class Estimate:
         """The seconds in which the missing kernels are expected to be compiled: on two cores, in two processes."""
         late = sum(seconds for name, seconds in self.missing.items() if name in _LATE)
         early = sum(self.missing.values()) - late
-        return max(early, late) if _count_cores() > 1 else early + late
+        return max(early, late) if count_cores() > 1 else early + late
 
     def begin_kernel(self) -> None:
         """A kernel begins to be compiled, perhaps within another."""
@@ -579,10 +579,6 @@ def is_compiled(name: str, folder: Path | None) -> bool:
             if body in file.read_text("utf-8") and any((folder / "__pycache__").glob(f"{file.stem}.*.nbi")):
                 return True
     return False
-
-
-def _count_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _read(path: Path | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from emphatic.common.files import atomic_file
 
-__all__ = ["PREFIX", "cache_folder", "module"]
+__all__ = ["PREFIX", "cache_folder", "count_cores", "module"]
 
 #: How the name of every generated module begins.
 PREFIX = "emphatic_"
@@ -114,3 +114,8 @@ def _written(path: Path, source: str) -> bool:
         return True
     except OSError:
         return False
+
+
+def count_cores() -> int:
+    """The cores that this process may run on: on a second one, kernels are compiled ahead."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from emphatic.asking.language import parse
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_folder
+from emphatic.engines.compiled import compile_in_background
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
 from emphatic.learning.inputs import Active, refusal
@@ -53,7 +54,6 @@ from emphatic.nexting.learning import (
 from emphatic.nexting.machines import Models, run_machines, save_models, unfinished_file
 from emphatic.nexting.scoring import Scored, ScoreTable, import_frames, score_log
 from emphatic.nexting.settings import Settings
-from emphatic.nexting.warm import compile_in_background
 from emphatic.nexting.write_back import Written, write_results_to
 from emphatic.questions.durations import format_duration, seconds
 from emphatic.scores.returns import rows_to_score
@@ -71,6 +71,16 @@ __all__ = ["FILES", "Nexting", "NextingResult", "Progress", "holds_results", "lo
 
 _log = logging.getLogger(__name__)
 
+#: The kernels that a run needs after the others, those that take longest first.
+_LATE = (
+    "asking.headline_kernels.advance",
+    "hordes.blend_kernels.combine",
+    "nexting.interval_kernels.intervals",
+    "hordes.season_kernels.rows",
+    "nexting.alarm_kernels.alarms",
+    "scores.kernels.repeat_path",
+    "scores.kernels.follow_climate",
+)
 #: Names that a line lists at most.
 _LISTED = 6
 #: The columns of the table of scores.
@@ -730,7 +740,8 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
         resumption = find_resumption(log, job.out, executor, resume, job.progress)
         try:
             # Scores of readings near the largest number may overflow; a γ that varies may be 1 for long.
-            background = compile_in_background(log.settings)
+            left_out = "asking." if log.settings.exponential_only else "\0"
+            background = compile_in_background([name for name in _LATE if not name.startswith(left_out)])
             with np.errstate(all="ignore"), warnings.catch_warnings(), background:
                 warnings.simplefilter("ignore", UndiscountedWarning)
                 learned = learn_log(log, executor, resumption, job.progress, job.announce, job.offline)

@@ -2,21 +2,14 @@
 
 A kernel is compiled when it is first called, which takes seconds, and is then read from the cache folder. What needs
 which kernels is known to the code that calls them alone. So the code is run, on a few readings of every kind.
-
-A run on a log that finds the cache empty has a second process compile what it needs last, while it compiles what it
-needs first.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
 import math
-import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -26,7 +19,7 @@ import numpy as np
 
 from emphatic.nexting.settings import Settings
 
-__all__ = ["compile_for_live", "compile_for_logs", "compile_for_questions", "compile_in_background"]
+__all__ = ["compile_for_live", "compile_for_logs", "compile_for_questions"]
 
 #: Readings of the warm-up, and after it: a block, and single ones.
 _WARM_UP, _MORE = 98, (30, 1, 1)
@@ -85,56 +78,6 @@ def compile_for_logs() -> None:
         run(columns, out=Path(folder) / "out")
 
 
-#: The kernels that a run on a log needs after the others, those that take longest first.
-_LATE = (
-    "asking.headline_kernels.advance",
-    "hordes.blend_kernels.combine",
-    "nexting.interval_kernels.intervals",
-    "hordes.season_kernels.rows",
-    "nexting.alarm_kernels.alarms",
-    "scores.kernels.repeat_path",
-    "scores.kernels.follow_climate",
-)
-
-
-@contextmanager
-def compile_in_background(settings: Settings) -> Iterator[None]:
-    """While a run compiles what it needs first, a second process on a second core compiles what it needs last.
-
-    Args:
-        settings: What is predicted, and how.
-    """
-    process = None
-    names = [name for name in _LATE if not (settings.exponential_only and name.startswith("asking."))]
-    if _count_cores() > 1 and sys.executable:
-        missing = [name for name in names if not getattr(_find_kernel(name), "is_compiled", True)]
-        command = [sys.executable, "-m", "emphatic.nexting.warm", *missing]
-        nowhere = subprocess.DEVNULL
-        if missing:
-            process = subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere)
-    try:
-        yield
-    finally:
-        if process is not None:
-            process.kill()
-            process.wait()
-
-
-def _count_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _find_kernel(name: str) -> Any:
-    module, _, function = name.rpartition(".")
-    return getattr(importlib.import_module(f"emphatic.{module}"), function)
-
-
-def _compile_missing(names: Sequence[str]) -> None:
-    """Compile kernels by name, but for those that another process is compiling."""
-    for name in names:
-        _find_kernel(name).compile(wait=False)
-
-
 def _readings(count: int) -> Iterator[dict[str, Any]]:
     """Readings of two signals and a label, ten minutes apart; some are missing and some are far off."""
     begin = datetime(2024, 1, 1)
@@ -160,7 +103,3 @@ def _silence() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-if __name__ == "__main__":
-    _compile_missing(sys.argv[1:])
