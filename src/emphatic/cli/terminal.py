@@ -407,7 +407,7 @@ _PACE = 0.75
 #: The share of the time of a phase that lies before the part by which its pace is judged.
 _EARLIER = 0.5
 _FILE = "times.json"
-#: The kernels that a second process compiles meanwhile (``emphatic.engines.compiled``).
+#: The kernels that a second process compiles meanwhile (``emphatic.engines.generated``).
 _LATE = {
     *("asking/headline_kernels", "hordes/blend_kernels", "hordes/season_kernels"),
     *("nexting/interval_kernels", "nexting/alarm_kernels", "scores/kernels"),

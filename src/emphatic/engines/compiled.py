@@ -7,8 +7,7 @@ imports nothing of this package but this module and ``intrinsics``. Where no fol
 compiled in memory: slower to start, otherwise the same.
 
 A kernel is compiled when it is first called. Two processes that need it at the same time do not both compile it: one
-does, and the other waits and reads the result from the disk. So a second process can compile ahead what will be needed
-last (``compile_in_background``).
+does, and the other waits and reads the result from the disk.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import hashlib
 import importlib
 import inspect
 import os
-import subprocess
 import sys
 import time
 import types
@@ -35,7 +33,7 @@ import numpy as np
 
 from emphatic.common.locks import lock
 from emphatic.engines import generated
-from emphatic.engines.generated import cache_folder, count_cores
+from emphatic.engines.generated import cache_folder
 
 if TYPE_CHECKING:
     from emphatic.engines.unrolled import Functions
@@ -45,7 +43,6 @@ __all__ = [
     "LazyKernel",
     "blas_threads",
     "cache_folder",
-    "compile_in_background",
     "compose",
     "direct",
     "exact",
@@ -356,40 +353,3 @@ def _compiled(function: Callable[..., Any], cache: bool, signature: Any, options
         except Exception:  # no folder to write to, a full disk, or a damaged file there: numba lets anything through
             pass
     return njit(*signatures, **options)(function)
-
-
-@contextmanager
-def compile_in_background(names: Sequence[str]) -> Iterator[None]:
-    """While this process compiles what it needs first, a second process on a second core compiles what it needs last.
-
-    Args:
-        names: The kernels that are needed last, those that take longest first: "asking.headline_kernels.advance".
-    """
-    process = None
-    several = count_cores() > 1 and sys.executable
-    missing = [name for name in names if several and not getattr(_find_kernel(name), "is_compiled", True)]
-    if missing:
-        command = f"from emphatic.engines import compiled; compiled.compile_missing({missing!r})"
-        nowhere = subprocess.DEVNULL
-        process = subprocess.Popen([sys.executable, "-c", command], stdin=nowhere, stdout=nowhere, stderr=nowhere)
-    try:
-        yield
-    finally:
-        if process is not None:
-            process.kill()
-            process.wait()
-
-
-def compile_missing(names: Sequence[str]) -> None:
-    """Compile kernels by name, except those that another process is compiling.
-
-    Args:
-        names: As of ``compile_in_background``.
-    """
-    for name in names:
-        _find_kernel(name).compile(wait=False)
-
-
-def _find_kernel(name: str) -> Any:
-    module, _, function = name.rpartition(".")
-    return getattr(importlib.import_module(f"emphatic.{module}"), function)

@@ -2,24 +2,32 @@
 
 Compilers need the file to find a function's source, and store their output next to it. An edited rule or engine never
 uses an old kernel. Where no folder can be written the text is kept in memory.
+
+Two processes that need a kernel at the same time do not both compile it (``compiled``). So a second process can compile
+ahead what will be needed last (``compile_in_background``).
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import linecache
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import types
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from emphatic.common.files import atomic_file
 
-__all__ = ["PREFIX", "cache_folder", "count_cores", "module"]
+__all__ = ["PREFIX", "cache_folder", "compile_in_background", "count_cores", "module"]
 
 #: How the name of every generated module begins.
 PREFIX = "emphatic_"
@@ -119,3 +127,40 @@ def _written(path: Path, source: str) -> bool:
 def count_cores() -> int:
     """The cores that this process may run on: on a second one, kernels are compiled ahead."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def compile_in_background(names: Sequence[str]) -> Iterator[None]:
+    """While this process compiles what it needs first, a second process on a second core compiles what it needs last.
+
+    Args:
+        names: The kernels that are needed last, those that take longest first: "asking.headline_kernels.advance".
+    """
+    process = None
+    several = count_cores() > 1 and sys.executable
+    missing = [name for name in names if several and not getattr(_find_kernel(name), "is_compiled", True)]
+    if missing:
+        command = f"from emphatic.engines import generated; generated.compile_missing({missing!r})"
+        nowhere = subprocess.DEVNULL
+        process = subprocess.Popen([sys.executable, "-c", command], stdin=nowhere, stdout=nowhere, stderr=nowhere)
+    try:
+        yield
+    finally:
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+def compile_missing(names: Sequence[str]) -> None:
+    """Compile kernels by name, except those that another process is compiling.
+
+    Args:
+        names: As of ``compile_in_background``.
+    """
+    for name in names:
+        _find_kernel(name).compile(wait=False)
+
+
+def _find_kernel(name: str) -> Any:
+    package, _, function = name.rpartition(".")
+    return getattr(importlib.import_module(f"emphatic.{package}"), function)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from emphatic.asking.language import parse
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_folder
-from emphatic.engines.compiled import compile_in_background
+from emphatic.engines.generated import compile_in_background
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
 from emphatic.learning.inputs import Active, refusal
