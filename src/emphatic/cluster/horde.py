@@ -83,10 +83,10 @@ class _HordePart:
 
 
 class ClusterHorde(Cluster, BlockLearner):
-    """Many questions of one stream of named signals, cut into shards: ``Horde`` beyond one machine.
+    """Many questions about one stream of named signals, divided into shards: ``Horde`` on several machines.
 
-    No function may be among the questions and options, for every shard is saved. Each shard is an ordinary ``Horde`` of
-    some of the questions; it is sent readings, and makes its own features.
+    Questions and options must not contain functions, because every shard is saved. Each shard is an ordinary ``Horde``
+    with some of the questions. It receives readings, and computes its own features.
 
     Args:
         questions: As for ``Horde``.
@@ -104,8 +104,8 @@ class ClusterHorde(Cluster, BlockLearner):
         rates: As for ``Horde``.
         alpha: As for ``Horde``.
         dtype: As for ``Horde``.
-        send_answers: With ``least_squares``, whether shards send the single answers as well, for ``answers``: about ten
-            times as much as the predictions.
+        send_answers: With ``least_squares``, whether shards also send the candidate predictions, for ``answers``: about
+            ten times as much data as the predictions.
         options: Further arguments of ``Horde``.
 
     >>> import numpy as np
@@ -232,8 +232,8 @@ class ClusterHorde(Cluster, BlockLearner):
         Args:
             table: As for ``Horde.run``.
             first: As for ``Horde.run``.
-            predictions: With "shard" each shard keeps its own predictions, in ``predictions-00003.parquet`` in the
-                storage, with a column ``row`` and one a question; with None nobody keeps them.
+            predictions: With "shard", each shard writes its own predictions to ``predictions-00003.parquet`` in the
+                storage, with a column ``row`` and one per question. None disables predictions.
         """
         answers = self._run(table, partial(self.stream, predictions=predictions), first)
         return answers if predictions == "driver" else None
@@ -266,7 +266,7 @@ class ClusterHorde(Cluster, BlockLearner):
         predictions: Predictions = "driver",
         on_checkpoint: OnCheckpoint | None = None,
     ) -> Iterator[Any]:
-        """Learn from blocks of rows as they come, as ``Horde.stream`` does; the predictions, in order.
+        """Learn from blocks of rows as they arrive, as ``Horde.stream`` does; yields the predictions, in order.
 
         Args:
             blocks: Blocks, or rows as ``Horde.observe_many`` takes them; or a function of the first row's number that
@@ -382,16 +382,16 @@ def local(what: Any, *arguments: Any, shards: int, storage: Storage = None, **op
 def local(
     what: Any, *arguments: Any, shards: int, storage: Storage = None, **options: Any
 ) -> ClusterLearner | ClusterHorde:
-    """What ``ClusterLearner`` (of a rule) or ``ClusterHorde`` (of questions) makes, with all shards in this process.
+    """A ``ClusterLearner`` (for a rule) or ``ClusterHorde`` (for questions) with all shards in this process.
 
-    The bits are those of the same shards on Ray, whatever was killed there.
+    Results are bit-for-bit identical to those of the same shards on Ray, even after failures there.
 
     Args:
         what: A rule, or questions.
         arguments: Further arguments of ``ClusterLearner`` or ``ClusterHorde``.
         shards: The number of shards.
         storage: A folder; a temporary one by default.
-        options: Further keywords, but ``address``. Blocks have 4,064 rows by default.
+        options: Further keywords, except ``address``. Blocks have 4,064 rows by default.
 
     >>> with local("true_online_etd", 3, 1024, shards=4, engine="chunked") as learner:
     ...     print(learner)

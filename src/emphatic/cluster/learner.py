@@ -302,29 +302,30 @@ class _LearnerPart:
 
 
 class ClusterLearner(Cluster):
-    """K learners of one rule on one stream of features, cut into shards: ``Learner`` beyond one machine.
+    """K learners of one rule on one stream of features, divided into shards: ``Learner`` on several machines.
 
-    Each shard is an ordinary ``Learner`` in a Ray actor. Where ``exact`` the bits are those of one Learner, else of the
-    same shards in one process, ``emphatic.cluster.local``. A learner that diverges is frozen.
+    Each shard is an ordinary ``Learner`` in a Ray actor. Results are bit-for-bit identical to those of the same shards
+    in one process (``emphatic.cluster.local``) and, if ``exact``, to those of one Learner. A learner that diverges is
+    frozen.
 
     Args:
         rule: As for ``Learner``.
         n: The number of features.
         K: The number of learners.
-        shards: The number of shards; one a node by default.
-        address: host:port of a Ray cluster's head node; without one, a Ray is started on this machine, and stopped
-            again.
-        storage: A folder that all nodes share by the same path. Shards save themselves there, and after a death go on
-            from it, with the same bits. If it holds a run of the same set-up, that goes on; ``position`` says from
-            which row.
+        shards: The number of shards; one per node by default.
+        address: host:port of a Ray cluster's head node; without one, Ray is started on this machine, and stopped at the
+            end.
+        storage: A folder that all nodes reach by the same path. Shards save checkpoints there, and after a failure they
+            continue from it bit for bit. If it holds a run with the same set-up, that run continues; ``position``
+            is its next row.
         dtype: As for ``Learner``.
-        engine: It is decided here and never in a shard; "auto" chooses as for features that are not sparse.
+        engine: It is chosen before learners are divided, never in a shard; "auto" assumes features that are not sparse.
         stepsize: As for ``Learner``; an option may have one number for each of the K learners.
-        threads: The threads that a shard may use, and the CPUs it is given.
-        block: The steps of a block; its features are sent once a node.
-        ahead: The most blocks that the fastest shard is ahead of the slowest.
-        checkpoint_every: How often shards save themselves, in seconds or as a duration.
-        resume: True insists on a run in the storage that goes on, False on none.
+        threads: The threads that a shard may use, and the CPUs that it gets.
+        block: The steps of a block; its features are sent once to each node.
+        ahead: The largest number of blocks by which the fastest shard may be ahead of the slowest.
+        checkpoint_every: How often shards save checkpoints, in seconds or as a duration.
+        resume: True requires a run in the storage to continue, False requires that there is none.
 
     >>> import numpy as np
     >>> from emphatic.cluster import local
@@ -403,8 +404,8 @@ class ClusterLearner(Cluster):
             gamma_next: As for ``Learner.run``.
             Phi_next: As for ``Learner.run``.
             first: As for ``Learner.run``.
-            predictions: With "shard" each shard keeps those of its own learners, in ``predictions-00003.parquet`` in
-                the storage: a column ``row`` and one of lists. None makes none.
+            predictions: With "shard", each shard writes those of its own learners to ``predictions-00003.parquet`` in
+                the storage: a column ``row`` and one of lists. None disables predictions.
             parameters: Further parameters of ``Learner.run``.
         """
         mode: Predictions = "driver" if predictions is True else None if predictions is False else predictions
@@ -452,16 +453,16 @@ class ClusterLearner(Cluster):
         predictions: Predictions = "driver",
         on_checkpoint: OnCheckpoint | None = None,
     ) -> Iterator[Any]:
-        """Learn from blocks as they come, each the arguments of ``Learner.run``; each one's predictions, in order.
+        """Learn from blocks as they arrive, each with the arguments of ``Learner.run``; yields predictions, in order.
 
-        Of sequences that nothing marks it warns once, with the step in the first block that has some.
+        If sequences are not marked, it warns once, with the step in the first block that has such a sequence.
 
         Args:
             blocks: Any iterable, in order, or a function of the first step's number that gives one, for a run that may
                 be resumed. None among them is a gap: ``cut``.
             predictions: As for ``run``.
-            on_checkpoint: Called with a number of steps before the manifest moves on to it; what it returns, which JSON
-                must be able to hold, is then ``more``.
+            on_checkpoint: Called with a number of steps just before the manifest advances to it. Its return value,
+                which JSON must be able to hold, is then ``more``.
         """
         parcels = self._parcels(numbered(blocks, self.position))
         for answers in self._stream(parcels, predictions, on_checkpoint):
@@ -469,12 +470,12 @@ class ClusterLearner(Cluster):
 
     @property
     def theta(self) -> NDArray[Any]:
-        """θ of all learners, (K, n): as large as that is."""
+        """θ of all learners, (K, n), in the memory of this process."""
         return np.concatenate(self._read("theta"))
 
     @property
     def frozen(self) -> NDArray[np.bool_]:
-        """Which learners stand still since they would have diverged, (K,)."""
+        """Which learners are frozen because they would have diverged, (K,)."""
         return np.concatenate(self._read("frozen"))
 
     def gather(self) -> Learner:

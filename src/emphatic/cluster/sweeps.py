@@ -38,11 +38,11 @@ def sweep(
     Args:
         problem: As for ``emphatic.studies.sweep``.
         grid: As for ``emphatic.studies.sweep``.
-        address: host:port of a Ray cluster's head node; without one, a Ray is started on this machine, and stopped
-            again.
+        address: host:port of a Ray cluster's head node; without one, Ray is started on this machine, and stopped at the
+            end.
         shards: The number of processes; by default one for each CPU of the cluster.
         out: As for ``emphatic.studies.sweep``.
-        options: Further arguments of ``emphatic.studies.sweep``, but ``jobs``.
+        options: Further arguments of ``emphatic.studies.sweep``, except ``jobs``.
     """
     with tempfile.TemporaryDirectory(prefix="emphatic-") as temporary:
         connection = Connection(address, shards, 1, Path(temporary if out is None else out).absolute())

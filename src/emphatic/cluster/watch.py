@@ -34,7 +34,7 @@ _TAIL, _FILES = 50_000, 30
 
 
 class ClusterError(OSError):
-    """A cluster that cannot be used, or that has lost what the run needs."""
+    """A cluster cannot be used, or has lost something that the run needs."""
 
 
 def split_address(address: str) -> tuple[str, int]:

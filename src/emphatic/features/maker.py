@@ -54,7 +54,7 @@ STATISTICS = 6
 
 
 class Features:
-    """Makes φ from readings, by a list of parts.
+    """Computes φ from values of signals, with a list of parts.
 
     >>> import numpy as np
     >>> from emphatic import features as f
@@ -67,10 +67,10 @@ class Features:
     ['bias', 'S1 ≈ 0', 'S1 ≈ 5', 'S1 ≈ 10']
 
     ``warm_up`` uses some rows to find ranges and categories that are not given. A call computes φ of the next rows,
-    (B, k), or of one, (k,), and carries traces over to the next call: the bits are the same however the rows are
-    divided into calls. Values outside a range are clipped to it, and counted in ``clipped``; a range that was found
-    follows readings that have left it (``emphatic.features.maker``), one that was given is fixed. A missing reading
-    (NaN or infinity) makes no feature of that part active (index −1).
+    (B, k), or of one, (k,), and carries traces over to the next call: results are bit-for-bit identical however the
+    rows are divided into calls. Values outside a range are clipped to it, and counted in ``clipped``. A range from the
+    warm-up follows values that have left it (``emphatic.features.maker``); a given range is fixed. If a value is
+    missing (NaN or infinity), no feature of its part is active (index −1).
 
     Args:
         parts: The parts, such as ``[Bias(), SoftBins("*")]``; φ has their features in this order.

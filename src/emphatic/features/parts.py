@@ -388,7 +388,7 @@ class OneHot(Part):
 
 @dataclass(frozen=True, repr=False)
 class Missing(Part):
-    """A feature for each signal that is 1 where the reading is missing.
+    """A feature for each signal that is 1 where the value is missing.
 
     Args:
         of: A signal's name, several names, or "*" for all signals.
@@ -421,10 +421,10 @@ class FeatureRow(dict[str, Any]):
 
 @dataclass(frozen=True, repr=False)
 class Function(Part):
-    """``size`` features that a Python function makes of each row: it returns as many numbers, or one.
+    """``size`` features that a Python function computes from each row: it returns ``size`` numbers, or one.
 
-    A feature is active where its number is not 0; None, NaN and infinity make none active. Numbers should be of the
-    order of 1, as φ·φ of the other parts is.
+    A feature is active if its number is not 0; None, NaN and infinity make none active. Numbers should be about 1 in
+    size, because φ·φ of each other part is about 1.
 
     A file cannot hold a function: a saved maker refers to it by name, and it must be supplied again
     (``Features.provide``).

@@ -149,7 +149,7 @@ class Trace(Smoothed):
 
         z_t = z_{t−1} + (x_t − z_{t−1})/steps
 
-    It starts at the first reading, and stays where a reading is missing.
+    It starts at the first value, and does not change where a value is missing.
 
     Args:
         of: A signal's name, several names, or "*" for all signals.
@@ -165,10 +165,10 @@ class Trace(Smoothed):
 
 @dataclass(frozen=True, repr=False)
 class Change(Smoothed):
-    """How far a signal x is from its trace z of the step before: x_t − z_{t−1}.
+    """The difference of a signal x from its previous trace z: x_t − z_{t−1}.
 
-    With ``steps=1`` that is x_t − x_{t−1}. It is not known, and no feature of it is active, at the first reading and
-    where a reading is missing.
+    With ``steps=1`` that is x_t − x_{t−1}. It is not known at the first value and where a value is missing; none of its
+    features is active there.
 
     Args:
         of: A signal's name, several names, or "*" for all signals.

@@ -206,22 +206,22 @@ class BlockLearner(ABC):
 class Horde(BlockLearner):
     """Many questions about one stream of named signals.
 
-    A question of constant γ is learned once for each of the ``rates``, and the answers are blended by their accuracy so
-    far (``emphatic.hordes.blend``; questions with a policy, a varying γ or a terminal value use the middle rate, and
-    with ``least_squares`` are blended by the returns that are known so far). A maker of features that another Horde
-    uses is copied, as it was after its warm-up, because its state belongs to one stream.
+    A question with constant γ has one learner for each of the ``rates``, whose predictions are combined by their errors
+    so far (``emphatic.hordes.blend``). Questions with a policy, a varying γ or a terminal value use the middle rate;
+    with ``least_squares`` their predictions are combined by the returns that are known so far. If another Horde uses
+    the same maker of features, the maker is copied as it was after its warm-up: its state belongs to one stream.
 
     Args:
         questions: The questions, a list of ``GVF``.
-        features: A ``Features`` maker, or {question's name: maker} where questions have features of their own; those
-            with the same maker share a learner.
+        features: A ``Features`` maker, or {question's name: maker} if questions have their own features; questions with
+            the same maker share a learner.
         rule: A name from ``emphatic.rules.names()``, or a rule of your own. For one that uses π or μ itself, such as
             tree_backup, every question must have a policy.
         rates: α is each of these times ``alpha``; 1 by default where there is a ``stepsize``.
         alpha: A number, or one per question; by default 1 over the mean of φ·φ in the warm-up.
         step: The length of a step in seconds, needed where horizons are durations.
         mu: The behaviour's probability (or density) of an action, for policies that do not give one: a function of
-            (observation, action), a table or a number; where it is None actions are counted.
+            (observation, action), a table or a number. If it is None, actions are counted.
         scaled: Whether predictions of a constant γ are scaled by 1 − γ, into the cumulant's own unit.
         centred: Whether a question of constant γ < 1 is learned as the deviation from its cumulant's mean in the
             warm-up, in the cumulant's own unit, with an emphasis that starts at 1; else θ·φ is the return itself,
@@ -231,13 +231,13 @@ class Horde(BlockLearner):
         engine: One of ``emphatic.engines.available()``, or "auto".
         threads: The most threads that an engine may use.
         stepsize: A name or an object of ``emphatic.stepsizes``: α is ``rates`` times ``alpha`` times its step size.
-        least_squares: Whether the answers of three online ridge regressions stand beside those of the learners, where
-            there are at most 4,000 features (``emphatic.hordes.ridges``), and all are combined (``Combination`` in
-            ``emphatic.hordes.blend``). It is for rows of a log. ``answers`` has the single ones.
-        weekly: Whether those answers have effects of the hour of the week; else of the hour of the day, which takes a
-            seventh of the memory.
-        ask: Questions in one line of text, such as "P(x > 5 within 10 rows)" (see docs/ask.md), which are answered at
-            every row of a log besides: ``asked`` has the answers, ``asked_scores`` how good they were.
+        least_squares: Whether to combine the learners' predictions with those of three online ridge regressions
+            (``emphatic.hordes.ridges``, with at most 4,000 features; ``Combination`` in ``emphatic.hordes.blend``). It
+            is for rows of a log. ``answers`` has the candidate predictions.
+        weekly: Whether these candidates have effects of the hour of the week; else of the hour of the day, which takes
+            a seventh of the memory.
+        ask: Questions in one line of text, such as "P(x > 5 within 10 rows)" (see docs/ask.md). They are also answered
+            at every row of a log: ``asked`` has the answers, and ``asked_scores`` their scores.
         extra: The rule's own parameters: eta, beta, ….
 
     >>> import numpy as np
@@ -426,9 +426,9 @@ class Horde(BlockLearner):
 
     @property
     def answers(self) -> dict[str, Array]:
-        """With ``least_squares``: the single answers at the rows seen last, {"rate 0.1": (B, Q), …, "trace": (B, Q)}.
+        """With ``least_squares``: the candidate predictions at the last rows, {"rate 0.1": (B, Q), …, "trace": (B, Q)}.
 
-        NaN where a question has no such answer. Each is within the readings so far and half their range beyond.
+        NaN if a question has no such candidate. Each lies within the range of the values so far and half its width.
         """
         self._require()
         answers: dict[str, Array] = {}
@@ -548,7 +548,7 @@ class Horde(BlockLearner):
 
     @property
     def asked(self) -> dict[str, dict[str, Array]]:
-        """The answers to what is asked in text, at the rows of the last ``run``, ``observe`` or ``advance``.
+        """The answers to the questions in text, at the rows of the last ``run``, ``observe`` or ``advance``.
 
         They are {text: {"answer": (B,), "low": (B,), "high": (B,), "usual": (B,)}}.
 
@@ -569,7 +569,7 @@ class Horde(BlockLearner):
         return {text: dict(zip(KINDS, answers[:, q].T, strict=True)) for q, text in enumerate(texts)}
 
     def asked_scores(self) -> list[dict[str, Any]]:
-        """How good the answers to what is asked in text were so far, a dict each (see docs/ask.md)."""
+        """The scores so far of the answers to the questions in text, a dict each (see docs/ask.md)."""
         return [] if self._asked is None else self._asked.summary()
 
     def ask(self, text: str) -> None:
@@ -585,7 +585,7 @@ class Horde(BlockLearner):
             self._asked.add(text)
 
     def stop_asking(self, text: str) -> None:
-        """No longer answer a question in text; ValueError if it is not asked.
+        """Remove a question in text; ValueError if there is no such question.
 
         Args:
             text: The question.
@@ -621,10 +621,10 @@ class Horde(BlockLearner):
     def advance(self, block: Block, *, learn: bool = True, predict: bool = True) -> Array | None:
         """Learn from the steps that end in the rows of a block, and return the predictions at each row, (B, Q).
 
-        Rows of a log and transitions of an agent are learned here, and nowhere else. A block says what is true of its
-        rows: which of them do not follow the row before (``gap``), and with an agent, which actions led to them and
-        where an episode ended. Invalid input raises before anything changes. However rows are cut into blocks, the bits
-        are the same.
+        All learning from rows of a log and from transitions of an agent goes through this method. A block carries the
+        facts about its rows: which of them do not follow the previous row (``gap``), and with an agent, which actions
+        led to them and where an episode ended. Invalid input raises an error before anything changes. Results are
+        bit-for-bit identical however rows are divided into blocks.
 
         Args:
             block: The next rows, with all signals in their order; its arrays must not be changed afterwards.
@@ -657,15 +657,15 @@ class Horde(BlockLearner):
             guard.users = 0
 
     def cut(self) -> None:
-        """Start a new sequence: forget the traces, those of features too, and learn nothing from the step across."""
+        """Start a new sequence: reset the traces, also those of features, and learn nothing from the step across it."""
         with self._guard:
             self._forget()
 
     def restart(self) -> Self:
-        """Begin another stream of the same signals with the weights that were learned so far. Returns self.
+        """Start another stream of the same signals with the weights that were learned so far. Returns self.
 
-        Nothing remains of the stream before: its last readings, traces, seasons, and the number of its rows. Questions
-        in text begin anew.
+        Everything else of the previous stream is dropped: its last values, traces, seasons, and the number of its rows.
+        Questions in text start again.
         """
         with self._guard:
             self._forget()
@@ -829,13 +829,13 @@ class Horde(BlockLearner):
         """Learn from the step that this row completes, and return all predictions at it, (Q,).
 
         Args:
-            observation: {name: reading} (absent, None, NaN or infinite is missing), or the readings in the order of the
-                signals. A ``time`` in it that is no signal is the time of the row.
+            observation: {name: value} (absent, None, NaN or infinite is missing), or the values in the order of the
+                signals. A ``time`` in it that is not a signal is the time of the row.
             action: The action chosen now.
             mu: The probability (or density) with which the behaviour chose it.
             time: In seconds, as datetime64, a datetime or text such as "2026-01-31 12:00", for features of time; the
                 caller must detect gaps and ``cut`` there.
-            learn: If False it only predicts: no weight changes, and nothing is learned across that row.
+            learn: If False, it only predicts: no weight changes, and nothing is learned across that row.
         """
         self._require()
         if not isinstance(learn, bool | np.bool_):
@@ -863,7 +863,7 @@ class Horde(BlockLearner):
         gap: Sequence[bool] | NDArray[np.bool_] | None = None,
         learn: bool = True,
     ) -> Array:
-        """``observe`` of many rows at once, which is quicker; predictions (B, Q).
+        """``observe`` for many rows at once, which is faster; predictions (B, Q).
 
         Args:
             observations: {name: column}, or the readings (B, C) in the order of the signals.
@@ -1057,11 +1057,11 @@ class Horde(BlockLearner):
     def load(
         path: str | os.PathLike[str], *, engine: str | None = None, mu: Behaviour = None, rule: AnyRule | None = None
     ) -> Horde:
-        """The horde that ``save`` wrote; goes on with the same bits.
+        """The horde that ``save`` wrote; it continues bit for bit.
 
         Args:
             path: The file.
-            engine: Replaces the engine in the file; with another engine it goes on to rounding.
+            engine: Replaces the engine in the file; with another engine it continues equal up to rounding.
             mu: Must be passed again if it was a function.
             rule: Must be passed again if it was a rule of your own.
         """

@@ -64,10 +64,10 @@ _COMMON = ("Pb", "Pe", "phi_next")
 class LeastSquares:
     """K learners by least squares, LSTD(λ) or with ``emphatic`` ELSTD(λ); K=None is a single one without the K axis.
 
-    Learners that share λ, γ, ρ and I share one matrix as well, and differ in R only. So do learners with different γ
-    whose λ and ρ have been 1 from the first step on, with a common I, without forgetting, and where φ of each step is
-    φ' of the step before, or the trace is empty (γ'e = 0). From the first step on in which that does not hold, or where
-    ridge or forgetting are (K,), each has its own. A matrix takes 16 n² bytes and about 8 n² operations a step
+    Learners that share λ, γ, ρ and I share one matrix, and differ in R only. So do learners with different γ if λ and ρ
+    have been 1 from the first step on, with a common I and without forgetting, and if φ of each step is φ' of the
+    previous step or the trace is empty (γ'e = 0). From the first step in which this does not hold, or if ridge or
+    forgetting are (K,), each learner has its own matrix. A matrix takes 16 n² bytes and about 8 n² operations per step
     (``nbytes``, ``matrices``).
 
     >>> import numpy as np
@@ -82,11 +82,11 @@ class LeastSquares:
         n: The number of features.
         K: The number of learners; None for one without the K axis.
         emphatic: Whether updates are weighted by emphasis, as in ELSTD(λ).
-        forgetting: The factor by which everything before a step counts less after it, a number or (K,); 1 forgets
+        forgetting: The factor by which the weight of past data falls with each step, a number or (K,); 1 forgets
             nothing.
-        ridge: What A begins with on its diagonal, a number or (K,): so many rows' worth of a prior θ = 0, where
-            features are about 1.
-        limit: The most features that are accepted.
+        ridge: The initial diagonal of A, a number or (K,): it has the effect of this many rows with θ = 0, if features
+            are about 1.
+        limit: The largest number of features that is accepted.
     """
 
     def __init__(

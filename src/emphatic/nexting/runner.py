@@ -99,14 +99,14 @@ FILES = ("predictions.parquet", "summary.json", "report.html", "model.safetensor
 
 @dataclass(eq=False)
 class NextingResult:
-    """What ``run`` found.
+    """The result of ``run``.
 
     Args:
-        summary: The scores as ``summary.json`` has them: one dict per signal × horizon, and then one per question that
-            was asked, marked by ``text``, and per question of your own, marked by ``question``.
+        summary: The scores as in ``summary.json``: one dict per signal and horizon, then one per question in one line
+            (with the key ``text``), then one per question of your own (with the key ``question``).
         curves: The learning curves, one dict for each of those, with the error in each of 20 pieces of the log.
         model: The horde, to continue with (``observe``, ``run``) or to ``save``.
-        settings: All settings, also those found from the data.
+        settings: All settings, including those found from the data.
         rows: The number of rows.
         seconds: The seconds that each phase took.
         out: The folder that was written, or None.
@@ -137,7 +137,7 @@ class NextingResult:
 
         Args:
             job: The job.
-            resume: Whether to go on with a run that was stopped.
+            resume: Whether to continue a run that was stopped.
         """
         if job.settings.by is not None:
             return run_machines(job, resume)
@@ -184,17 +184,17 @@ class NextingResult:
 
     @property
     def predictions(self) -> Any:
-        """The predictions, an Arrow table: ``row``, ``time`` where there is one, a column per question, and the ends of
+        """The predictions, an Arrow table: ``row``, ``time`` if there is one, a column per question, and the bounds of
         its interval, ``.low`` and ``.high``.
 
-        With an output folder they are read from its file when they are first used.
+        With an output folder they are read from its file when you first use them.
         """
         if self._predictions is None and self.out is not None:
             self._predictions = _read_predictions(self.out)
         return self._predictions
 
     def in_memory(self) -> NextingResult:
-        """The same result without its folder: predictions and page are held in memory."""
+        """The same result without its folder: predictions and report are kept in memory."""
         assert self.out is not None
         page = (self.out / "report.html").read_text("utf-8")
         models = {machine: self.models[machine] for machine in self.models}
@@ -228,9 +228,9 @@ class NextingResult:
     def forecast(self) -> ScoreTable:
         """What is predicted from the last row on: ``signal``, ``time``, ``mean``, ``low`` and ``high``.
 
-        A row is a value at one time, the answer to ``SIGNAL at +H``, with its interval. Where a signal has no such
-        answer, a row is the prediction ``SIGNAL@H``: the mean of the readings that follow, nearer ones weighing more.
-        ``kind`` says which: "value" or "mean". ``time`` is the number of the row where rows have no times.
+        A row is a value at one time, the answer to ``SIGNAL at +H``, with its interval. If a signal has no such answer,
+        a row is the prediction ``SIGNAL@H``, the weighted mean of all future values. ``kind`` says which: "value" or
+        "mean". If rows have no times, ``time`` is the number of the row.
 
         >>> import emphatic
         >>> x = np.sin(np.arange(500) / 9)
@@ -272,7 +272,7 @@ class NextingResult:
         The model is saved as the run left it; ``result.model.save(path)`` saves it as it is now.
 
         Args:
-            folder: The folder. One that holds results is refused.
+            folder: The folder. A folder that holds results is rejected with an error.
 
         >>> import emphatic, tempfile
         >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5])
@@ -314,10 +314,10 @@ class NextingResult:
         return f"{sentences}{self.verdict._repr_html_()}"
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The page, as HTML that is complete in itself.
+        """The report, as one HTML page that loads nothing from elsewhere.
 
         Args:
-            path: A file to write it to as well.
+            path: A file to which the report is also written.
         """
         page = self._page
         if page is None and self.out is not None:
@@ -384,27 +384,26 @@ def run(
             constants.
         horizons: The averaging horizons, in steps or as durations such as "15min"; default: four, from two steps to a
             hundredth of the log.
-        out: The folder to write to. A folder that holds results is refused, unless ``overwrite`` or ``resume``.
+        out: The folder to write to. A folder that holds results is rejected, unless ``overwrite`` or ``resume``.
         time: The time column, False for none; by default it is detected.
         delimiter: The column separator of CSV; by default it is detected.
         sort: Whether to sort the rows by time.
-        pivot: "sensor,value": the columns of a table in long format; each sensor then becomes a column. By default that
-            is done where it is unambiguous; False reads the rows as they are.
+        pivot: "sensor,value": the columns of a table in long format; each sensor then becomes a column. By default this
+            is done if it is unambiguous; False reads the rows as they are.
         topics: The topics of a robot log to read; default: all.
-        resample: The regular step of time that rows are put on, such as "5min"; "none" for the rows as they are. By
-            default, "auto", that is done where sensors report at different times.
-        aggregate: How several values of a sensor in one step become one: "mean", "last", "min" or "max".
-        max_age: How long the last value of a sensor is held on a regular step, such as "1h"; older ones are missing.
-        missing: Values that stand for a missing one, such as -999.
-        keep_sentinels: Whether to learn from far readings, and from -999 and its kin, as they are.
-        skip_lines: The lines of CSV above the header that are no part of the table; by default they are found.
+        resample: The regular time step to resample rows to, such as "5min"; "none" for the rows as they are. By
+            default, "auto", rows are resampled if sensors report at different times.
+        aggregate: How to combine several values of a sensor in one step: "mean", "last", "min" or "max".
+        max_age: After resampling, how long the last value of a sensor is used, such as "1h"; older values are missing.
+        missing: Codes for a missing value, such as -999.
+        keep_sentinels: Whether to learn from -999, 65535 and other outliers as they are.
+        skip_lines: The number of lines above the header of CSV to skip; default: detected.
         header: The line of the header of CSV after those, 0 for none; or the names of the columns.
-        by: The column that tells machines apart. Each machine is learned from by itself, with ranges, scores and a
-            model of its own.
-        share: With ``by``, whether all machines are learned from with one set of weights.
-        sections: With ``by``, the machines that have a section of their own in the report, or "all"; default: all of
-            up to four.
-        increments: The counters that are learned as their increments, False for none; by default they are detected.
+        by: The column with the name of the machine. Each machine is learned separately, with its own ranges, scores and
+            model.
+        share: With ``by``, whether to learn one set of weights from all machines.
+        sections: With ``by``, the machines with their own section in the report, or "all"; default: all of up to four.
+        increments: The counters to learn as their increments, False for none; default: detected.
         query: The query of a database or a time series store, in its own language; default: its only table.
         range: What to read of a time series store: a duration up to now such as "30d", or "START/END".
         step: The time between two rows of a time series store, such as "1min".
@@ -412,8 +411,8 @@ def run(
             predictions are combined.
         ask: Questions in one line of text, such as "P(power > 5 within 1h)" or "power at +6h" (see docs/ask.md). Each
             adds a column with its answers, and an object, marked by ``text``, at the end of the summary.
-        exponential_only: Whether the value at each horizon and the mean up to it, which are predicted besides the
-            exponential means, are left out; by default they are where there are more than 64 signals.
+        exponential_only: Whether to predict only the weighted means, without the value at each horizon and the mean
+            until then. By default these are left out if there are more than 64 signals.
         coverage: The target coverage of the intervals; default: 0.8.
         false_alarm_rate: The target number of false alarms per row and signal; default: 0.0005.
         config: These and more settings (``rates``, ``rule``, ``features``, ``questions``; see docs/settings.md) as a
@@ -660,10 +659,10 @@ class Nexting:
         """Learn, score, and write all four files.
 
         Args:
-            resume: Whether to go on with a run that was stopped.
+            resume: Whether to continue a run that was stopped.
 
         Returns:
-            What ``summary.json`` holds.
+            The content of ``summary.json``.
         """
         result = NextingResult.of(self, resume)
         self.seconds.update(result.seconds)
@@ -695,15 +694,15 @@ class Nexting:
 
     @property
     def frozen(self) -> int:
-        """How many learners have diverged, and stay as they were."""
+        """The number of learners that would have diverged, and are frozen."""
         return sum(int(learner.frozen.sum()) for learner in self.horde.learners)
 
     def readings(self) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         """All rows of the table at once.
 
         Returns:
-            The signals to predict (T, C) as they are learned from, the last reading held where one is missing; which
-            of them are missing; and the rows (T,) that do not follow the row before.
+            The signals to predict (T, C) as they are learned from, with the last value where one is missing; which of
+            them are missing; and the rows (T,) that do not follow the previous row.
         """
         log = self.log
         places = [log.table.names.index(name) for name in log.settings.predict or ()]
@@ -728,7 +727,7 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
     Args:
         job: The table, the settings and the output folder.
         executor: Who learns.
-        resume: Whether to go on with a run that was stopped.
+        resume: Whether to continue a run that was stopped.
     """
     with hold_folder(job.out), ExitStack() as stack:
         # A destination that cannot be written to is reported before anything is learned.

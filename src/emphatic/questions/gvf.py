@@ -210,21 +210,21 @@ def _check_quantity(argument: str, value: object) -> None:
 class GVF:
     """One question about a stream of named signals.
 
-    A function of one parameter is given a row, {name: value}, with NaN for a reading and None for a label that is
-    missing: the row that follows, or for ``interest`` the present one. A function of four is given the transition:
-    (observation, action, reward, next observation). It returns None or NaN where it has no answer.
+    A function with one parameter gets a row, {name: value}: the next row, or for ``interest`` the current one. A
+    missing value is NaN, and a missing label is None. A function with four parameters gets the transition:
+    (observation, action, reward, next observation). A function returns None or NaN if it has no answer.
 
     Args:
-        cumulant: A signal, an expression of signals (``"S1 - S2"``), or a function; the reading of the row that follows
-            is what accumulates.
-        gamma: A number, or an expression or function of the row that follows (0 where it ends).
+        cumulant: The quantity to predict: a signal, an expression of signals (``"S1 - S2"``), or a function; its value
+            is read from the next row.
+        gamma: A number, or an expression or function of the next row (0 where the question ends).
         horizon: In place of ``gamma``: in steps, γ = 1 − 1/h, or a duration such as "2min" (at least one step).
         policy: The target policy; without one the question is about the behaviour itself.
         interest: By default 1 − γ for a constant γ, which keeps the emphasis at 1, and otherwise 1; for a rule without
             emphasis it is 1.
         lambda_: By default 1 − 4 (1 − γ), between 0 and .9.
         terminal: Z, paid on termination: the cumulant is R + (1 − γ) Z.
-        name: The name of the question; by default made of its cumulant and horizon or γ.
+        name: The name of the question; default: its cumulant with its horizon or γ.
 
     >>> GVF("S1", horizon=9)
     GVF('S1', horizon=9)

@@ -23,7 +23,7 @@ __all__ = ["ElementwiseRule"]
 
 @dataclass(frozen=True)
 class ElementwiseRule(RuleTraits):
-    """An algorithm whose vectors move component by component, for what scalars A and B cannot express, such as α_i e_i.
+    """An algorithm whose vectors are updated component by component; scalars A and B cannot express it (α_i e_i, …).
 
         X_i          ← adapt(u, X_i, φ_i)              u = signal(step, memory); where the rule has them
         sums         = Σ_i terms(X_i, φ_i, φ'_i)
@@ -31,14 +31,14 @@ class ElementwiseRule(RuleTraits):
         X_i          ← component(s, X_i, φ_i, φ'_i)
 
     X_i is a tuple, the i-th component of each vector; A is an arrow as in ``Rule``. A rule is *lazy* if, where
-    φ_i = φ'_i = 0, ``adapt`` changes nothing, ``component`` is A X_i and ``terms`` are 0: components that are not
-    active then move by scalars, and the sparse engine need not visit them. It refuses a rule that is not lazy, which is
-    decided when the rule is created. Linear rules are the special case of a linear ``component``.
+    φ_i = φ'_i = 0, ``adapt`` changes nothing, ``component`` is A X_i and ``terms`` are 0. Components that are not
+    active are then updated by scalars, and the sparse engine need not visit them. It rejects a rule that is not lazy;
+    this is decided when the rule is created. Linear rules are the special case of a linear ``component``.
 
-    Of an ``eager`` rule all this need be so only where the traces are 0, and A is 1 for the weights: each component
-    moves in its own way as long as it has a trace. ``eager`` names the scalar of the memory that holds the fraction to
-    which a component's traces must have decayed, since φ_i was last not 0, for the sparse engine to drop them; they
-    decay as A says, and take φ alone.
+    For an ``eager`` rule these conditions must hold only where the traces are 0, and A must be 1 for the weights: each
+    component is updated by itself as long as it has a trace. ``eager`` names the scalar of the memory with a fraction:
+    the sparse engine drops the traces of a component when they have decayed to this fraction since φ_i was last not 0.
+    They must decay as A says, and take only φ.
 
     Functions are written as those of a ``Rule``; ``component`` and ``adapt`` may also call ``emphatic.rules.exp``.
 
