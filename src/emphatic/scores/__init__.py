@@ -1,10 +1,10 @@
 """Scores of the predictions of a log: the actual returns, measures, and baselines.
 
-Row t's prediction is made after row t was seen. It is of the mean of what follows, nearer readings weighing more,
+The prediction at row t is made after row t was read. It predicts a weighted mean of the values that follow,
 
     G_t = (1 − γ) Σ_{k≥0} γᵏ x_{t+1+k}
 
-in the signal's own unit, and it is scored only where nearly all of that was seen (``known_return``). Questions are
+in the unit of the signal. It is scored only if nearly all of the weight was read (``known_return``). Questions are
 ordered by signal, then horizon: question q = c·H + h.
 
 A ``Baseline`` or a ``Measure`` of another package is found by its entry point, and scored under its name.

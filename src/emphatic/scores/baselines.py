@@ -122,7 +122,7 @@ class HindsightFit(Protocol):
 
 @dataclass(frozen=True)
 class Baseline:
-    """A prediction that needs no online learning, with which the learned ones are compared.
+    """A prediction without online learning, with which the learned predictions are compared.
 
     It is computed from readings, by ``start``; from readings and their times, by ``follow``; from an ``answer`` that
     was kept while learning; or in hindsight from returns and features, by ``fit``. Questions are ordered by signal,
@@ -131,15 +131,15 @@ class Baseline:
     Args:
         name: Its key in the scores.
         start: ``start(gammas, C)``, with the discounts of the H horizons and the number of signals, begins a log. The
-            function that it returns is called with the readings (B, C) of the next rows, in which the last one is held
-            where one is missing, and with where they are missing (B, C). It returns predictions (C·H, B), in which
-            row t depends on rows up to t.
+            function that it returns is called with the values (B, C) of the next rows, with the last value where one is
+            missing, and with a mask of the missing ones (B, C). It returns predictions (C·H, B), in which row t depends
+            on rows up to t.
         fit: ``fit(n, T, H, half, a)``, with the numbers of features, rows, horizons and plain answers and the
             ``FirstHalf``, begins a fit such as ``OfflineFit``.
-        follow: ``follow(gammas, C, calendar)`` begins a log as ``start`` does, or returns None where the ``Calendar``
-            has no such cycle. The function that it returns is called with the times of the rows besides. A prediction
-            of NaN, before the cycle has passed once, is scored as the present reading.
-        answer: The name of a component answer of a horde, which is the prediction.
+        follow: ``follow(gammas, C, calendar)`` begins a log as ``start`` does, or returns None if the ``Calendar`` has
+            no such cycle. The function that it returns also gets the times of the rows. Before the cycle has passed
+            once, the prediction may be NaN; it is then scored as the current value.
+        answer: The name of a candidate prediction of a horde, which is the prediction.
     """
 
     name: str
@@ -375,7 +375,7 @@ class RunningMean:
 
 
 def running_mean(x: NDArray[np.float64], missing: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The mean of the readings up to and including each row; NaN before the first.
+    """The mean of the values up to and including each row; NaN before the first.
 
     Args:
         x: The values of a signal, (T,).
@@ -555,8 +555,8 @@ def offline(
         known: Where they are known, (Q, T).
         H: The number of questions per signal.
         progress: Called with the share that is done, up to 1.
-        answers: Predictions that need no learning, such as the present reading, (a, Q, T); they are regressed on
-            besides, without shrinkage.
+        answers: Predictions without learning, such as the current value, (a, Q, T); they are further inputs of the
+            regression, without shrinkage.
     """
     T = G.shape[1]
     half = FirstHalf(T, np.array([g[k].mean() if k.any() else 0.0 for g, k in zip(G, known, strict=True)]))

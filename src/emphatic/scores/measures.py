@@ -85,7 +85,7 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Measure:
-    """How good predictions are: one number, from means over the rows whose return is known.
+    """A score of predictions: one number, from means over the rows whose return is known.
 
     Args:
         name: Its key in the scores.
@@ -143,7 +143,7 @@ def _evaluate(rows: int, means: Sequence[float], variance: float, square: float)
 def measures(
     prediction: NDArray[Any], G: NDArray[Any], use: slice | NDArray[np.bool_] | NDArray[np.int64] = slice(None)
 ) -> Measures:
-    """The root mean square error, and the share of the return's variance that was explained.
+    """The root mean square error, and the variance explained.
 
         rmse = √MSE,   variance_explained = 1 − MSE / Var(G)
 
@@ -480,7 +480,7 @@ def _t_quantile(p: float, degrees: int) -> float:
 
 
 class Summary(NamedTuple):
-    """What ``summary`` returns.
+    """The result of ``summary``.
 
     Args:
         scores: One dict per question.
@@ -777,20 +777,20 @@ def summary(
 ) -> Summary:
     """Score the predictions of a log of C signals at H horizons, together with the baselines.
 
-    Each object has the measures of the second half, ``skill``, 1 − MSE / MSE(persistence), ``first_half``, and on the
-    second half ``persistence`` (the last reading), ``mean`` (of the readings so far), ``offline`` (see
-    ``emphatic.scores.baselines``) and the baselines of other packages; then ``ratio_to_offline``, of the variance
-    explained, ``known``, the rows of the second half that could be scored, and ``reasons``, why a number is None. All
-    are scored on the same rows: where the return is known and the signal has been seen. A curve has the errors in each
-    of 20 pieces of the log, and the row where each ends.
+    Each object has the measures of the second half; ``skill``, 1 − MSE / MSE(persistence); ``first_half``; and for the
+    second half ``persistence`` (the current value), ``mean`` (of the values so far), ``offline`` (see
+    ``emphatic.scores.baselines``) and the baselines of other packages. It also has ``ratio_to_offline`` (of the
+    variance explained), ``known`` (the number of rows of the second half that could be scored) and ``reasons`` (why a
+    number is None). All are scored on the same rows: where the return is known and the signal has had a value. A curve
+    has the errors in each of 20 pieces of the log, and the row where each ends.
 
     Args:
         signals: The names of the C signals.
         horizons: The H horizons, as they are to be named.
         gammas: The discount of each horizon, (H,).
-        values: The readings, (T, C), the last one held where one is missing.
-        missing: Where a reading is missing, (T, C).
-        gap: Which rows do not follow the one before, (T,).
+        values: The values, (T, C), with the last value where one is missing.
+        missing: Where a value is missing, (T, C).
+        gap: Which rows do not follow the previous row, (T,).
         predictions: The predictions, (T, C·H).
         phi: Each call iterates over the rows' features, in blocks.
         n: The number of features.

@@ -82,13 +82,13 @@ def rows_between(missing: NDArray[np.bool_]) -> NDArray[np.float64]:
 def known_return(
     x: NDArray[np.float64], missing: NDArray[np.bool_], gap: NDArray[np.bool_], gamma: float
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The mean of what followed each row of a signal, and where it is known.
+    """The weighted mean of the values that followed each row of a signal, and where it is known.
 
         G_t = Σ w_k x_{t+1+k} / Σ w_k,   w_k = (1 − γ) γᵏ
 
-    over the readings that were seen: nothing counts from a gap on or beyond the log's end. It is known where .99 of
-    the weight lies before that, and half of the weight was seen. Where nothing was seen G is NaN. γ = 0: the next
-    reading.
+    over the values that are not missing, up to the next gap or the end of the log. It is known if .99 of the weight
+    lies before that, and at least half of the weight falls on values that are not missing. If there is no such value, G
+    is NaN. With γ = 0 it is the next value.
 
     Args:
         x: The values of a signal, (T,).

@@ -232,7 +232,7 @@ class Simulated:
         return Scores.of(total / -(-self.steps // every), error(learner.theta), curve, learner.frozen, float(start))
 
     def grain(self, settings: GridSettings, every: int) -> int:
-        """At multiples of how many settings these can be cut without another bit; 0 where they cannot."""
+        """The multiples at which these settings can be divided bit for bit; 0 if they cannot be."""
         if isinstance(settings.rule, LeastSquaresRule):
             return 0
         grains = []
@@ -390,8 +390,8 @@ class Recorded:
     ) -> Recorded:
         """One signal of a table at one horizon, with the features that ``emphatic nexting`` would make.
 
-        Values are deviations from their mean in the first rows, in the signal's own unit. Where one is missing ρ is
-        0, so that nothing is learned from it (w of a gradient rule may still move θ), and a gap in time is a cut.
+        Values are deviations from their mean in the first rows, in the unit of the signal. If a value is missing, ρ is
+        0, so that nothing is learned from it (w of a gradient rule may still change θ). A gap in time is a cut.
 
         Args:
             source: A file, a frame or a mapping of columns: whatever ``emphatic.nexting.run`` takes.
@@ -525,7 +525,7 @@ class Recorded:
         return Scores.of(mean, final, curve, learner.frozen, self.baselines(1)["θ = 0"])
 
     def grain(self, settings: GridSettings, every: int) -> int:
-        """At multiples of how many settings these can be cut without another bit; 0 where they cannot.
+        """The multiples at which these settings can be divided bit for bit; 0 if they cannot be.
 
         Args:
             settings: Settings of one rule.

@@ -87,13 +87,13 @@ def sweep(
     """Learn with every setting of a grid, and report the error of each.
 
     All settings of a rule learn side by side in one horde, from the same streams. The error is the root mean square
-    value error before an update; of ``Tasks`` it is the mean over the tasks, and on a log it is the error of the
-    return. A sweep keeps its mean over the steps, its last value and those at ``points``.
+    value error before an update. For ``Tasks`` it is the mean over the tasks, and on a log it is the error against the
+    return. A sweep keeps the mean of the error over the steps, its last value, and its values at ``points``.
 
     On a control problem every setting is an agent that acts, and in place of the error there is the cost of its
     episodes: steps, or minus the return (``emphatic.studies.acting``).
 
-    The best of many settings looks better than it is: ``rerun`` reports it on fresh runs.
+    The best of many settings is best partly by chance: ``rerun`` reports it on fresh runs.
 
     Args:
         problem: A name of ``emphatic.problems.names()``, an ``MDP`` or ``Tasks``, a function that makes one (for each
@@ -108,19 +108,19 @@ def sweep(
         points: Steps at which errors are stored: how many, evenly spread, or the steps themselves; by default 50, half
             of them logarithmically spaced from the beginning.
         seed: Seed of the streams.
-        theta: The first weights; 0 by default.
+        theta: The initial weights; 0 by default.
         d: Weights of the states' errors, (S,); d_μ·I by default.
         rerun: Number of fresh runs on which the best setting of each rule is reported; it is chosen on the other runs.
             So are the settings of the figures against λ, and against α at the best λ.
-        tolerance: A share of all runs, such as .9: the best settings have tolerance intervals, between which so many
-            runs lie.
+        tolerance: A fraction of all runs, such as .9: the best settings then have tolerance intervals, which contain
+            this fraction of the runs.
         distribution: Whether the page shows the errors of all runs of the best settings.
         jobs: Number of processes, for joblib, whose ``parallel_config`` also chooses a cluster. The table is the same
             for any number.
         run_tasks: What runs the tasks instead of joblib, as ``emphatic.cluster.sweep`` does in shards: a function of
             {number: task} that yields (number, scores), in any order.
         out: A folder for the table and a page. A stopped sweep resumes from there.
-        resume: False: do not use what a stopped sweep has left in ``out``.
+        resume: If False, the results of a stopped sweep in ``out`` are not used.
         progress: Called now and then with the learner-steps done so far and in total.
         track: Called as ``track(name, value, step)`` with the learning curve of each rule's best setting:
             ``SummaryWriter().add_scalar`` of TensorBoard and ``mlflow.log_metric`` are such functions.

@@ -20,25 +20,25 @@ _COUNTS = ("rows", "gaps", "backwards", "repeats", "irregular", "missing")
 
 
 class Clock:
-    """Watches the times of a log, block after block, for gaps.
+    """Finds the gaps in the times of a log, block after block.
 
     Args:
-        first: The times of the log's first rows, which decide on the usual step.
+        first: The times of the log's first rows, from which the typical step is computed.
         joined: Whether the log was joined from several, so that rows may come in bursts.
 
-    The usual step s is the median of the steps forward among the log's first times. A log is regular if nine
-    of ten steps are within a tenth of s. A row does not follow on the one before it if
+    The typical step s is the median of the steps forward among the log's first times. A log is regular if nine
+    of ten steps are within a tenth of s. There is a gap before a row if
 
     - the step is longer than ``limit``: 1.5 s in a regular log, in others max(5 s, 3 q) where q is the step that one
       in twenty exceeds (steps that arrive at random then pass once in some ten thousand);
     - or time goes backwards;
     - or a row between the two was dropped.
 
-    Where rows are months, quarters or years of the calendar, which differ in length, ``step`` is the mean one. A time
-    that repeats is counted, and no gap. Where most times repeat, time stamps are coarser than rows, and ``step``
-    is the mean step; so it is in an irregular log that was ``joined`` from several, whose rows may come in bursts. Rows
-    without a time follow on; the step over them is shared among the rows it took. The first row of all has nothing to
-    follow, and is no gap.
+    If rows are months, quarters or years of the calendar, which differ in length, ``step`` is the mean one. A time that
+    repeats is counted, and is not a gap. If most times repeat, time stamps are coarser than rows, and ``step`` is the
+    mean step. The same holds for an irregular log that was ``joined`` from several, whose rows may come in bursts.
+    There is no gap before a row without a time; the step over such rows is divided among them. There is no gap before
+    the first row.
 
     ``rows``, ``gaps`` (with the ``backwards`` among them), ``repeats``, ``irregular`` (forward steps other than s by
     more than a tenth) and ``missing`` are counted; ``longest`` keeps the longest gaps as (row, time before, after).
@@ -85,7 +85,7 @@ class Clock:
         return self._last
 
     def find_gaps(self, time: NDArray[np.float64], after_drop: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
-        """For each of the next rows, whether it does not follow on the one before it.
+        """For each of the next rows, whether there is a gap before it.
 
         Args:
             time: The times of the rows (B,), NaN where missing.
@@ -153,7 +153,7 @@ class Clock:
         return gap
 
     def copy(self) -> Clock:
-        """A clock at the same place, which goes on by itself."""
+        """An independent copy of the clock, in the same state."""
         clock = Clock.__new__(Clock)
         clock.__dict__.update(self.__dict__)  # ``longest`` is replaced and never changed in place
         return clock
@@ -249,7 +249,7 @@ class Hold:
         self.rows += 1
 
     def copy(self) -> Hold:
-        """A hold at the same place, which goes on by itself."""
+        """An independent copy of the hold, in the same state."""
         hold = Hold.__new__(Hold)
         hold.__dict__.update(self.__dict__)  # arrays are replaced and never changed in place
         return hold

@@ -52,7 +52,7 @@ CALLER = Caller()
 
 
 class TableError(ValueError):
-    """A table that cannot be read as one; the message names it, the place in it and the remedy."""
+    """A table cannot be read. The message names the table, the place in it and the remedy."""
 
 
 class Malformed(ValueError):
@@ -107,8 +107,8 @@ _NO_FLAGS = np.zeros(0, np.bool_)
 class Block:
     """Consecutive rows of a stream, the first of them row number ``row``.
 
-    A source decides once which rows do not follow the row before and says so in ``gap``. Whoever learns from a block,
-    scores it or writes it reads ``gap`` and never looks at times itself.
+    The source decides once which rows do not follow the previous row, and marks them in ``gap``. Code that learns from
+    a block, scores it or writes it uses ``gap`` and never compares times itself.
 
     Args:
         row: The number of the first row in the stream, counted from 0.
@@ -130,10 +130,10 @@ class Block:
         action_before: The action that led to the first row; the row before came without it.
         mu_before: The probability (or density) with which ``action_before`` was chosen, as a list of one, or None.
         originals: The observations (B,) of which an agent's rows were made, for functions that are given them.
-        guarded: The readings to learn from (B, C), by a ``ReadingGuard``: far ones are pulled in, NaN where there is
-            none; None where readings are learned from as they are.
-        verdicts: What became of each reading (B, C): 0 where it was read, 1 pulled in, 2 taken for missing; None where
-            nothing was judged.
+        guarded: The values to learn from (B, C), by a ``ReadingGuard``: outliers are pulled in, or NaN if they count as
+            missing. None if the original values are learned from.
+        verdicts: What the guard decided for each value (B, C): 0 unchanged, 1 pulled in, 2 counted as missing; None
+            without a guard.
     """
 
     row: int
@@ -805,39 +805,39 @@ def open_table(
     range: tuple[float, float] | None = None,
     step: float | None = None,
 ) -> Table:
-    """Open a table of readings: a row a moment, a column a signal.
+    """Open a table of readings: one row per time, one column per signal.
 
     Args:
         source: The path of a CSV, Parquet, Arrow/Feather or JSON lines file (text also with gzip, zstd, xz or bz2), of
-            an MCAP file, a ROS 2 bag's folder, or a file of SQLite or DuckDB; its content tells which. The address of
-            a database or a time series store, ``postgresql://…``. In memory: a pyarrow, pandas or polars frame, a dict
-            of arrays, a NumPy structured array, or an array (T, C).
-        time: The time column, or ``"Date+Time"`` for a date and a time of day. By default it is the column that is
-            obviously the time; False for none.
-        delimiter: That of CSV. By default the first lines tell.
+            an MCAP file, a ROS 2 bag's folder, or a file of SQLite or DuckDB; the format is detected from the content.
+            The address of a database or a time series store, ``postgresql://…``. In memory: a pyarrow, pandas or polars
+            frame, a dict of arrays, a NumPy structured array, or an array (T, C).
+        time: The time column, or ``"Date+Time"`` for a date and a time of day; False for none. By default it is
+            detected.
+        delimiter: The column separator of CSV; by default it is detected.
         names: The columns of an array (T, C).
         sort: Whether to sort the rows by time, in memory. Otherwise they must be in the order of time.
-        pivot: The columns of sensors and values, "sensor,value", of a table in long format, with a row for each
-            reading: each sensor becomes a column, in memory. By default that is done where it is unambiguous; False
-            takes the rows as they are.
-        words: Columns that stay text. Otherwise a column of ON and OFF (yes and no, open and closed) is one of
-            numbers, 1 and 0, and so is one of percentages (50% is 50).
+        pivot: The columns of sensors and values, "sensor,value", of a table in long format, with one row per value:
+            each sensor becomes a column, in memory. By default this is done if it is unambiguous; False reads the rows
+            as they are.
+        words: Columns that stay text. Otherwise ON and OFF (yes and no, open and closed) are read as 1 and 0, and
+            percentages as numbers (50% is 50).
         topics: The topics of a robot log (MCAP, ROS 2 bag) to read; by default all. Each number in a topic's messages
-            is a column, ``topic.field``, and each time at which a message was logged a row, with the last value of
-            every column.
-        resample: The regular step of time that rows are put on, a duration such as "5min" or a number in the unit of
-            the time; "none" for the rows as they are. By default, "auto", that is done where sensors report at
-            different moments, with a step near their median interval.
-        aggregate: How several values of a sensor in one step become one: "mean", "last", "min" or "max"; by default the
-            mean, and the last of words and switches.
-        max_age: How long the last value of a sensor is held where rows are put on a step, a duration or a number; older
-            ones are missing. By default it is found for each sensor from how often it reports.
-        missing: Values that stand for a missing one, besides empty fields, NA, null and such: numbers or words.
-        skip_lines: The lines of CSV above the header that are no part of the table; by default they are found.
-        header: The line of the header of CSV, counted from 1 after those, 0 for none; or the names of the columns,
-            where no line has them.
-        query: The query of a database or a store, in its own language; by default its only table.
-        range: The first moment to read from a time series store, and the one after the last, in seconds since 1970.
+            is a column, ``topic.field``. There is a row for each time at which a message was logged, with the last
+            value of every column.
+        resample: The regular time step to resample rows to, a duration such as "5min" or a number in the unit of the
+            time; "none" for the rows as they are. By default, "auto", rows are resampled if sensors report at different
+            times, with a step near their median interval.
+        aggregate: How to combine several values of a sensor in one step: "mean", "last", "min" or "max"; by default the
+            mean, and the last for words and switches.
+        max_age: After resampling, how long the last value of a sensor is used, a duration or a number; older values are
+            missing. By default it depends on how often the sensor reports.
+        missing: Codes for a missing value, besides empty fields, NA, null and such: numbers or words.
+        skip_lines: The number of lines above the header of CSV to skip; by default it is detected.
+        header: The line of the header of CSV, counted from 1 after those, 0 for none; or the names of the columns, if
+            no line has them.
+        query: The query of a database or a store, in its own language; by default its only table is read.
+        range: The first time to read from a time series store, and the end (exclusive), in seconds since 1970.
         step: The seconds between two rows of a time series store.
 
     A column of text counts as numbers if most of its first values are numbers. A later value that is not a number is
