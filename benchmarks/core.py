@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.calls import LearnHorde, PredictSeveral, ShortCalls
 from benchmarks.cases import Case, Effort, run_cases
+from benchmarks.checkpoints import SparseCheckpoint
 from benchmarks.dense import LearnDense, RunDense, RunLength
 from benchmarks.limits import Limits
 from benchmarks.measure import Gate
@@ -41,6 +42,8 @@ def cases(quick: bool) -> Sequence[Case]:
         LearnActive(million, 20_000 // short, quick),
         Breaks("dense", 100, None, 5_000 // short),
         Bytes(million),
+        *(SparseCheckpoint(4 * million, None, 3_000 // min(short, 10), dtype) for dtype in ("float64", "float32")),
+        SparseCheckpoint(million // 100, 100, 300),
         *(RunLength(100, T) for T in ((20, 200) if quick else (100, 1_000, 10_000, 100_000))),
         *(Growth("n", Sparse(n, 20_000 // short, 32, 0.9)) for n in sizes),
         *(Growth("the active features", Sparse(million, 10_000 // short, k, 0.9)) for k in (1, 4, 32, 128, 512)),

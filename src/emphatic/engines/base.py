@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -26,6 +26,7 @@ __all__ = [
     "Row",
     "Rows",
     "Steps",
+    "StoredArray",
     "Watch",
     "block",
 ]
@@ -51,6 +52,25 @@ class Row(Protocol):
 
     @property
     def values(self) -> NDArray[np.float64]: ...
+
+
+class StoredArray(Protocol):
+    """An array in a file that is read in pieces."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def array(self) -> NDArray[Any]:
+        """The whole array."""
+
+    def into(self, out: NDArray[Any], first: int = 0) -> None:
+        """Fill a contiguous array with the numbers from the ``first`` on."""
+
+    def pieces(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
+        """(row, first, numbers) of all numbers in C order, as a matrix of rows of the last axis; in one buffer."""
 
 
 @dataclass(eq=False, slots=True)
@@ -211,6 +231,8 @@ class Engine(ABC):
     #: Whether ``take`` itself starts the sequences of a mask. If not, ``run`` takes them one by one, with a ``cut`` in
     #: between.
     starts_sequences: ClassVar[bool] = True
+    #: Whether the vectors follow from what ``pending`` returns: a checkpoint then holds only that.
+    pending_gives_vectors: ClassVar[bool] = False
     rule: AnyRule
 
     def __init__(self, rule: AnyRule, n: int, K: int, dtype: str) -> None:
@@ -394,6 +416,17 @@ class Engine(ABC):
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:  # noqa: B027
         """Restore what ``pending`` returned; ValueError if it is invalid."""
+
+    def saved(self) -> dict[str, NDArray[Any]]:
+        """What ``pending`` returns, as a file holds it."""
+        return self.pending()
+
+    def reload(self, stored: Mapping[str, StoredArray]) -> None:
+        """Restore a new engine from what ``saved`` returned, vectors included; ValueError if it is invalid.
+
+        For engines with ``pending_gives_vectors``.
+        """
+        raise NotImplementedError(f"the vectors of {self.name} are saved by themselves")
 
     def put(self, r: int, value: NDArray[Any]) -> None:
         """``set_vector`` and its bound."""

@@ -38,7 +38,7 @@ from emphatic.learning.returns import UndiscountedWarning
 from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.questions.evaluator import Before, Behaviour, Evaluator, check_behaviour
 from emphatic.questions.gvf import GVF, LARGEST, Observations, action_name
-from emphatic.rules import AnyRule, Rule
+from emphatic.rules import AnyRule
 from emphatic.stepsizes import StepSize
 from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table, open_table
 
@@ -1140,10 +1140,7 @@ class Horde(BlockLearner):
             saved["of"] = [group.questions.tolist() for group in self._groups]
             tensors |= _join_groups(
                 [{**of_group, "learner": learner} for of_group, learner, _ in states],
-                [
-                    _without_vectors(group.learner, arrays)
-                    for group, (*_, arrays) in zip(self._groups[1:], states, strict=True)
-                ],
+                [of_group for *_, of_group in states],
             )
         tensors["horde.now"] = TensorPart.of(np.ascontiguousarray(evaluator.departure))
         if self._episode is not None:
@@ -1162,8 +1159,7 @@ class Horde(BlockLearner):
         rule, groups = self.setup.rule, saved.get("groups", [])
         learners = [Learner._restored(dict(header), dict(stored), engine, rule)]
         for g, group in enumerate(groups, 1):
-            of_group = _with_vectors(rule, group["learner"], _under(stored, _prefix(g)))
-            learners.append(Learner._restored(group["learner"], of_group, engine, rule))
+            learners.append(Learner._restored(group["learner"], _under(stored, _prefix(g)), engine, rule))
         evaluator = self.evaluator(signals, saved["categories"], self.step)
         self._start(evaluator, np.zeros(len(self.questions)), learners)
         for g, (group, state) in enumerate(zip(self._groups, [saved, *groups], strict=True)):
@@ -1466,27 +1462,6 @@ def _split_groups(saved: dict[str, Any], stored: Mapping[str, Stored]) -> dict[s
         for g, of_group in zip(groups, array.split(stored[f"{name}{_SHAPES}"].array()), strict=True):
             arrays[f"{_prefix(g)}{name.removeprefix(_JOINED)}"] = of_group
     return arrays
-
-
-def _without_vectors(learner: Learner, arrays: Mapping[str, TensorPart]) -> Mapping[str, TensorPart]:
-    """The arrays of a group without the vectors of its learner, where these follow from what its engine holds."""
-    from emphatic.engines.sparse.sparse_many import SparseMany  # late: it imports numba
-
-    if not isinstance(learner._engine, SparseMany) or learner.rule.stepsize is not None:
-        return arrays
-    return {name: array for name, array in arrays.items() if name not in learner.rule.vectors}
-
-
-def _with_vectors(rule: AnyRule, header: Mapping[str, Any], arrays: dict[str, Stored]) -> dict[str, Stored]:
-    """The arrays of a group, with the vectors of its learner."""
-    vectors = header["vectors"]
-    if all(vector in arrays for vector in vectors) or not isinstance(rule, Rule):
-        return arrays
-    from emphatic.engines.sparse.sparse_many import SparseMany  # late: it imports numba
-
-    engine = SparseMany(rule, inputs.whole("n", header["n"]), inputs.whole("K", header["K"]), header["dtype"])
-    engine.resume({name.removeprefix("sparse."): arrays[name].array() for name in arrays if name.startswith("sparse.")})
-    return arrays | {vector: Stored.of(vector, engine.vector(r)) for r, vector in enumerate(vectors)}
 
 
 def _under(stored: Mapping[str, Stored], prefix: str) -> dict[str, Stored]:

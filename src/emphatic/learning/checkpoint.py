@@ -4,6 +4,9 @@ At any moment the path holds a complete checkpoint, the old one or the new one (
 reading needs memory for a second copy of the arrays. A learner is restored from an open file: the contents are checked
 before anything of their size is allocated.
 
+The vectors of a learner whose engine holds them in another form, as sparse does, are not saved beside that form: they
+follow from it. Such a file has format 2, others have format 1, which every version reads.
+
 The JSON header has XXH3 checksums of every array and, under "__metadata__", of everything before the arrays, with
 the digits of the checksums as zeros. The files under tests/data/0.1.0 have no checksums and load without them.
 """
@@ -11,6 +14,7 @@ the digits of the checksums as zeros. The files under tests/data/0.1.0 have no c
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -32,7 +36,7 @@ from emphatic.rules import AnyRule
 from emphatic.stepsizes import kind_of
 
 __all__ = [
-    "FORMAT",
+    "FORMATS",
     "check",
     "check_engine",
     "check_own_rule",
@@ -48,8 +52,8 @@ __all__ = [
     "write",
 ]
 
-#: The version of the format that is written; files of a later version are refused.
-FORMAT = 1
+#: The versions of the format that are read; files of a later version are refused.
+FORMATS = (1, 2)
 
 _KEY = "emphatic"
 #: The entry of the checksums, and among them the one of the header.
@@ -68,7 +72,7 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], parts: Mapping[s
     target = Path(os.path.realpath(os.fsdecode(path)))
     if target.exists() and not target.is_file():  # a folder, or a device or pipe that a rename would destroy
         raise OSError(f"{str(target)!r} already exists and is not a file; a checkpoint cannot replace it.")
-    header = {"format": FORMAT, **header}
+    header = {"format": FORMATS[0 if parts.keys() >= set(header.get("vectors", ())) else 1], **header}
     blank = _with_checksums(header, dict.fromkeys((_OF_HEADER, *parts)))
     try:
         _parse(blank)
@@ -138,13 +142,15 @@ def _header(where: str, metadata: dict[str, str], arrays: dict[str, Stored]) -> 
         raise CheckpointError(f"{where} has a damaged header: {error}") from error
     if type(header.get("format")) is not int:
         raise CheckpointError(f"{where} has a damaged header: it names no format.")
-    if header["format"] != FORMAT:
+    if header["format"] not in FORMATS:
         raise CheckpointError(
-            f"{where} has format {header['format']}; this version of the library reads format {FORMAT}."
+            f"{where} has format {header['format']}; this version of the library reads formats up to {FORMATS[-1]}."
         )
     if _CHECKSUMS not in header:
         if unknown := header.keys() - _WITHOUT:
             raise CheckpointError(f"{where} has a damaged header: it has no checksums, but an entry {min(unknown)!r}.")
+        if header["format"] != 1:
+            raise CheckpointError(f"{where} has a damaged header: it has format {header['format']}, but no checksums.")
         return header
     checksums = header.pop(_CHECKSUMS)
     if not isinstance(checksums, dict) or checksums.keys() != {_OF_HEADER, *arrays}:
@@ -225,8 +231,11 @@ def _check_arrays(rule: AnyRule, header: Mapping[str, Any], arrays: Mapping[str,
     n, lead = inputs.whole("n", header["n"]), _lead(header)
     if header["dtype"] not in ("float32", "float64") or not isinstance(header["engine"], str):
         raise ValueError(f"its dtype is {header['dtype']!r} and its engine {header['engine']!r}")
-    expected = dict.fromkeys(rule.vectors, (header["dtype"], (*lead, n)))
-    expected |= dict.fromkeys(rule.memory, ("float64", lead))
+    expected = dict.fromkeys(rule.memory, ("float64", lead))
+    if rule.vectors[0] in arrays or header.get("format", 2) == 1:
+        expected |= dict.fromkeys(rule.vectors, (header["dtype"], (*lead, n)))
+    elif all(math.prod(array.shape) < math.prod((*lead, n)) for array in _pending(header, arrays).values()):
+        raise ValueError(f"it has neither {rule.vectors[0]!r} nor the state from which that follows")
     for name, (dtype, shape) in expected.items():
         array = arrays[name]
         if (array.dtype, array.shape) != (dtype, shape):
@@ -249,11 +258,14 @@ def fill(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[st
     if gamma is not None and rule.base.name in rules.names() and not ((gamma >= 0.0) & (gamma <= 1.0)).all():
         raise ValueError("its 'gamma' is not between 0 and 1")
     with np.errstate(all="ignore"):
-        for r, vector in enumerate(rule.vectors):
-            # Straight into the engine's own array, where it has one: ``put`` then finds it in its place.
-            value = np.ascontiguousarray(inner.view(r))
-            arrays[vector].into(value)
-            inner.put(r, value)
+        if complete := rule.vectors[0] in arrays:
+            for r, vector in enumerate(rule.vectors):
+                # Straight into the engine's own array, where it has one: ``put`` then finds it in its place.
+                value = np.ascontiguousarray(inner.view(r))
+                arrays[vector].into(value)
+                inner.put(r, value)
+        else:
+            _reload(inner, name, header, arrays)
     for i, scalar in enumerate(rule.memory):
         inner.scalars[:, i] = memory[scalar]
     # The scalars are the memory and each vector's largest component.
@@ -261,13 +273,33 @@ def fill(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[st
         if not np.isfinite(values).all():
             raise ValueError(f"its {scalar!r} is not finite")
     inner.scalars[:, -1] = counts
-    prefix = f"{name}."
-    pending = {of.removeprefix(prefix): array for of, array in arrays.items() if of.startswith(prefix)}
+    if not complete:
+        return
+    pending = _pending(header, arrays, name)
     inner.resume({of: array.array() for of, array in pending.items()})
     with np.errstate(all="ignore"):
         for r, vector in enumerate(rule.vectors):
             if pending and not _same(inner.blocks(r), arrays[vector]):
                 raise ValueError(f"the state of the {name} engine does not match its {vector!r}")
+
+
+def _reload(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> None:
+    """Fill a new engine with vectors that follow from the state of the engine that saved them."""
+    saver = inner
+    if name != header["engine"]:
+        saver = engines.make(header["engine"], inner.rule, inner.n, header["K"], inner.dtype)
+    if not saver.pending_gives_vectors:
+        raise ValueError(f"it has no {inner.rule.vectors[0]!r}")
+    saver.reload(_pending(header, arrays))
+    if saver is not inner:
+        for r in range(len(inner.rule.vectors)):
+            inner.put(r, saver.vector(r))
+
+
+def _pending(header: Mapping[str, Any], arrays: Mapping[str, Stored], engine: str | None = None) -> dict[str, Stored]:
+    """The state of this engine, or else of the one that saved the file, besides vectors and memory."""
+    prefix = f"{engine or header['engine']}."
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def frozen(header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> NDArray[np.bool_]:

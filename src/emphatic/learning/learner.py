@@ -562,6 +562,8 @@ class Learner:
     def save(self, path: str | os.PathLike[str], **more: object) -> None:
         """Write one safetensors file, which ``emphatic.load`` and other tools can open, completely or not at all.
 
+        The sparse engine saves its vectors in its own form only: ``emphatic.load(path).theta`` gives θ.
+
         Args:
             path: The file to write; one that exists is replaced.
             **more: What to save with the learner, for ``Learner.load_with``: arrays as arrays, other values as JSON in
@@ -569,7 +571,7 @@ class Learner:
         """
         with self._guard.shared:
             header, tensors = self._state()
-            names = (*header, *tensors, "format", "frozen", "steps_taken")
+            names = (*header, *tensors, *self.rule.vectors, "format", "frozen", "steps_taken")
             header["more"], arrays = checkpoint.pack(more, _MORE, names)
             checkpoint.write(path, header, tensors | arrays)
 
@@ -596,13 +598,14 @@ class Learner:
         """The complete state: a header, and arrays by name."""
         engine = self._engine
         lead = () if self._K is None else (self._K,)
-        tensors = {
-            name: TensorPart(self._dtype, (*lead, self.n), engine.blocks(r)) for r, name in enumerate(self.rule.vectors)
-        }
+        tensors = {}
+        if not engine.pending_gives_vectors:
+            for r, name in enumerate(self.rule.vectors):
+                tensors[name] = TensorPart(self._dtype, (*lead, self.n), engine.blocks(r))
         tensors |= {
             name: TensorPart("float64", lead, (engine.scalars[:, i],)) for i, name in enumerate(self.rule.memory)
         }
-        tensors |= {f"{self.engine}.{name}": TensorPart.of(array) for name, array in engine.pending().items()}
+        tensors |= {f"{self.engine}.{name}": TensorPart.of(array) for name, array in engine.saved().items()}
         if self._frozen.any():
             tensors["frozen"] = TensorPart.of(self._frozen.astype(np.uint8))
         if (engine.counts != engine.counts[0]).any():

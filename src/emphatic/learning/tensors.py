@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -37,6 +36,8 @@ _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _PIECE = 1 << 18
 #: Bytes that are read at a time, to be hashed while they are in the cache.
 _READ = 1 << 20
+#: Numbers that are read at a time from each of several arrays, for columns that stay in the cache meanwhile.
+_TOGETHER = 1 << 17
 #: The longest header that is read or written: far beyond what a few dozen arrays need.
 _LONGEST = 1 << 24
 
@@ -143,11 +144,19 @@ class Stored:
         self.into(out)
         return out
 
-    @classmethod
-    def of(cls, name: str, array: NDArray[Any]) -> Stored:
-        """An array in memory, as if it were in a file."""
-        data = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-        return cls(BytesIO(data.tobytes()), name, array.dtype.name, array.shape, 0)
+    def pieces(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
+        """(row, first, numbers) of all numbers in C order, as a matrix of rows of the last axis; in one buffer."""
+        length, room, checksum = self.shape[-1], np.empty(_TOGETHER, self.dtype), xxhash.xxh3_64()
+        for row in range(math.prod(self.shape[:-1])):
+            for first in range(0, length, len(room)):
+                piece = room[: length - first]
+                flat = piece.view(np.uint8)
+                self._read(flat, (row * length + first) * piece.itemsize)
+                checksum.update(flat.data)
+                if sys.byteorder == "big":
+                    piece.byteswap(inplace=True)
+                yield row, first, piece
+        self._compare(checksum.hexdigest())
 
     def split(self, shapes: NDArray[np.int64]) -> list[Stored]:
         """The arrays that ``TensorPart.join`` put in a row; ValueError if they do not have these shapes."""

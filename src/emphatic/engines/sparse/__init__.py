@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numba
@@ -24,7 +24,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, Watch
+from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, StoredArray, Watch
 from emphatic.engines.unrolled import Functions, tuple_of, unrolled
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ __all__ = ["HIGH", "LOW", "SHRUNK", "STAMP", "Layout", "Sparse", "add_limits", "
 
 #: The type of stamps, which holds a position in φ too (modulo its largest value).
 STAMP = {"float64": "int32", "float32": "int16"}
+#: The type of stamps in a file, where they have room in it.
+SHORT_STAMP = "uint16"
 
 #: A trace's scale is reset when it is below this part of its peak: the error is about 4e-16 divided by it.
 SHRUNK = 1e-2
@@ -81,6 +83,7 @@ class Sparse(Engine):
 
     name = "sparse"
     takes_rows = True
+    pending_gives_vectors = True
     rule: Rule
 
     def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
@@ -215,6 +218,12 @@ class Sparse(Engine):
             self._lazy.check(pending)
             self._lazy.fill(pending, self.scalars[:, self.M : -1])
 
+    def saved(self) -> dict[str, NDArray[Any]]:
+        return shorten_stamps(self.pending())
+
+    def reload(self, stored: Mapping[str, StoredArray]) -> None:
+        settle_bounds(self, stored, self._lazy.reload(stored))
+
     @property
     def _lazy(self) -> Lazy:
         return Lazy(self._layout, *(array[None] for array in self._state))
@@ -247,8 +256,18 @@ class Lazy(NamedTuple):
         fields = {name: self.columns[name] for name in self.layout.names}
         return fields | {"scale": self.scale, "epoch": self.epoch, "table": self.table[:, :, :used]}
 
-    def check(self, pending: dict[str, NDArray[Any]]) -> None:
+    def check(self, pending: Mapping[str, NDArray[Any]]) -> None:
         """ValueError if these are not arrays that ``pending`` could have returned."""
+        present = self._check_scales(pending)
+        for name in self.layout.names:
+            hold(name, pending[name], self.columns.dtype[name].name, self.columns.shape)
+            if name[0] == "E":
+                stamp, j = pending[name], int(name[1:]) - self.layout.w
+                if not ((stamp >= 0) & (stamp <= present[:, j, None])).all():
+                    raise ValueError(f"its stamps {name!r} are out of range")
+
+    def _check_scales(self, pending: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+        """Check what is not one number a column; returns the present epoch of every trace, (K, traces)."""
         hold("epoch", pending["epoch"], "int64", self.epoch.shape)
         epoch = pending["epoch"]
         present = epoch[:, ::2]
@@ -259,22 +278,75 @@ class Lazy(NamedTuple):
         hold("scale", pending["scale"], "float64", self.scale.shape)
         if not (pending["scale"][:, : self.layout.m] != 0.0).all():
             raise ValueError("one of its scales is 0")
-        for name in self.layout.names:
-            hold(name, pending[name], self.columns.dtype[name].name, self.columns.shape)
-            if name[0] == "E":
-                stamp, j = pending[name], int(name[1:]) - self.layout.w
-                if not ((stamp >= 0) & (stamp <= present[:, j, None])).all():
-                    raise ValueError(f"its stamps {name!r} are out of range")
+        return present
 
-    def fill(self, pending: dict[str, NDArray[Any]], bounds: NDArray[np.float64]) -> None:
+    def fill(self, pending: Mapping[str, NDArray[Any]], bounds: NDArray[np.float64]) -> None:
         """Take over arrays that have been checked, and the bounds on |X|, which are checked here."""
         hold("bounds", pending["bounds"], "float64", bounds.shape)
         bounds[:] = choose_bounds(pending["bounds"], bounds)
         for name in self.layout.names:
             self.columns[name] = pending[name]
+        self._fill_scales(pending)
+
+    def _fill_scales(self, pending: Mapping[str, NDArray[Any]]) -> None:
         used = int(pending["epoch"][:, ::2].max(initial=0))
         self.scale[:], self.epoch[:] = pending["scale"], pending["epoch"]
         self.table[:, :, :used] = pending["table"][:, :, :used]
+
+    def reload(self, stored: Mapping[str, StoredArray]) -> Floats:
+        """Check and take over what a file holds, some columns at a time; returns upper bounds on |X|, (K, m)."""
+        scales = {name: stored[name].array() for name in ("scale", "epoch", "table")}
+        present = self._check_scales(scales)
+        self._fill_scales(scales)
+        largest, names = np.zeros((len(self.columns), self.layout.m)), self.layout.names
+        for name in names:
+            kind, array = self.columns.dtype[name].name, stored[name]
+            if array.dtype not in (kind, SHORT_STAMP if name[0] == "E" else kind) or array.shape != self.columns.shape:
+                raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}")
+        for pieces in zip(*(stored[name].pieces() for name in names), strict=True):
+            for name, (k, first, piece) in zip(names, pieces, strict=True):
+                low, high, number = float(piece.min()), float(piece.max()), int(name[1:])
+                if not (math.isfinite(low) and math.isfinite(high)):
+                    raise ValueError(f"its {name!r} is not finite")
+                if name[0] == "H":
+                    largest[k, number] = max(largest[k, number], high, -low)
+                elif not 0 <= low <= high <= present[k, number - self.layout.w]:
+                    raise ValueError(f"its stamps {name!r} are out of range")
+                self.columns[name][k, first : first + len(piece)] = piece
+        return self._bound(largest)
+
+    def _bound(self, largest: Floats) -> Floats:
+        """Upper bounds on |X|, where these are the largest |H|, (K, m)."""
+        at, scale = self.layout, self.scale
+        used, bounds = int(self.epoch[:, ::2].max(initial=0)), np.abs(scale[:, : at.m]) * largest
+        for j in at.traces:
+            # Whatever its stamp, a column owes what one of these entries says, or nothing.
+            owed = self.table[:, j - at.w, :used]
+            for r in [r for r in at.takes if j in at.takes[r]]:
+                now = scale[:, at.slot[r, j], None]
+                taken = np.abs(scale[:, r, None] * owed[..., r] + now * owed[..., at.w]).max(axis=1, initial=0.0)
+                bounds[:, r] += np.maximum(taken, np.abs(now[:, 0])) * largest[:, j]
+            bounds[:, j] *= np.maximum(np.abs(owed[..., at.w]).max(axis=1, initial=0.0), 1.0)
+        return bounds
+
+
+def shorten_stamps(pending: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """What ``Lazy.pending`` returned, with stamps in two bytes where they have room."""
+    if pending["epoch"].max(initial=0) > np.iinfo(SHORT_STAMP).max:
+        return pending
+    return {name: array.astype(SHORT_STAMP) if name[0] == "E" else array for name, array in pending.items()}
+
+
+def settle_bounds(engine: Engine, stored: Mapping[str, StoredArray], upper: Floats) -> None:
+    """Take over the saved bounds on |X|; where these are below ``upper``, (K, m), they are compared with X itself."""
+    saved, bounds = stored["bounds"].array(), engine.scalars[:, engine.M : -1]
+    hold("bounds", saved, "float64", bounds.shape)
+    bounds[:] = saved
+    for r in np.flatnonzero(~(saved >= upper).all(axis=0)).tolist():  # (a NaN is not)
+        largest = np.concatenate([np.maximum(block.max(axis=1), -block.min(axis=1)) for block in engine.blocks(r)])
+        if not np.isfinite(largest).all():
+            raise ValueError(f"its {engine.rule.vectors[r]!r} is not finite")
+        bounds[:, r] = choose_bounds(saved[:, r], largest)
 
 
 def choose_bounds(saved: NDArray[np.float64], found: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ cost is in proportion to their number. Each learner has columns of its own.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, Watch
-from emphatic.engines.sparse import STAMP, Layout, Lazy, column_type, functions_for, hold
+from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, StoredArray, Watch
+from emphatic.engines.sparse import STAMP, Layout, Lazy, column_type, functions_for, hold, settle_bounds, shorten_stamps
 from emphatic.engines.unrolled import ElementwiseFunctions, Functions, tuple_of
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ class SparseElementwise(Engine):
     name = "sparse"
     takes_rows = True
     starts_sequences = False
+    pending_gives_vectors = True
     rule: ElementwiseRule
 
     def __init__(self, rule: ElementwiseRule, n: int, K: int, dtype: str) -> None:
@@ -270,6 +271,15 @@ class SparseElementwise(Engine):
             lazy.check(pending)
             self._resume_live(pending)
             lazy.fill(pending, self.scalars[:, self.M : -1])
+
+    def saved(self) -> dict[str, NDArray[Any]]:
+        return shorten_stamps(self.pending())
+
+    def reload(self, stored: Mapping[str, StoredArray]) -> None:
+        upper = Lazy(self._layout, *self._lazy).reload(stored)
+        if self.rule.eager:
+            self._resume_live({name: stored[name].array() for name in ("live", "counts", "L")})
+        settle_bounds(self, stored, upper)
 
     def _resume_live(self, pending: dict[str, NDArray[Any]]) -> None:
         if not self.rule.eager:

@@ -12,7 +12,7 @@ and 44 bytes per feature.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,8 +20,8 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, Watch
-from emphatic.engines.sparse import HIGH, LOW, SHRUNK, add_limits, choose_bounds, hold
+from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, StoredArray, Watch
+from emphatic.engines.sparse import HIGH, LOW, SHRUNK, add_limits, choose_bounds, hold, settle_bounds
 from emphatic.engines.sparse.sparse_many_kernels import LANES, NEVER
 from emphatic.engines.unrolled import Functions, tuple_of, unrolled
 
@@ -73,6 +73,7 @@ class SparseMany(Engine):
 
     name = "sparse"
     takes_rows = True
+    pending_gives_vectors = True
     rule: Rule
 
     def __init__(self, rule: Rule, n: int, K: int, dtype: str) -> None:
@@ -295,17 +296,45 @@ class SparseMany(Engine):
         if not pending:
             return
         state = self.pending()
+        self._check({name: pending[name] for name in state})
+        self.scalars[:, self.M : -1] = choose_bounds(pending["bounds"], state.pop("bounds"))
         for name, array in state.items():
-            hold(name, pending[name], array.dtype.name, array.shape)
+            array[:] = pending[name]
+        self._order_log()
+
+    def reload(self, stored: Mapping[str, StoredArray]) -> None:
+        state, H = self.pending(), self._fields()["H"]
+        if (stored["H"].dtype, stored["H"].shape) != (self.dtype, H.shape):
+            raise ValueError(f"its 'H' is {stored['H'].dtype} of shape {stored['H'].shape}")
+        stored["H"].into(H)
+        others = {name: stored[name].array() for name in state if name != "H"}
+        largest = np.maximum(H.max(axis=0), -H.min(axis=0)).astype(np.float64)
+        if not np.isfinite(largest).all():
+            raise ValueError("its 'H' is not finite")
+        self._check(others)
+        for name in others.keys() - {"bounds"}:
+            state[name][:] = others[name]
+        self._order_log()
+        u, upper = unrolled(self.rule), np.abs(others["diag"]) * largest
+        for r in u.weights:
+            for j in u.feeds.get(r, []):
+                upper[r] += np.abs(others["take"][r, j - u.w]) * largest[j]
+        settle_bounds(self, stored, upper.T)
+
+    def _check(self, pending: Mapping[str, NDArray[Any]]) -> None:
+        """ValueError if these are not arrays that ``pending`` could have returned."""
+        state = self.pending()
+        for name, array in pending.items():
+            hold(name, array, state[name].dtype.name, state[name].shape)
         present = int(pending["clock"][0])
         for name in ("touch", "since", "mark", "clock"):
             if not ((pending[name] >= 0) & (pending[name] <= min(present, _MIDNIGHT))).all():
                 raise ValueError(f"its times {name!r} are out of range")
         if not (pending["diag"] != 0.0).all():
             raise ValueError("one of its scales is 0")
-        self.scalars[:, self.M : -1] = choose_bounds(pending["bounds"], state.pop("bounds"))
-        for name, array in state.items():
-            array[:] = pending[name]
+
+    def _order_log(self) -> None:
+        """List the columns in the order of their times."""
         touch, where = self._places
         self._log[: self.n] = np.argsort(touch, kind="stable")
         where[self._log[: self.n]] = np.arange(self.n)
