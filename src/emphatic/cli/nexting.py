@@ -84,7 +84,7 @@ def nexting(
         int | None,
         typer.Option(
             help="With a pipe and no model: readings to warm up on.",
-            show_default="four of the longest horizon, 500 to 10,000",
+            show_default="four times the longest horizon, 500 to 10,000",
             rich_help_panel=_LIVE,
         ),
     ] = None,

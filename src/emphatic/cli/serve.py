@@ -54,7 +54,8 @@ def serve(
     warm_up: Annotated[
         int | None,
         typer.Option(
-            help="Without a model: readings to warm up on.", show_default="four of the longest horizon, 500 to 10,000"
+            help="Without a model: readings to warm up on.",
+            show_default="four times the longest horizon, 500 to 10,000",
         ),
     ] = None,
     save_every: Annotated[str, typer.Option(help="How often to save the model.")] = "30s",

@@ -77,7 +77,7 @@ _FUNCTION = "function"
 
 
 def warm_up_rows(gammas: Iterable[float | None]) -> int:
-    """The first rows of a stream, from which ranges, categories and means are found: four of the longest horizon.
+    """The first rows of a stream, from which ranges, categories and means are found: four times the longest horizon.
 
     They are at least 500 and at most 10,000. A log that ends before is warmed up on with all of its rows. Tables,
     pipes, services and ``Horde.run`` follow this rule alike. It does not depend on how long a log is: one that is cut
@@ -138,7 +138,7 @@ class BlockLearner(ABC):
 
         Args:
             table: A ``Table``, or anything that ``open_table`` opens.
-            rows: The number of rows; by default four of the longest horizon, 500 to 10,000. A shorter table is used
+            rows: The number of rows; by default four times the longest horizon, 500 to 10,000. A shorter table is used
                 whole.
             guard: The new guard of the stream. It is warmed up on the same rows, and decides what is found from them;
                 after that it is to judge them as the first rows of the stream. By default all readings are sound.

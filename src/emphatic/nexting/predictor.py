@@ -466,7 +466,7 @@ class Predictor:
         settings: What to predict, and how.
         learn: Whether to learn; if not, a model only predicts.
         every: Which readings get a prediction; all by default.
-        warm_up: The readings to warm up on; by default four of the longest horizon, 500 to 10,000, as on a table.
+        warm_up: The readings to warm up on; by default four times the longest horizon, 500 to 10,000, as on a table.
         unit: What messages call a reading.
         resilient: Whether readings come from strangers. A warm-up that cannot be learned from is a ValueError; a
             resilient predictor starts it again, and refuses readings that bring thousands of names into it. It drops
@@ -1003,7 +1003,7 @@ class Live:
         learn: Whether to learn; if not, the model only predicts.
         every: Which readings get a prediction.
         save_every: Seconds between two times that the model is saved.
-        warm_up: The readings to warm up on; None for four of the longest horizon, as on a table.
+        warm_up: The readings to warm up on; None for four times the longest horizon, as on a table.
         source: The file descriptor of the readings.
         sink: The file descriptor of the predictions.
     """
