@@ -175,7 +175,7 @@ def test_a_run_that_does_not_fit_is_refused_beforehand(monkeypatch: pytest.Monke
     size = related.Size(9, 9, 3 << 30, 1.0)
     related.check_memory(size, 500, 4 << 30)
     related.check_memory(size, 500, None)
-    with pytest.raises(ValueError, match=r"About 315 of the 500 signals would fit: choose signals with predict="):
+    with pytest.raises(ValueError, match=r"About 318 of the 500 signals would fit: choose signals with predict="):
         related.check_memory(size, 500, 2 << 30)
 
 

@@ -14,7 +14,10 @@ import pytest
 
 import emphatic
 from emphatic.common.settings import MONTH, YEAR
+from emphatic.nexting.settings import Settings
 from emphatic.tables import Block, ReadingGuard, Table, TableError, open_table
+from emphatic.tables.fields import parse_number
+from emphatic.tables.pipe import Notation
 
 START = datetime(2024, 3, 25, tzinfo=UTC)
 N = 120
@@ -60,6 +63,143 @@ def test_titles_above_the_header(above: list[str], units: list[str], tmp_path: P
     assert signal(table, "Vorlauf") == X
     why = {drop["why"]: drop["count"] for drop in table.facts()["rows_dropped"]}
     assert why == {"above the header": len(above)} | ({"units below the header": 1} if units else {})
+
+
+SUMMED, REMARK, BELOW, RULE = (
+    "a summary of other rows",
+    "text instead of a reading",
+    "below the table",
+    "a line of dashes",
+)
+
+
+@pytest.mark.parametrize(
+    ("below", "dropped"),
+    [
+        (["Total,8000.0,1200.0"], {SUMMED: 1}),
+        (["", "Min,1,2", "Max,1,2", "Average,50,3", "Std. dev.,1,1"], {SUMMED: 4}),
+        ([",,", "Summe,8000,1200"], {BELOW: 1, SUMMED: 1}),
+        (["-- end of report --"], {REMARK: 1}),
+        (["(120 rows)", ""], {REMARK: 1}),
+        (["----------,----,----", "Exported by ACME v2.1,2024-03-30"], {RULE: 1, BELOW: 1}),
+        ([f"{stamp(N)},Total,7"], {}),  # with a time it is a reading
+        ([f"{stamp(N)},NA,7"], {}),
+    ],
+)
+def test_what_stands_below_a_table_is_not_learned_from(
+    below: list[str], dropped: dict[str, int], tmp_path: Path
+) -> None:
+    rows = [f"{stamp(i)},{x},{i % 7}" for i, x in enumerate(X)]
+    table = opened(tmp_path, ["time,temp,flow", *rows, *below])
+    assert signal(table, "temp")[:N] == X
+    assert len(only(table)) == N + (not dropped)
+    assert {drop["why"]: drop["count"] for drop in table.facts()["rows_dropped"]} == dropped
+    assert table.facts()["rows_short"] == 0
+
+
+def test_sums_and_headers_between_the_rows_of_a_long_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond what is looked at when a file is opened, too; without times, and with the time in another column."""
+    days = 30
+    for name in ("files.LOOK", "text.LOOK", "text._BLOCK"):
+        monkeypatch.setattr(f"emphatic.tables.{name}", 1 << 14)
+    lines = ["time,temp,flow"]
+    for day in range(days):
+        lines += [f"{stamp(144 * day + i)},{x},{i}" for i, x in enumerate(X * 2) if i < 144]
+        lines += [
+            f"Daily total,{sum(X)},7",
+            "\ufeffTime, Temp,flow" if day % 2 else '"time","temp","flow"',
+            "restarted",
+        ]
+    table = opened(tmp_path, lines)
+    assert table.count_rows() == 144 * days == sum(map(len, table.blocks()))
+    dropped = {drop["why"]: drop["count"] for drop in table.facts()["rows_dropped"]}
+    assert dropped == {SUMMED: days, "the header again": days, REMARK: days}
+    table = opened(tmp_path, ["n,x", *(f"{7 * i % 11},{x}" for i, x in enumerate(X)), "Total,9999"])
+    assert signal(table, "x") == X
+    table = opened(tmp_path, ["station,time,x", *(f"A,{stamp(i)},{x}" for i, x in enumerate(X)), "Total,,9999"])
+    assert signal(table, "x") == X
+
+
+@pytest.mark.parametrize(
+    ("top", "row", "bottom"),
+    [
+        (["        time         | x  ", "---------------------+----"], " {} | {}", ["(120 rows)", ""]),
+        (["| time | x |", "|:-----|--:|"], "| {} | {} |", []),
+        (
+            ["+------+---+", "| time | x |", "+------+---+"],
+            "| {} | {} |",
+            ["+------+---+", "120 rows in set (0.01 sec)"],
+        ),
+        (["latitude,longitude,zone", "52.5,13.4,GMT", "", "time,x"], "{},{}", []),
+    ],
+)
+def test_tables_as_databases_and_services_print_them(
+    top: list[str], row: str, bottom: list[str], tmp_path: Path
+) -> None:
+    table = opened(tmp_path, [*top, *(row.format(stamp(i), x) for i, x in enumerate(X)), *bottom])
+    assert (table.time, table.names) == ("time", ("x",))
+    assert signal(table, "x") == X
+
+
+# ---------------------------------------------------------------------- units beside numbers
+
+
+@pytest.mark.parametrize(
+    ("write", "unit"),
+    [
+        (lambda x: f"{x} °C", "°C"),
+        (lambda x: f"{x}kW", "kW"),
+        (lambda x: f"{x} kW" if x > 50 else f"{x * 1000:.0f} W", "kW"),
+        (lambda x: f"${x}", "$"),
+        (lambda x: f"{x} m³/h", "m³/h"),
+        (lambda x: f"{x} widgets", "widgets"),
+    ],
+)
+def test_units_beside_numbers(write: Any, unit: str, tmp_path: Path) -> None:
+    values = [x + 0.001 * (not x % 1) for x in X]
+    lines = ["time,power,hum", *(f"{stamp(i)},{write(x)},{i % 9} %" for i, x in enumerate(values))]
+    lines[7] = f"{stamp(6)},unknown,3 %"
+    table = opened(tmp_path, lines)
+    assert table.names == ("power", "hum")
+    read = signal(table, "power")
+    assert np.isnan(read[6])
+    np.testing.assert_allclose(np.delete(read, 6), np.delete(values, 6), rtol=1e-12)
+    assert table.facts()["units"] == {"power": unit}
+    assert table.facts()["units_in_values"] == ["power"]
+    # A pipe reads the same bits, from what a model keeps of the notation.
+    notation = Notation.from_config(json.loads(json.dumps(table.notation.config())))
+    parsed = [parse_number(write(x), notation.style_of("power")) for x in values]
+    np.testing.assert_array_equal(np.delete([value for value, _ in parsed], 6), np.delete(read, 6))
+
+
+def test_thousands_before_a_unit_and_units_of_sensors_in_long_format(tmp_path: Path) -> None:
+    table = opened(tmp_path, ["time,energy", *(f'{stamp(i)},"{1000 * x:,.1f} kWh"' for i, x in enumerate(X))])
+    np.testing.assert_allclose(signal(table, "energy"), 1000 * np.array(X), atol=0.051)
+    lines = ["entity_id,state,last_changed"]
+    for i, x in enumerate(X):
+        lines += [f"sensor.temp,{x} °C,{stamp(i)}", f"sensor.power,{x} W,{stamp(i)}"]
+    table = opened(tmp_path, lines)
+    assert table.facts()["units"] == {"sensor.temp": "°C", "sensor.power": "W"}
+    assert signal(table, "sensor.temp") == X
+
+
+def test_units_that_differ_are_refused_with_a_command_that_works(tmp_path: Path) -> None:
+    rows = [f"{stamp(i)},{x} {'°F' if i % 3 == 0 else '°C'},{x}" for i, x in enumerate(X)]
+    path = tmp_path / "mixed.csv"
+    path.write_text("\n".join(["time,temp,flow", *rows]), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"'temp' is no signal: its values are in °C and °F.*predict=\"flow\""):
+        emphatic.nexting.Nexting(path, Settings(), tmp_path).open()
+    settings = Settings(predict=("flow",))
+    assert emphatic.nexting.Nexting(path, settings, tmp_path).open().settings.predict == ("flow",)
+    path.write_text("\n".join(["time,temp", *(row.rpartition(",")[0] for row in rows)]), encoding="utf-8")
+    with pytest.raises(TableError, match=r"its values are in °C and °F.*grep -v '°F'"):
+        open_table(path)
+    # Seats and houses are no units.
+    table = opened(
+        tmp_path,
+        ["time,x,seat,house", *(f"{stamp(i)},{x},1{i % 3}{'ABC'[i % 3]},{i % 5} Main" for i, x in enumerate(X))],
+    )
+    assert table.categories == ("seat", "house")
 
 
 @pytest.mark.parametrize("delimiter", [";", ",", "\t"])

@@ -42,7 +42,7 @@ from emphatic.questions.gvf import GVF
 from emphatic.scores.returns import rows_to_score
 from emphatic.tables import Block, Clock, ReadingGuard, Table
 from emphatic.tables.columns import CONSTANT, ColumnRole, Increments, find_roles
-from emphatic.tables.table import Caller, open_source
+from emphatic.tables.table import MIXED_UNITS, Caller, open_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,8 +57,9 @@ Announce = Callable[[str], None]
 
 _log = logging.getLogger("emphatic.nexting.runner")
 
-#: Seconds of work that a killed run may lose.
-SAVE = 10.0
+#: Seconds of work that a killed run may lose; and, where the last save took longer than ``_QUICK``, how many times as
+#: long it takes until the next: the model of a log of very many signals takes seconds to save.
+SAVE, _QUICK, _TIMES_AS_LONG = 10.0, 0.5, 20.0
 #: Numbers that wait to be written, at most: what keeps memory flat.
 WAITING = 1 << 20
 #: Rows at the start of a table that settings, ranges and its identity are found from.
@@ -74,9 +75,9 @@ UNGROUPED = 32
 MEMBERS, OUTSIDE = 8, 4
 MANY, FEW_MEMBERS, FEW_OUTSIDE = 128, 4, 0
 #: Nanoseconds that one learner takes for one active feature of a row, and for a row; and what the program itself takes.
-_ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 300 << 20
+_ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 250 << 20
 #: Bytes that a question takes besides its weights, and for each row that is learned from at a time.
-_QUESTION_BYTES, _ROW_BYTES = 60_000, 400
+_QUESTION_BYTES, _ROW_BYTES = 105_000, 400
 #: Numbers that ridges keep for a feature and question, and matrices of all features while the offline fit is solved;
 #: the most features that it has, and the bytes of sums of several fits that are made together.
 _RIDGE_COLUMNS, _SOLVED, _FITTED, _FITS_BYTES = 5, 6, 4096, 1 << 26
@@ -495,6 +496,12 @@ def choose_columns(
         roles: What each column is, where that is known.
         live: Whether more rows are to come: what has not changed yet may change.
     """
+    mixed = [name for name, why in table.ignored.items() if why.startswith(MIXED_UNITS)]
+    if mixed and settings.predict is None:
+        raise ValueError(
+            f"{table.name}: {mixed[0]!r} is no signal: {table.ignored[mixed[0]]}. Write it in one unit, or predict "
+            f'other columns: predict="{",".join(table.names)}".'
+        )
     block, is_known = next(table.blocks(FIRST)), roles is not None
     roles = find_roles(table.names, block.values) if roles is None else roles
     named = settings.names_columns(table.names)
@@ -845,7 +852,7 @@ def block_rows(questions: int) -> int:
 
 
 class _LocalLearners:
-    """A Horde in this process, which is saved every ``SAVE`` seconds."""
+    """A Horde in this process, which is saved every ``SAVE`` seconds, or less often where that takes long."""
 
     def __init__(self, horde: Horde, checkpoint: Path) -> None:
         self._horde, self._checkpoint = horde, checkpoint
@@ -859,12 +866,14 @@ class _LocalLearners:
         return self._horde.answers
 
     def stream(self, blocks: Iterator[Block], on_checkpoint: OnCheckpoint) -> Generator[Array]:
-        begin, saved = self.rows, time.perf_counter()
+        begin, due = self.rows, time.perf_counter() + SAVE
         for block in blocks:
             # Always after whole blocks: a run that resumes from here cuts the rows at the same places.
-            if self.rows > begin and time.perf_counter() - saved >= SAVE:
+            now = time.perf_counter()
+            if self.rows > begin and now >= due:
                 self.save(on_checkpoint(self.rows))
                 saved = time.perf_counter()
+                due = saved + max(SAVE, _TIMES_AS_LONG * (saved - now - _QUICK))
             yield self._horde.advance(block)
 
     def save(self, state: Mapping[str, Any]) -> None:

@@ -895,6 +895,9 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"Short rows: {facts['rows_short']:,}; absent fields count as missing.")
     if facts.get("percent"):
         lines.append(f"Percent signs ignored (50% is 50): {_list(list(map(repr, facts['percent'])))}.")
+    if facts.get("units_in_values"):
+        named = [f"{column!r} in {facts['units'][column]}" for column in facts["units_in_values"]]
+        lines.append(f"Units read from the values: {_list(named)}.")
     if facts["guarded"]:
         lines.append(f"Outliers: {_list(guarded_texts(facts['guarded']))}.")
     if facts.get("sentinels"):

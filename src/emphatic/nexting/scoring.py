@@ -67,6 +67,8 @@ WORST = 10
 ROOM = 1 << 26
 #: Bytes of predictions that are written together, at least.
 _ROW_GROUP = 1 << 25
+#: The fewest rows of a group of rows, but for the last: for each column of each group a file has a kilobyte of facts.
+_GROUP_ROWS = 256
 #: The predictions of more questions than this are written after scoring: each column takes memory while it waits.
 _WIDE = 500
 #: Signals that are plotted, at most: a page with more would be too large to open.
@@ -339,7 +341,8 @@ def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
             So does the writer: it is opened when the first of them are written.
             """
             waiting.append(table)
-            if sum(rows.nbytes for rows in waiting) >= least:
+            is_short = least > 0 and sum(rows.num_rows for rows in waiting) < _GROUP_ROWS
+            if not is_short and sum(rows.nbytes for rows in waiting) >= least:
                 if not writers:
                     path = learned.store.folder / "predictions"
                     writers.append(stack.enter_context(_open_writer(path, table.schema)))

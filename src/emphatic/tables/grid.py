@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from emphatic.common.settings import format_duration
 from emphatic.tables.clock import Clock
-from emphatic.tables.table import TableError
+from emphatic.tables.table import NUMERIC, TableError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -655,9 +655,7 @@ def find_long(look: pa.Table, kinds: Mapping[str, str], when: TimeColumn | None)
     time = when.seconds(look)
     moments = len(np.unique(time))
     named_values = [name for name in candidates if _VALUE.fullmatch(name.strip().lower()) and kinds[name] != "date"]
-    numeric = [
-        name for name in candidates if kinds[name] in ("number", "percent", "switch") and not is_empty(look, name)
-    ]
+    numeric = [name for name in candidates if kinds[name] in NUMERIC and not is_empty(look, name)]
     by_name = sorted(candidates, key=lambda name: _KEY.fullmatch(name.strip().lower()) is None)
     for key in by_name:
         lower = key.strip().lower()
@@ -737,6 +735,7 @@ class Pivoted(NamedTuple):
         percents: Those whose numbers have a percent sign.
         ignored: The sensors that are no columns, and why.
         plan: The grid of its rows; None where they are its own moments.
+        units: The units that stand beside the numbers of sensors.
     """
 
     source: Source
@@ -745,6 +744,7 @@ class Pivoted(NamedTuple):
     percents: tuple[str, ...]
     ignored: Mapping[str, str]
     plan: GridPlan | None
+    units: Mapping[str, str]
 
 
 def chosen_long(
@@ -760,7 +760,7 @@ def chosen_long(
             raise TableError(f"{name}: there is no column {column!r} to pivot. It has: {', '.join(map(repr, kinds))}.")
     for column in values:
         is_value = _VALUE.fullmatch(column.strip().lower()) is not None and kinds[column] == "text"
-        if kinds[column] not in ("number", "percent", "switch") and not is_value:
+        if kinds[column] not in NUMERIC and not is_value:
             raise TableError(f"{name}: column {column!r} holds no numbers, so it cannot be the value to pivot.")
     candidates = {column: kind for column, kind in kinds.items() if column not in columns}
     when, why, _ = find_time(name, view.look, candidates, time, style)
@@ -813,6 +813,7 @@ def pivot(
     numbers: dict[str, Array] = {}
     labels: dict[str, list[str | None]] = {}
     switches, percents, ignored = [], [], {}
+    units: dict[str, str] = {}
     by_sensor = np.argsort(places, kind="stable")
     ends = np.searchsorted(places[by_sensor], np.arange(len(sensors) + 1))
     positions: dict[str, NDArray[np.int64]] = {}
@@ -822,13 +823,15 @@ def pivot(
             column = long.column([text or "" for text in word], value)
             cells = array.slice(ends[i], ends[i + 1] - ends[i])
             kind = fields.find_kind(cells, style)
-            if kind in ("number", "percent", "switch"):
-                written = replace(style, switch=kind == "switch", percent=kind == "percent")
+            if kind in NUMERIC:
+                unit = fields.find_unit(cells, style) if kind == "unit" else ""
+                written = replace(style, switch=kind == "switch", percent=kind == "percent", unit=unit)
                 numbers[column], unreadable = fields.as_floats(cells, written)
                 if unreadable:
                     dropped.add(f"not a number, among those of {column!r}", 0, unreadable)
                 switches += [column] if kind == "switch" else []
                 percents += [column] if kind == "percent" else []
+                units |= {column: unit} if unit else {}
             elif kind == "text":
                 states = fields.parse_labels(cells)
                 labels[column] = [None if fields.is_absent(state) else state for state in states.tolist()]
@@ -839,7 +842,7 @@ def pivot(
     plan = plan_records(times, places, [" ".join(map(str, word)) for word in sensors], [], arrangement, when.dated)
     if plan is None:
         wide = _widen(times, numbers, labels, positions, when, dropped, key)
-        return Pivoted(wide, long, tuple(switches), tuple(percents), ignored, None)
+        return Pivoted(wide, long, tuple(switches), tuple(percents), ignored, None, units)
     reports = {column: times[np.sort(at)] for column, at in positions.items()}
     chosen = _plan(reports, (*switches, *labels), arrangement._replace(resample=plan.step), when.dated, plan.why)
     assert chosen is not None
@@ -869,7 +872,7 @@ def pivot(
             yield records[0][chunk], records[1][chunk], records[2][chunk]
 
     gridded = GriddedSource(grid, read, when, lambda: dropped, is_complete)
-    return Pivoted(gridded, long, tuple(switches), tuple(percents), ignored, plan)
+    return Pivoted(gridded, long, tuple(switches), tuple(percents), ignored, plan, units)
 
 
 def _widen(

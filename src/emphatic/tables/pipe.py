@@ -341,8 +341,8 @@ def _refuse_encoding(line: bytes, number: int) -> None:
 @dataclass(frozen=True)
 class Notation:
     """How the text of a table is written: the delimiter of CSV (None of others) and its columns in their order, the
-    style of numbers, the columns that are switches or have percent signs, the time, and the columns of sensors and
-    values in long format."""
+    style of numbers, the columns that are switches or have percent signs, the time, the columns of sensors and values
+    in long format, and the units that are written beside the numbers of columns."""
 
     delimiter: str | None = None
     style: NumberStyle = PLAIN
@@ -351,10 +351,12 @@ class Notation:
     header: tuple[str, ...] = ()
     percents: tuple[str, ...] = ()
     long: LongFormat | None = None
+    units: tuple[tuple[str, str], ...] = ()
 
     def style_of(self, column: str) -> NumberStyle:
         """How the numbers of a column are written."""
-        return replace(self.style, switch=column in self.switches, percent=column in self.percents)
+        switch, percent, unit = column in self.switches, column in self.percents, dict(self.units).get(column, "")
+        return replace(self.style, switch=switch, percent=percent, unit=unit)
 
     def config(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -375,6 +377,7 @@ class Notation:
             **({"missing": list(self.style.missing)} if self.style.missing else {}),
             "time": time,
             **({} if self.long is None else {"long": self.long.config()}),
+            **({"units": dict(self.units)} if self.units else {}),
         }
 
     @classmethod
@@ -388,17 +391,18 @@ class Notation:
             names = ("switches", "header", "percents")
             switches, header, percents = (tuple(map(str, config.get(name, ()))) for name in names)
             if time is not None:
-                formats, units, zone = tuple(time["formats"]), float(time["units_per_second"]), time.get("zone")
-                time = TimeColumn(tuple(map(str, time["columns"])), formats, units, bool(time["dated"]), style, zone)
-                valid = all(isinstance(form, str | None) for form in (*formats, zone)) and units > 0
+                formats, a_second, zone = tuple(time["formats"]), float(time["units_per_second"]), time.get("zone")
+                time = TimeColumn(tuple(map(str, time["columns"])), formats, a_second, bool(time["dated"]), style, zone)
+                valid = all(isinstance(form, str | None) for form in (*formats, zone)) and a_second > 0
                 if not valid or len(formats) not in (1, len(time.names)):
                     raise ValueError
             if not all(sign is None or (isinstance(sign, str) and len(sign) == 1) for sign in (delimiter, thousands)):
                 raise ValueError
             long = LongFormat.from_config(config["long"]) if "long" in config else None
+            units = tuple((str(column), str(unit)) for column, unit in dict(config.get("units", {})).items())
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"the model's notation is damaged: {config!r:.200}. Learn the model again.") from None
-        return cls(delimiter, style, time, switches, header, percents, long)
+        return cls(delimiter, style, time, switches, header, percents, long, units)
 
 
 #: The type of nearly all readings.

@@ -10,6 +10,7 @@ that would swallow lines that are records by themselves, is a stray one: its lin
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import re
 from collections import Counter
@@ -24,7 +25,7 @@ import pyarrow.csv as pcsv
 import pyarrow.json as pj
 
 from emphatic.tables import fields
-from emphatic.tables.files import DroppedRows, File, Format, OpenOptions, ReadingPass
+from emphatic.tables.files import LOOK, DroppedRows, File, Format, OpenOptions, ReadingPass
 from emphatic.tables.table import Malformed, TableError
 
 __all__ = ["CSV", "JSON_LINES", "Delimited", "Header", "JsonLines", "Records"]
@@ -49,6 +50,25 @@ QUOTE = "a quote is never closed"
 HEADER_AGAIN = "the header again"
 COMMENT = "a comment"
 NOT_AN_OBJECT = "not an object of JSON"
+SUMMARY = "a summary of other rows"
+REMARK = "text instead of a reading"
+BELOW = "below the table"
+RULE = "a line of dashes"
+#: The beginning of a line that is unlike those of a table whose first column holds numbers or times.
+_UNLIKE = rb' *"?(?:[^0-9"+.\-\r\n ]|-[^0-9.])'
+_UNLIKE_FIRST, _UNLIKE_LATER = re.compile(_UNLIKE), re.compile(rb"\n" + _UNLIKE)
+#: A blank line, or one of dashes, as around tables that databases print.
+_RULE = re.compile(rb"[|+:=\-\s]*-{3}[|+:=\-\s]*|")
+#: What rows are called that sum up others.
+_SUMMARY = re.compile(
+    r"\b(totals?|sub-?totals?|sum|averages?|avg|means?|medians?|min|max|minim\w+|maxim\w+|count|stdev\w*|std|summe|summen|"
+    r"gesamt\w*|mittel|mittelwert\w*|durchschnitt\w*|anzahl|moyennes?|somme|promedio|media|totale)\b",
+    re.IGNORECASE,
+)
+#: Rows that tell what a column holds, and the first rows, which may hold units.
+_SAMPLE, _TOP = 1000, 3
+#: Lines at the end of a file that are looked at in any case.
+_LAST = 3
 
 
 # ---------------------------------------------------------------------- CSV
@@ -78,8 +98,8 @@ class Delimited:
         for _ in range(min(skip_lines + above, len(lines))):
             self._pass(lines.pop(0))
         comments: list[bytes] = []
-        while header_line is None and lines and (not lines[0].strip() or lines[0].startswith(b"#")):
-            comments += [lines[0]] if lines[0].strip() else []
+        while header_line is None and lines and (_RULE.fullmatch(lines[0].strip()) or lines[0].startswith(b"#")):
+            comments += [lines[0]] if lines[0].startswith(b"#") else []
             self._pass(lines.pop(0))
         if not lines:
             raise TableError(f"{file.name}: the file holds no rows, only comments or blank lines.")
@@ -123,6 +143,9 @@ class Delimited:
         self.style = fields.PLAIN
         self.units: dict[str, str] = {}
         self.dropped = ReadingPass(self._line).dropped
+        #: The first rows, which tell readings from other rows; whether lines are looked at for that by how they begin.
+        self._sample: pa.Table | None = None
+        self._is_regular = False
 
     def _pass(self, line: bytes) -> None:
         self._skip += len(line)
@@ -142,13 +165,21 @@ class Delimited:
                 f"{name}: line {self._line - 1} names more than one column {repeated!r}. Give each its own name."
             )
         table = pa.Table.from_batches([self._batch(start, self.names, True, self._start())[0]])
+        self._is_regular = 10 * len(_UNLIKE_LATER.findall(start)) <= table.num_rows
+        if table.num_rows >= _TOP:
+            plain = [fields.as_plain(column) for column in table.select(list(self.names)).columns]
+            self.style, self._sample = fields.find_style(plain, self.delimiter), table.slice(0, _SAMPLE)
+            is_whole = len(self.file.head) < LOOK
+            if self._has_unlike_lines(start, True, is_whole):
+                table = pa.Table.from_batches([self._batch(start, self.names, True, self._start(), is_whole)[0]])
         # Most rows are odd: the delimiter, or the header, is probably not what it seems.
         if 2 * (self.dropped.count + self.dropped.short) > table.num_rows:
             self._check_fields(start)
         if table.num_rows == 0:
             raise TableError(f"{name}: the file has a header but no rows.")
         table = table.select(list(self.names))
-        self.style = fields.find_style([fields.as_plain(c) for c in table.columns], self.delimiter)
+        if self._sample is None:
+            self.style = fields.find_style([fields.as_plain(c) for c in table.columns], self.delimiter)
         if len(self.names) == 1 and fields.find_kind(fields.as_plain(table.column(0)), self.style) == "text":
             raise TableError(
                 f"{name}: the file has one column of text, {self.names[0][:60]!r}, when separated by "
@@ -183,14 +214,16 @@ class Delimited:
                 reading.dropped.add(UNITS, self._line, units)
             if self._titles:
                 reading.dropped.add(ABOVE, 1, self._titles)
+            chunk = stream.read(self._block)
             while not end:
-                chunk = stream.read(self._block)
-                end = not chunk
-                text, tail = (tail, b"") if end else _complete_lines(tail + chunk)
+                following = stream.read(self._block) if chunk else b""
+                end = not following
+                text, tail = (tail + chunk, b"") if end else _complete_lines(tail + chunk)
+                chunk = following
                 if len(tail) > _LONGEST:
                     raise TableError(f"{self.file.name}: line {reading.line} is longer than {_LONGEST >> 20} MB.")
                 if text:
-                    batch, incomplete = self._batch(text, names, end, reading)
+                    batch, incomplete = self._batch(text, names, end, reading, end)
                     tail = incomplete + tail
                     if units and len(batch):
                         units, batch = max(0, units - len(batch)), batch.slice(min(units, len(batch)))
@@ -198,20 +231,50 @@ class Delimited:
                     start = max(0, start - len(batch))
 
     def _batch(
-        self, text: bytes, names: tuple[str, ...], end: bool, reading: ReadingPass
+        self, text: bytes, names: tuple[str, ...], end: bool, reading: ReadingPass, is_last: bool = False
     ) -> tuple[pa.RecordBatch, bytes]:
-        """The rows of some lines, and the last of these lines if they are not complete."""
-        batch = self._by_arrow(text, names)
+        """The rows of some lines, and the last of these lines if they are not complete.
+
+        Args:
+            text: The lines.
+            names: The columns.
+            end: Whether no line comes after them that may complete the last one.
+            reading: The pass, which counts lines and rows.
+            is_last: Whether the table ends with them.
+        """
+        judge = self._judge if self._has_unlike_lines(text, reading.rows == 0, is_last) else None
+        batch = self._by_arrow(text, names) if judge is None else None
         if batch is not None:
             reading.line += text.count(b"\n") or text.count(b"\r")
             return reading.number_rows(batch), b""
         lines = text.splitlines()
         records = Records.read(lines, self.delimiter, len(self.names), self._header, reading.dropped, reading.line, end)
+        if judge is not None:
+            records.leave_out(judge, reading, is_last)
         at = [self.names.index(name) for name in names]
         batch = pa.record_batch([pa.array([r[i] for r in records.fields], pa.string()) for i in at], list(names))
         incomplete = records.incomplete and records.incomplete + b"\n"
         reading.line += len(lines) - incomplete.count(b"\n")
         return reading.number_rows(batch, records.places, records.rows), incomplete
+
+    def _has_unlike_lines(self, text: bytes, is_first: bool, is_last: bool) -> bool:
+        """Whether some line may not be a reading: by how it begins, or, of the first and the last, by what is in it."""
+        if self._sample is None:
+            return False
+        if self._is_regular and (_UNLIKE_FIRST.match(text) or _UNLIKE_LATER.search(text)):
+            return True
+        first = text[:_BLOCK].splitlines()[:_TOP] if is_first else []
+        last = text[-_BLOCK:].rstrip().splitlines()[-_LAST:] if is_last else []
+        fewest = len(self.names) - 1
+        return any(line.strip() and _RULE.fullmatch(line.strip()) for line in first) or any(
+            line.count(self.delimiter.encode()) < fewest or _SUMMARY.search(line.decode(errors="replace"))
+            for line in last
+        )
+
+    @functools.cached_property
+    def _judge(self) -> _RowJudge:
+        assert self._sample is not None
+        return _RowJudge(self._sample.select(list(self.names)), self.style, self._header is not None)
 
     def _by_arrow(self, text: bytes, names: tuple[str, ...]) -> pa.RecordBatch | None:
         """The rows of some lines, or None where a line is not one row of as many fields as there are names."""
@@ -367,6 +430,8 @@ def find_titles(lines: Sequence[str], delimiter: str) -> int:
     def fill(row: Sequence[str]) -> int:
         return sum(map(bool, row))
 
+    if (second := _find_second_table(rows, width)) is not None:
+        return second
     if len(rows) > 2 and len(rows[0]) != width == len(rows[1]) == len({*rows[1]}) > 1 and _are_words(rows[0], rows[1]):
         return 1  # what a logger says about itself, in a line of more fields
     if width < 2 or len(rows[0]) > width or (width == 2 and fill(rows[0]) == len(rows[0]) == 2):
@@ -377,6 +442,15 @@ def find_titles(lines: Sequence[str], delimiter: str) -> int:
         if len(row) == width and fill(row) >= max(2.0, 0.75 * width) and len(rows) > i + 1:
             return i
     return 0
+
+
+def _find_second_table(rows: Sequence[Sequence[str]], width: int) -> int | None:
+    """Where the table begins, if a small one of another width stands above it, with a blank line between them."""
+    blank = next((i for i, row in enumerate(rows[:_TITLES]) if not any(row)), None)
+    if blank is None or blank < 2 or blank + 3 > len(rows) or width < 2:
+        return None
+    is_apart = all(len(row) != width for row in rows[:blank]) and all(len(row) == width for row in rows[blank + 1 :])
+    return blank + 1 if is_apart and _are_words([], rows[blank + 1]) else None
 
 
 def _are_words(title: Sequence[str], names: Sequence[str]) -> bool:
@@ -442,6 +516,8 @@ class Records:
     places: list[int] = field(default_factory=list)
     rows: int = 0
     incomplete: bytes = b""
+    #: The numbers of their lines.
+    lines: list[int] = field(default_factory=list)
 
     @classmethod
     def read(
@@ -476,11 +552,110 @@ class Records:
                 dropped.short += len(record) < width
                 records.fields.append(record + [""] * (width - len(record)))
                 records.places.append(records.rows)
+                records.lines.append(line + i)
             else:
                 dropped.add(why, line + i)
             records.rows += 1
             i += max(count, 1)
         return records
+
+    def leave_out(self, judge: _RowJudge, reading: ReadingPass, is_last: bool) -> None:
+        """Leave records out that are no readings, and count them as dropped.
+
+        Args:
+            judge: Tells which they are.
+            reading: The pass that the records belong to.
+            is_last: Whether the table ends with them.
+        """
+        top = _TOP - reading.rows  # the first rows may hold units
+        reasons = [judge.why_no_reading(record, i < top) for i, record in enumerate(self.fields)]
+        if is_last:
+            end = next((i for i in reversed(range(len(reasons))) if reasons[i] is None), -1)
+            is_below = end < len(reasons) - 1
+            while end >= max(top, 0) and (
+                judge.is_remark(self.fields[end]) or (is_below and not any(self.fields[end]))
+            ):
+                reasons[end], is_below, end = BELOW, True, end - 1
+        for i, why in enumerate(reasons):
+            if why is not None:
+                reading.dropped.add(why, self.lines[i])
+                # A line of fewer fields is one that was dropped, and no longer one that was filled up.
+                reading.dropped.short -= "" in self.fields[i][-1:] and reading.dropped.short > 0
+        readings = [i for i, why in enumerate(reasons) if why is None]
+        self.fields, self.places = [self.fields[i] for i in readings], [self.places[i] for i in readings]
+        self.lines = [self.lines[i] for i in readings]
+
+
+class _RowJudge:
+    """Tells rows that are no readings: sums and means of others, remarks, the header again, lines of dashes.
+
+    A row with a time, where the table has times, is a reading, whatever else it holds.
+
+    Args:
+        sample: The first rows of the table.
+        style: How its numbers are written.
+        has_header: Whether the file has a header.
+    """
+
+    def __init__(self, sample: pa.Table, style: fields.NumberStyle, has_header: bool) -> None:
+        columns = [fields.as_plain(column) for column in sample.columns]
+        kinds = [fields.find_kind(column, style) for column in columns]
+        self._names = [name.strip().casefold() for name in sample.column_names] if has_header else []
+        self._style, self._times = style, [i for i, kind in enumerate(kinds) if kind in ("date", "clock")]
+        self._typed = [*self._times, *(i for i, kind in enumerate(kinds) if kind in ("number", "percent", "unit"))]
+        shapes = Counter(_shape(text) for i in self._times for text in columns[i].drop_null().to_pylist())
+        self._shapes = {shape for shape, count in shapes.items() if 50 * count >= sample.num_rows and "9" in shape}
+
+    def why_no_reading(self, record: Sequence[str], is_top: bool = False) -> str | None:
+        """Why a record is no reading; None if it may be one.
+
+        Args:
+            record: Its fields.
+            is_top: Whether it is one of the first rows, which may hold units.
+        """
+        if self._has_time(record):
+            return None
+        cells = [cell.strip().removeprefix("\ufeff").strip('" ') for cell in record]
+        filled = [cell for cell in cells if cell]
+        if [cell.casefold() for cell in cells] == self._names:
+            return HEADER_AGAIN
+        if filled and all(not cell.strip("-=+_*~: ") for cell in filled) and max(map(len, filled)) > 2:
+            return RULE
+        if is_top or not filled:
+            return None
+        words = self._words(cells)
+        if self._times or filled[0] in words:
+            words.append(filled[0])
+        if any(_SUMMARY.search(word) for word in words):
+            return SUMMARY
+        return REMARK if len(filled) == 1 < len(cells) and self._words(cells) else None
+
+    def is_remark(self, record: Sequence[str]) -> bool:
+        """Whether a record is no reading if no reading comes after it: a word stands where a time or number should."""
+        cells = [cell.strip() for cell in record]
+        words, filled = self._words(cells), [cell for cell in cells if cell]
+        if self._times and len(filled) == 1 < len(cells) and any(map(str.isalpha, filled[0])):
+            words.append(filled[0])
+        if not words or self._has_time(cells):
+            return False
+        return bool(self._times) or (filled[0] in words and len(filled) == len(words))
+
+    def _has_time(self, cells: Sequence[str]) -> bool:
+        return any(_shape(cells[i]) in self._shapes or sum(map(str.isdigit, cells[i])) >= 6 for i in self._times)
+
+    def _words(self, cells: Sequence[str]) -> list[str]:
+        """The words in columns of numbers and times."""
+        present = [cells[i] for i in self._typed if any(map(str.isalpha, cells[i])) and not fields.is_absent(cells[i])]
+        return [cell for cell in present if not fields.parse_number(cell, self._style)[1]]
+
+
+def _shape(text: str) -> str:
+    """A stamp with one sign for each group of digits or letters.
+
+    >>> _shape("25-Mar-2024 00:05")
+    '9-a-9 9:9'
+    """
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text.strip()))
 
 
 def _record(lines: Sequence[bytes], delimiter: str, width: int) -> tuple[list[str], int]:
