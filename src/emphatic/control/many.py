@@ -17,9 +17,10 @@ from emphatic.control.algorithms import Algorithm, algorithm_of
 from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, policy_of
 from emphatic.engines import compiled
 from emphatic.engines.sparse import Sparse
-from emphatic.engines.sparse.acting import STATUS, acting_functions
+from emphatic.engines.sparse.acting import SETTINGS, STATUS, Known, acting_functions
 from emphatic.engines.sparse.elementwise_sparse import SparseElementwise
 from emphatic.features import Features, Tiles
+from emphatic.features.plan import EXACT
 from emphatic.learning.learner import Learner
 from emphatic.problems import MDP, World
 from emphatic.problems.control import words_of
@@ -48,6 +49,9 @@ ENDLESS = np.iinfo(np.int64).max
 
 #: Places in ``progress``: whether the next step begins an episode, the steps in the episode, episodes done, divergence.
 STARTS, IN_EPISODE, DONE, DIVERGED = range(4)
+#: The number of the world, and how many readings are tile-coded where that is all that features are; else 0.
+WORLD: int
+DIMENSIONS: int
 #: (state, k) → the state of agent k, as ``acting_kernels`` take it.
 lane_of: Callable[..., Any]
 #: (state, k): agent k forgets its traces.
@@ -193,7 +197,14 @@ class Agents:
 
         arguments = self._arguments(0, 0, np.zeros((K, 0)), np.zeros((K, 0), np.int64))
         signature = tuple(map(_type_of, arguments))
-        self._kernel = _kernel(self._engine.rule, self._engine.dtype, signature, compiled.interpreted())
+        following = dict(zip(SETTINGS, self._setting[0].tolist(), strict=True))
+        numbers = tuple((name, following[name]) for name in ("ETA", "SIGMA", "NEXT", "RATIO", "CUTS", "GREEDY"))
+        unit = self._plan[6]  # (op, first slot, first feature, first member, members, …)
+        dimensions = int(unit[0, 4]) if len(unit) == 1 and unit[0, 0] == EXACT else 0
+        constants = (("WORLD", world.number), ("DIMENSIONS", dimensions))
+        known = Known(A, slots, numbers)
+        interpreted = compiled.interpreted()
+        self._kernel = _kernel(self._engine.rule, self._engine.dtype, known, constants, signature, interpreted)
 
     def _arguments(
         self, episodes: int, limit: int, returns: NDArray[np.float64], steps: NDArray[np.int64]
@@ -201,7 +212,7 @@ class Agents:
         """The arguments of ``train`` in ``many_kernels``."""
         world = self.world
         return (
-            *(self._state, self._setting, self._status, world.number, world.tables, self._place, self._of_world),
+            *(self._state, self._setting, self._status, world.tables, self._place, self._of_world),
             *(self._of_agent, self._plan, *self._rows, *self._work, self._progress, episodes, limit),
             *(world.continuing, returns, steps),
         )
@@ -370,16 +381,24 @@ _PLAN = (
 
 
 @functools.cache
-def _kernel(rule: AnyRule, dtype: str, signature: tuple[Any, ...], interpreted: bool) -> Any:
-    """``train``, for this rule and arguments of these types."""
+def _kernel(
+    rule: AnyRule,
+    dtype: str,
+    known: Known,
+    constants: tuple[tuple[str, int], ...],
+    signature: tuple[Any, ...],
+    interpreted: bool,
+) -> Any:
+    """``train``, for this rule and world, and arguments of these types."""
     from emphatic.features import kernels as of_features
 
     if isinstance(of_features.activate, compiled.LazyKernel) and not interpreted:
         of_features.activate.compile()  # a kernel calls what is compiled
 
-    functions, kernels = acting_functions(rule, dtype)
-    for name, place in (("STARTS", STARTS), ("IN_EPISODE", IN_EPISODE), ("DONE", DONE), ("DIVERGED", DIVERGED)):
-        functions.constant(name, place)
+    functions, kernels = acting_functions(rule, dtype, known)
+    places = ("STARTS", STARTS), ("IN_EPISODE", IN_EPISODE), ("DONE", DONE), ("DIVERGED", DIVERGED)
+    for name, number in (*constants, *places):
+        functions.constant(name, number)
     elementwise = isinstance(rule, ElementwiseRule)
     one = ", ".join(
         f"state[{i}][k:k + 1]" if elementwise or i == 4 else f"state[{i}][k]" for i in range(11 if elementwise else 5)

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emphatic.engines.compiled import exact
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emphatic.control.many import DIVERGED, DONE, IN_EPISODE, STARTS, cut_lane, lane_of
+    from emphatic.control.many import DIMENSIONS, DIVERGED, DONE, IN_EPISODE, STARTS, WORLD, cut_lane, lane_of
+    from emphatic.engines.sparse.acting import count_actions, count_slots
     from emphatic.engines.sparse.acting_kernels import begin_episode, evaluate, take_action
     from emphatic.features.kernels import activate
     from emphatic.problems.worlds import MDP, Tables, enter, enter_table, follow, follow_table, uniform
@@ -26,8 +29,38 @@ if TYPE_CHECKING:
     Arrays = tuple[NDArray[Any], ...]
 
 
+@exact
+def tile(readings: Floats, plan: Arrays, index: Integers, value: Floats) -> None:
+    """What ``activate`` does for one row where all features are one exact tile coding of DIMENSIONS readings.
+
+    The compiler knows how many tilings there are. Knots are mostly even: the interval of a reading is guessed first.
+    """
+    source, scale, unit, real, member, knots = plan[3], plan[5], plan[6], plan[7], plan[8], plan[10]
+    tilings, size = count_slots(index), unit[0, 6]
+    for tiling in range(tilings):
+        index[tiling], value[tiling] = tiling, real[0, 0]
+    for d in range(DIMENSIONS):
+        k = member[d]
+        x, start, last = readings[source[scale[k, 0], 1]], scale[k, 1], scale[k, 2] - 2
+        low, high = knots[start], knots[start + last + 1]
+        cell = min(max(int((x - low) / (high - low) * (last + 1)), 0), last)
+        while cell > 0 and knots[start + cell] > x:
+            cell -= 1
+        while cell < last and knots[start + cell + 1] <= x:
+            cell += 1
+        left, right = knots[start + cell], knots[start + cell + 1]
+        at = 0.0 if x <= low else last + 1.0 if x >= high else cell + (x - left) / (right - left)
+        cell = min(int(at), last)
+        fine = min(int(at * tilings), (last + 1) * tilings - 1) - cell * tilings
+        for tiling in range(tilings):
+            above = fine + tiling * (2 * d + 1) % tilings >= tilings
+            index[tiling] = index[tiling] * size + cell + (1 if above else 0)
+    for tiling in range(tilings):
+        index[tiling] += unit[0, 2]
+
+
 def train(
-    state: Arrays, setting: Floats, status: Floats, world: int, tables: Tables, place: Floats, of_world: Words,
+    state: Arrays, setting: Floats, status: Floats, tables: Tables, place: Floats, of_world: Words,
     of_agent: Words, plan: Arrays, index: Integers, value: Floats, readings: Floats, row_index: Integers,
     row_value: Floats, outcome: Floats, next_index: Integers, next_value: Floats, q: Floats, target: Floats,
     behaviour: Floats, lanes: Integers, progress: Integers, episodes: int, limit: int, continuing: bool,
@@ -37,7 +70,7 @@ def train(
 
     ``outcome`` has the reward of a lane's step and whether it ended the episode; ``progress`` what was done so far.
     """
-    K, group, actions = place.shape[0], readings.shape[0], q.shape[1]
+    K, group, actions = place.shape[0], readings.shape[0], count_actions(q)
     for first in range(0, K, group):
         live = 0
         for k in range(first, min(first + group, K)):
@@ -48,7 +81,7 @@ def train(
             for lane in range(live):
                 k = lanes[lane]
                 outcome[lane, 0], outcome[lane, 1] = 0.0, 0.0
-                if world == MDP:
+                if WORLD == MDP:
                     if progress[k, STARTS] == 1:
                         enter_table(tables, place[k], of_world[k])
                     else:
@@ -57,17 +90,20 @@ def train(
                     row_index[lane, 0], row_value[lane, 0] = int(place[k, 0]), 1.0
                 else:
                     if progress[k, STARTS] == 1:
-                        enter(world, place[k], of_world[k])
+                        enter(WORLD, place[k], of_world[k])
                     else:
-                        reward, ended = follow(world, place[k], of_world[k], int(status[k, 0]))
+                        reward, ended = follow(WORLD, place[k], of_world[k], int(status[k, 0]))
                         outcome[lane, 0], outcome[lane, 1] = reward, 1.0 if ended else 0.0
                     for i in range(readings.shape[1]):
                         readings[lane, i] = place[k, i]
-            if world != MDP:
+            if DIMENSIONS > 0:
+                for lane in range(live):
+                    tile(readings[lane], plan, row_index[lane], row_value[lane])
+            elif WORLD != MDP:
                 activate(readings[:live], *plan, row_index[:live], row_value[:live])  # type: ignore[call-arg]
             for lane in range(live):
                 k = lanes[lane]
-                for i in range(row_index.shape[1]):
+                for i in range(count_slots(row_index)):
                     index[k, 1, i], value[k, 1, i] = row_index[lane, i], row_value[lane, i]
                 if outcome[lane, 1] == 0.0:
                     evaluate(

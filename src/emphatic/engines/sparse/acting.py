@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from emphatic.engines.base import Engine
     from emphatic.rules import AnyRule, Scalars
 
-__all__ = ["SETTINGS", "STATUS", "TIES", "ActingKernels", "acting_functions"]
+__all__ = ["SETTINGS", "STATUS", "TIES", "ActingKernels", "Known", "acting_functions"]
 
 #: Places of an agent's numbers in ``setting``.
 SETTINGS: tuple[str, ...] = (
@@ -43,6 +44,11 @@ fetch_value: Callable[..., float]
 learn_with: Callable[..., float]
 #: (alpha, lambda, rho, gamma_next, R, eta, lambda_next) → the parameters of a step.
 step_of: Callable[..., Scalars]
+#: (q) → the number of actions, and (index) → that of the active features of a state.
+count_actions: Callable[[NDArray[np.float64]], int]
+count_slots: Callable[[NDArray[np.int64]], int]
+#: (setting, place) → what the algorithm has there.
+fixed: Callable[[NDArray[np.float64], int], float]
 
 #: What each parameter of a rule is in a step of an agent.
 _PARAMETERS = {
@@ -57,16 +63,30 @@ _PARAMETERS = {
 }
 
 
-def acting_functions(rule: AnyRule, dtype: str) -> tuple[Functions, list[str]]:
+class Known(NamedTuple):
+    """What a kernel is compiled for besides the rule: the compiler then knows how long the short loops are.
+
+    Args:
+        actions: The number of actions.
+        slots: The number of active features of a state.
+        numbers: What ``setting`` has at places that are the same for all agents.
+    """
+
+    actions: int
+    slots: int
+    numbers: tuple[tuple[str, float], ...]
+
+
+def acting_functions(rule: AnyRule, dtype: str, known: Known | None = None) -> tuple[Functions, list[str]]:
     """The functions of this rule that ``acting_kernels`` calls, and the kernels that must stand before its own."""
     elementwise = isinstance(rule, ElementwiseRule)
     functions = elementwise_functions(rule, dtype) if isinstance(rule, ElementwiseRule) else functions_for(rule, dtype)
-    _add(functions, rule)
+    _add(functions, rule, known)
     kernels = ["sparse.sparse_kernels", *["sparse.elementwise_sparse_kernels"] * elementwise, "sparse.acting_kernels"]
     return functions, kernels
 
 
-def _add(functions: Functions, rule: AnyRule) -> None:
+def _add(functions: Functions, rule: AnyRule, known: Known | None) -> None:
     """The constants and functions that are declared here."""
     for place, name in (*enumerate(SETTINGS), *enumerate(STATUS)):
         functions.constant(name, place)
@@ -82,10 +102,21 @@ def _add(functions: Functions, rule: AnyRule) -> None:
     functions.add(f"value_in(state, {row})", f"return value_of({lazy}, {row})")
     functions.add(f"fetch_value(state, {row})", f"return value_up_to_date({lazy}, {row})")
     arrays = ", ".join(f"state[{i}]" for i in range(11 if elementwise else 5))
-    functions.add(
-        "learn_with(state, index, value, index_next, value_next, step)",
-        f"return learn_step({arrays}, index, value, index_next, value_next, step)",
-    )
+    learns = f"learn_step({arrays}, index, value, index_next, value_next, step)"
+    if known is not None and not elementwise:  # features and numbers that need no check
+        learns = f"take_step({arrays}, step, index, value, 0, SLOTS, index_next, value_next, 0, len(index_next))[0]"
+    functions.add("learn_with(state, index, value, index_next, value_next, step)", f"return {learns}")
+    if known is None:
+        functions.add("count_actions(q)", "return q.shape[0]")
+        functions.add("count_slots(index)", "return index.shape[-1]")
+        functions.add("fixed(setting, place)", "return setting[place]")
+        return
+    functions.constant("ACTIONS", known.actions)
+    functions.constant("SLOTS", known.slots)
+    functions.add("count_actions(q)", "return ACTIONS")
+    functions.add("count_slots(index)", "return SLOTS")
+    cases = [f"if place == {name}:\n        return {value!r}" for name, value in known.numbers]
+    functions.add("fixed(setting, place)", *cases, "return setting[place]")
 
 
 @functools.cache

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from emphatic.engines.sparse import add_held, combine, epochs, fetch
     from emphatic.engines.sparse.acting import (
         ACTION, ALPHA, CUTS, DECISIONS, DELTA, END, ETA, GAMMA, GREEDY, IS_GREEDY, KIND, LAMBDA, MU, N, NEXT, PI,
-        RATIO, SIGMA, SOFTMAX, START, STEPS, TIES, fetch_value, learn_with, step_of, value_in,
+        RATIO, SIGMA, SOFTMAX, START, STEPS, TIES, count_actions, count_slots, fetch_value, fixed, learn_with, step_of,
+        value_in,
     )  # fmt: skip
 
     State = tuple[NDArray[Any], ...]
@@ -49,9 +50,10 @@ def value_up_to_date(
     """θ·φ; the columns of φ are up to date then, so that the next steps, with many of the same, find them so."""
     h, e = zeros(), epochs(epoch)
     for a in range(begin, end):
-        if index[a] >= 0:
-            fetch(columns[index[a]], e, table)
-            h = add_held(h, columns[index[a]], value[a])
+        i = index[a]
+        if i >= 0:
+            fetch(columns[i], e, table)
+            h = add_held(h, columns[i], value[a])
     return float(combine(scale, h)[0])
 
 
@@ -61,8 +63,8 @@ def evaluate(
     fetches: bool,
 ) -> None:  # fmt: skip
     """θ·φ(S, a) of every action; ``next_index`` and ``next_value`` hold φ(S, a), one action after the other."""
-    slots, n = index.shape[0], int(setting[N])
-    for a in range(q.shape[0]):
+    slots, n = count_slots(index), int(setting[N])
+    for a in range(count_actions(q)):
         for i in range(slots):
             next_index[a * slots + i] = a * n + index[i] if 0 <= index[i] < n else -1
             next_value[a * slots + i] = value[i]
@@ -75,37 +77,37 @@ def evaluate(
 @inner
 def find_policies(setting: Floats, status: Floats, q: Floats, target: Floats, behaviour: Floats) -> None:
     """μ(a|S), ε-greedy or softmax, and π(a|S), greedy or the same; values that differ by rounding alone are tied."""
-    actions, largest = q.shape[0], q[0]
+    actions, largest = count_actions(q), q[0]
     for a in range(actions):
         largest = max(largest, q[a])
     least = largest - TIES * max(1.0, abs(largest))
     tied = 0
     for a in range(actions):
-        target[a] = 1.0 if q[a] >= least else 0.0
         tied += q[a] >= least
-    rate, total = scheduled(setting, status[DECISIONS]), 0.0
+    rate, share = scheduled(setting, status[DECISIONS]), 1.0 / tied
+    other = rate / actions
+    greedy = other + (1.0 - rate) * share
     for a in range(actions):
-        target[a] /= tied
-        if setting[SOFTMAX] > 0.0:
+        target[a] = share if q[a] >= least else 0.0
+        behaviour[a] = greedy if q[a] >= least else other
+    if setting[SOFTMAX] > 0.0:
+        total = 0.0
+        for a in range(actions):
             behaviour[a] = np.exp((q[a] - largest) / rate)
-        else:
-            behaviour[a] = rate / actions + (1.0 - rate) * target[a]
-        total += behaviour[a]
-    for a in range(actions):
-        behaviour[a] /= total if setting[SOFTMAX] > 0.0 else 1.0
+            total += behaviour[a]
+        for a in range(actions):
+            behaviour[a] /= total
 
 
 @inner
 def choose(behaviour: Floats, u: float) -> int:
     """The first action whose cumulative probability is above u."""
-    total, last = 0.0, 0
-    for a in range(behaviour.shape[0]):
+    total, action, chosen = 0.0, 0, False
+    for a in range(count_actions(behaviour)):  # to the end: which action comes first cannot be foreseen by a processor
         total += behaviour[a]
-        if behaviour[a] > 0.0:
-            last = a
-            if u < total:
-                return a
-    return last
+        action = a if behaviour[a] > 0.0 and not chosen else action
+        chosen = chosen or u < total
+    return action
 
 
 @inner
@@ -114,7 +116,7 @@ def remember(setting: Floats, status: Floats, action: int, target: Floats, behav
     status[ACTION] = action
     status[IS_GREEDY] = 1.0 if target[action] > 0.0 else 0.0
     status[MU] = behaviour[action]
-    status[PI] = target[action] if setting[GREEDY] > 0.0 else behaviour[action]
+    status[PI] = target[action] if fixed(setting, GREEDY) > 0.0 else behaviour[action]
 
 
 @inner
@@ -124,15 +126,15 @@ def weigh_actions(
 ) -> int:  # fmt: skip
     """Make φ' of φ(S', a): that of A', the mean under π, or σ of one and 1 − σ of the other; how many are active."""
     count = 0
-    for a in range(target.shape[0]):
-        expected = target[a] if setting[GREEDY] > 0.0 else behaviour[a]
+    for a in range(count_actions(target)):
+        expected = target[a] if fixed(setting, GREEDY) > 0.0 else behaviour[a]
         sampled = 1.0 if a == action else 0.0
-        if setting[NEXT] == 0.0:
+        if fixed(setting, NEXT) == 0.0:
             weight = sampled
-        elif setting[NEXT] == 1.0:
+        elif fixed(setting, NEXT) == 1.0:
             weight = expected
         else:
-            weight = setting[SIGMA] * sampled + (1.0 - setting[SIGMA]) * expected
+            weight = fixed(setting, SIGMA) * sampled + (1.0 - fixed(setting, SIGMA)) * expected
         if weight > 0.0:
             for i in range(slots):
                 next_index[count] = next_index[a * slots + i]
@@ -144,14 +146,14 @@ def weigh_actions(
 @inner
 def ratio(setting: Floats, status: Floats) -> float:
     """What scales the trace before this action: 1, ρ, π(A|S), or σρ + (1 − σ)π(A|S)."""
-    if setting[RATIO] == 0.0:
+    if fixed(setting, RATIO) == 0.0:
         factor = 1.0
-    elif setting[RATIO] == 1.0:
+    elif fixed(setting, RATIO) == 1.0:
         factor = status[PI] / status[MU]
-    elif setting[RATIO] == 2.0:
+    elif fixed(setting, RATIO) == 2.0:
         factor = status[PI]
     else:
-        factor = setting[SIGMA] * status[PI] / status[MU] + (1.0 - setting[SIGMA]) * status[PI]
+        factor = fixed(setting, SIGMA) * status[PI] / status[MU] + (1.0 - fixed(setting, SIGMA)) * status[PI]
     return float(factor)
 
 
@@ -170,14 +172,14 @@ def begin_episode(
     u: float,
 ) -> int:  # fmt: skip
     """The first action of an episode that begins in row 1, from the values q there; −3 if they are not finite."""
-    for a in range(q.shape[0]):
+    for a in range(count_actions(q)):
         if not abs(q[a]) <= HUGE:
             return -3
     find_policies(setting, status, q, target, behaviour)
     action = choose(behaviour, u)
     status[DECISIONS] += 1.0
     remember(setting, status, action, target, behaviour)
-    for i in range(index.shape[1]):
+    for i in range(count_slots(index)):
         index[0, i], value[0, i] = index[1, i], value[1, i]
     return action
 
@@ -192,9 +194,9 @@ def take_action(
 
     −3 if the learner would diverge: nothing has changed then.
     """
-    slots, n, action, count, gamma = index.shape[1], int(setting[N]), -1, 0, 0.0
+    slots, n, action, count, gamma = count_slots(index), int(setting[N]), -1, 0, 0.0
     if not terminated:
-        for a in range(q.shape[0]):
+        for a in range(count_actions(q)):
             if not abs(q[a]) <= HUGE:
                 return -3
         find_policies(setting, status, q, target, behaviour)
@@ -202,11 +204,11 @@ def take_action(
         gamma = setting[GAMMA]
         count = weigh_actions(setting, action, target, behaviour, slots, next_index, next_value)
     rho = ratio(setting, status)
-    trace = setting[LAMBDA] * (status[IS_GREEDY] if setting[CUTS] > 0.0 else 1.0)
+    trace = setting[LAMBDA] * (status[IS_GREEDY] if fixed(setting, CUTS) > 0.0 else 1.0)
     offset, first = int(status[ACTION]) * n, index[0]
     for i in range(slots):
         index[2, i] = offset + first[i] if 0 <= first[i] < n else -1
-    step = step_of(setting[ALPHA], trace, rho, gamma, reward, setting[ETA], setting[LAMBDA])
+    step = step_of(setting[ALPHA], trace, rho, gamma, reward, fixed(setting, ETA), setting[LAMBDA])
     delta = learn_with(state, index[2], value[0], next_index[:count], next_value[:count], step)
     if not abs(delta) <= HUGE:
         return -3
