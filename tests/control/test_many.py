@@ -48,11 +48,32 @@ def test_each_of_many_agents_is_the_agent_alone(algorithm: str) -> None:
                 assert agents.reward_rate[k] == pytest.approx(agent.reward_rate, abs=1e-12)
 
 
+@pytest.mark.parametrize("algorithm", ["true_online_sarsa", "q", "gq", "replacing"])
+def test_each_of_many_agents_with_dense_features_is_the_agent_alone(algorithm: str) -> None:
+    """Three agents in different states, each with a dense φ, and with the unit vectors what one feature a state is."""
+    kind = Algorithm("replacing", rules.replacing_td) if algorithm == "replacing" else algorithm
+    phi = np.random.default_rng(1).normal(size=(48, 5)) / 5.0
+    settings: dict[str, Any] = {"alpha": [0.1, 0.3, 0.2], "lambda_": [0.8, 0.0, 0.5], "seed": 4}
+    with plain_python():
+        agents = Agents(kind, "cliff_walking", features=phi, **settings)
+        training = agents.train(2, limit=25)
+        for k in range(3):
+            agent, steps = lengths_alone(agents, k, 2, 25)
+            assert training.steps[k].tolist() == steps
+            assert agent.learner.n == agents.n * 4 == 20
+            assert relative_error(agents.theta[k], agent.learner.theta) < 1e-12
+            assert abs(agent.learner.theta).max() > 0.01
+        unit, table = (Agents(kind, "cliff_walking", features=given, **settings) for given in (np.eye(48), None))
+        assert np.array_equal(unit.train(1, limit=9).returns, table.train(1, limit=9).returns)
+        assert relative_error(unit.theta, table.theta) < 1e-12
+
+
 @pytest.mark.parametrize("world", WORLDS)
 def test_every_world_is_the_same_for_many_agents_and_for_one(world: str) -> None:
     with plain_python():
         agents = Agents("sarsa", world, 2, alpha=0.2, lambda_=0.7, epsilon=[linear(1.0, 0.1, 20), Softmax(0.5)])
         training = agents.train(2, limit=15)
+        theta = agents.theta
         returns = training.returns + agents.train(1, limit=5).returns.sum()  # training goes on where it was
         assert np.isfinite(returns).all()
         for k in range(2):
@@ -60,6 +81,7 @@ def test_every_world_is_the_same_for_many_agents_and_for_one(world: str) -> None
             world_of_its_own.limit = 15
             if not world_of_its_own.continuing:
                 assert agent.train(world_of_its_own, 2).returns.tolist() == training.returns[k].tolist()
+                assert relative_error(theta[k], agent.learner.theta) < 1e-12
 
 
 @pytest.mark.long
@@ -112,6 +134,8 @@ def test_an_agent_that_diverges_stops_alone() -> None:
         ({"seed": -1}, "'seed' parameter of Agents"),
         ({"runs": [-1]}, "'runs' parameter of Agents"),
         ({"features": f.Features([f.Bias()])}, "'features' parameter of Agents must be None for an MDP"),
+        ({"features": np.eye(3)}, r"'features' parameter of Agents must be None .* \(48, n\). Got shape \(3, 3\)"),
+        ({"features": np.full((48, 2), np.nan)}, "'features' parameter of Agents must be None .* of finite numbers"),
         ({"world": "mountain_car", "features": 3}, "'features' parameter of Agents must be a Features"),
         (
             {"world": "mountain_car", "features": f.Features([f.SoftBins(f.Trace("o0", steps=3), range=(0, 1))])},

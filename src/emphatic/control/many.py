@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic import problems
 from emphatic.common.names import refusal, show, suggestion
@@ -41,7 +41,7 @@ WORLDS: dict[str, Callable[..., World]] = {
     "access_control": lambda **options: problems.Environment(problems.access_control(), **options),
 }
 #: Agents that are advanced in turn, step by step: more than these would displace one another's weights from the cache.
-GROUP = 8
+GROUP = 2
 #: Steps of an episode, at most, where no limit is given.
 ENDLESS = np.iinfo(np.int64).max
 
@@ -52,6 +52,8 @@ STARTS, IN_EPISODE, DONE, DIVERGED = range(4)
 #: The number of the world, and how many readings are tile-coded where that is all that features are; else 0.
 WORLD: int
 DIMENSIONS: int
+#: Whether a state of an MDP has a dense φ.
+IS_DENSE: int
 #: (state, k) → the state of agent k, as ``acting_kernels`` take it.
 lane_of: Callable[..., Any]
 #: (state, k): agent k forgets its traces.
@@ -88,8 +90,8 @@ class Agents:
         algorithm: A name from ``emphatic.control.ALGORITHMS``, or an ``Algorithm``; the same for all agents.
         world: A name from ``emphatic.control.WORLDS``, an ``MDP``, or a ``World`` such as ``problems.MountainCar()``.
         K: The number of agents; by default as many as there are values of the settings.
-        features: A ``Features`` of readings with given ranges; by default one feature for each state of an MDP, and
-            else ``tile_coding(world)``.
+        features: A ``Features`` of readings with given ranges, by default ``tile_coding(world)``; for an MDP the
+            dense φ of each state, (S, n), by default one feature for each state.
         alpha: The step size α; it and what follows is one for all agents or a sequence of K.
         gamma: The discount γ.
         lambda_: The trace parameter λ.
@@ -106,7 +108,7 @@ class Agents:
         world: str | MDP | World,
         K: int | None = None,
         *,
-        features: Features | None = None,
+        features: Features | ArrayLike | None = None,
         alpha: float | Sequence[float],
         gamma: float | Sequence[float] = 1.0,
         lambda_: float | Sequence[float] = 0.0,
@@ -128,14 +130,27 @@ class Agents:
         self.settings = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
         for row in self.settings:
             check_numbers(self.algorithm, row["alpha"], row["gamma"], row["lambda_"])
+        self._dense = self._check_dense(features)
         self._features = self._check_features(features)
         self._build()
 
-    def _check_features(self, features: Features | None) -> Features | None:
+    def _check_dense(self, features: object) -> NDArray[np.float64]:
+        """φ of each state, (S, n); without rows where states have one feature each, or readings are observed."""
+        if features is None or self.world.ranges:
+            return np.zeros((0, 0))
+        S = (len(self.world.tables[0]) - 2) // self.world.actions
+        wanted = f"be None for an MDP, which has one per state, or an array of finite numbers ({S}, n)"
+        try:
+            phi = np.ascontiguousarray(features, np.float64)
+        except (TypeError, ValueError):
+            raise refusal("features", "Agents", wanted, show(features)) from None
+        if phi.ndim != 2 or len(phi) != S or not phi.size or not np.isfinite(phi).all():
+            raise refusal("features", "Agents", wanted, f"shape {phi.shape}" if phi.ndim else show(features))
+        return phi
+
+    def _check_features(self, features: object) -> Features | None:
         """Features that depend on the observation alone; None for states."""
         if not self.world.ranges:
-            if features is not None:
-                raise refusal("features", "Agents", "be None for an MDP, which has one per state", show(features))
             return None
         maker = tile_coding(self.world) if features is None else features
         wanted = "be a Features of readings with given ranges, without traces"
@@ -156,6 +171,8 @@ class Agents:
         world, maker, K, A = self.world, self._features, self.K, self.world.actions
         self.n = (len(world.tables[0]) - 2) // A if maker is None else maker.n
         slots = 1 if maker is None else maker.active
+        if self._dense.size:
+            self.n = slots = self._dense.shape[1]
         learner = Learner(self.algorithm.base, self.n * A, engine="sparse", stepsize=self._stepsize)
         engine = learner._engine
         assert isinstance(engine, Sparse | SparseElementwise)
@@ -201,7 +218,7 @@ class Agents:
         numbers = tuple((name, following[name]) for name in ("ETA", "SIGMA", "NEXT", "RATIO", "CUTS", "GREEDY"))
         unit = self._plan[6]  # (op, first slot, first feature, first member, members, …)
         dimensions = int(unit[0, 4]) if len(unit) == 1 and unit[0, 0] == EXACT else 0
-        constants = (("WORLD", world.number), ("DIMENSIONS", dimensions))
+        constants = (("WORLD", world.number), ("DIMENSIONS", dimensions), ("IS_DENSE", int(self._dense.size > 0)))
         known = Known(A, slots, numbers)
         interpreted = compiled.interpreted()
         self._kernel = _kernel(self._engine.rule, self._engine.dtype, known, constants, signature, interpreted)
@@ -212,8 +229,8 @@ class Agents:
         """The arguments of ``train`` in ``many_kernels``."""
         world = self.world
         return (
-            *(self._state, self._setting, self._status, world.tables, self._place, self._of_world),
-            *(self._of_agent, self._plan, *self._rows, *self._work, self._progress, episodes, limit),
+            *(self._state, self._setting, self._status, world.tables, self._dense, self._place),
+            *(self._of_world, self._of_agent, self._plan, *self._rows, *self._work, self._progress, episodes, limit),
             *(world.continuing, returns, steps),
         )
 
@@ -286,6 +303,8 @@ class Agents:
         """
         row, run = self.settings[k], self.runs[k]
         features: object = self.n if self._features is None else Features(self._features.parts)
+        if self._dense.size:
+            features = self._dense.__getitem__
         agent = Agent(
             self.algorithm,
             features,

@@ -17,7 +17,7 @@ from emphatic.engines.compiled import exact
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emphatic.control.many import DIMENSIONS, DIVERGED, DONE, IN_EPISODE, STARTS, WORLD, cut_lane, lane_of
+    from emphatic.control.many import DIMENSIONS, DIVERGED, DONE, IN_EPISODE, IS_DENSE, STARTS, WORLD, cut_lane, lane_of
     from emphatic.engines.sparse.acting import count_actions, count_slots
     from emphatic.engines.sparse.acting_kernels import begin_episode, evaluate, take_action
     from emphatic.features.kernels import activate
@@ -60,7 +60,7 @@ def tile(readings: Floats, plan: Arrays, index: Integers, value: Floats) -> None
 
 
 def train(
-    state: Arrays, setting: Floats, status: Floats, tables: Tables, place: Floats, of_world: Words,
+    state: Arrays, setting: Floats, status: Floats, tables: Tables, dense: Floats, place: Floats, of_world: Words,
     of_agent: Words, plan: Arrays, index: Integers, value: Floats, readings: Floats, row_index: Integers,
     row_value: Floats, outcome: Floats, next_index: Integers, next_value: Floats, q: Floats, target: Floats,
     behaviour: Floats, lanes: Integers, progress: Integers, episodes: int, limit: int, continuing: bool,
@@ -87,7 +87,11 @@ def train(
                     else:
                         reward, ended = follow_table(tables, actions, place[k], of_world[k], int(status[k, 0]))
                         outcome[lane, 0], outcome[lane, 1] = reward, 1.0 if ended else 0.0
-                    row_index[lane, 0], row_value[lane, 0] = int(place[k, 0]), 1.0
+                    if IS_DENSE == 1:
+                        for i in range(count_slots(row_index)):
+                            row_index[lane, i], row_value[lane, i] = i, dense[int(place[k, 0]), i]
+                    else:
+                        row_index[lane, 0], row_value[lane, 0] = int(place[k, 0]), 1.0
                 else:
                     if progress[k, STARTS] == 1:
                         enter(WORLD, place[k], of_world[k])
