@@ -97,7 +97,7 @@ class File:
             )
         if not self.path.is_dir():
             with self.path.open("rb") as raw:
-                self.start = raw.read(8)
+                self.start = raw.read(16)
             if not self.start:
                 raise TableError(f"{name}: the file is empty.")
         self._compression = next((how for magic, how in _COMPRESSED.items() if self.start.startswith(magic)), None)
@@ -232,19 +232,39 @@ class Format:
     Args:
         name: The name of the format.
         recognise: Whether a file has this format: by ``File.start``, its first bytes; ``File.path``, its suffix or what
-            is in a folder; or ``File.head``, its text. It may raise a ``TableError`` that says what is wrong.
+            is in a folder; or ``File.head``, its text. It may raise a ``TableError`` that says what is wrong. None
+            where a signature is enough.
         open: Opens such a file as a ``Source``.
+        signatures: Bytes near the beginning of such files, each with its place. Where they are given, ``recognise`` is
+            asked only about files that have one of them; without ``recognise``, all of these have the format.
+        suffixes: Suffixes of files that ``recognise`` is asked about whatever their first bytes are.
+        folders: Whether ``recognise`` is asked about folders, beside signatures.
         text: Whether the file is text, perhaps compressed. Formats of text are asked after all others.
         topics: Whether the option ``topics`` applies.
         request: Whether the option ``request`` applies.
     """
 
     name: str
-    recognise: Callable[[File], bool]
+    recognise: Callable[[File], bool] | None
     open: Callable[[File, OpenOptions], Source]
     text: bool = False
     topics: bool = False
     request: bool = False
+    signatures: tuple[tuple[int, bytes], ...] = ()
+    suffixes: tuple[str, ...] = ()
+    folders: bool = False
+
+    def fits(self, file: File) -> bool:
+        """Whether a file has this format.
+
+        Args:
+            file: The file or folder.
+        """
+        marked = any(file.start.startswith(mark, place) for place, mark in self.signatures)
+        likely = marked or file.path.suffix in self.suffixes or (self.folders and file.path.is_dir())
+        if self.signatures and not likely:
+            return False
+        return marked if self.recognise is None else self.recognise(file)
 
 
 @functools.cache
@@ -285,7 +305,7 @@ def open_file(
         The source, and the file itself where it is text.
     """
     file, options = File(name), OpenOptions(delimiter, topics, skip_lines, header, request)
-    format = next((format for format in formats() if not format.text and format.recognise(file)), None)
+    format = next((format for format in formats() if not format.text and format.fits(file)), None)
     if format is None and file.path.is_dir():
         raise TableError(f"{name}: this folder is not a ROS 2 bag. Give the path of a file.")
     if topics is not None and not (format and format.topics):
@@ -303,7 +323,7 @@ def open_file(
         known.sort(key=lambda format: (format.name == "JSON document") + 2 * (format.name in ("CSV", "JSON lines")))
         if skip_lines or header is not None:
             known = [format for format in known if format.name == "CSV"]
-        format = next((format for format in known if format.recognise(file)), None)
+        format = next((format for format in known if format.fits(file)), None)
         if format is None:
             raise TableError(f"{name}: {file.obstacle}")
         return format.open(file, options), file

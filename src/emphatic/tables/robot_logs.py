@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from emphatic.common.names import suggestion
 from emphatic.tables.fields import PLAIN
-from emphatic.tables.files import DroppedRows, File, Format
+from emphatic.tables.files import DroppedRows, File, Format, OpenOptions
 from emphatic.tables.table import TableError
 
 if TYPE_CHECKING:
@@ -175,19 +175,22 @@ def _without_text(column: pa.Array) -> pa.Array:
 
 
 def _is_mcap(file: File) -> bool:
-    if file.start != MAGIC and file.path.suffix == ".mcap":
+    if not file.start.startswith(MAGIC):
         raise TableError(f"{file.name}: this is not an MCAP file, although its name ends in .mcap.")
-    return file.start == MAGIC
+    return True
 
 
 def _is_bag(file: File) -> bool:
     """A folder with its metadata, or the database in such a folder."""
-    database = file.start.startswith(b"SQLite") and file.path.suffix == ".db3"
-    return database or (file.path / "metadata.yaml").is_file()
+    return file.path.suffix == ".db3" or (file.path / "metadata.yaml").is_file()
 
 
-MCAP = Format("MCAP", _is_mcap, lambda file, options: RobotLog(file.path, options.topics), topics=True)
-ROS2_BAG = Format("ROS 2 bag", _is_bag, lambda file, options: RobotLog(file.path, options.topics), topics=True)
+def _open_log(file: File, options: OpenOptions) -> RobotLog:
+    return RobotLog(file.path, options.topics)
+
+
+MCAP = Format("MCAP", _is_mcap, _open_log, topics=True, signatures=((0, MAGIC),), suffixes=(".mcap",))
+ROS2_BAG = Format("ROS 2 bag", _is_bag, _open_log, topics=True, signatures=((0, b"SQLite"),), folders=True)
 
 
 # ---------------------------------------------------------------------- recordings

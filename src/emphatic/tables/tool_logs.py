@@ -544,8 +544,6 @@ def _open_document(file: File, options: OpenOptions) -> Source:
 
 
 def _is_spreadsheet(file: File) -> bool:
-    if not file.start.startswith(b"PK\x03\x04"):
-        return False
     try:
         with zipfile.ZipFile(file.path) as archive:
             return any(name.startswith("xl/") or name == "content.xml" for name in archive.namelist())
@@ -605,4 +603,4 @@ SADF = Format("sadf", _is_sadf, _open_sadf, text=True)
 SAR = Format("sar", _is_sar, _open_sar, text=True)
 DMESG = Format("dmesg", _is_dmesg, _open_dmesg, text=True)
 JOURNAL = Format("journalctl -o json", _is_journal, _open_journal, text=True)
-SPREADSHEET = Format("spreadsheet", _is_spreadsheet, _open_spreadsheet)
+SPREADSHEET = Format("spreadsheet", _is_spreadsheet, _open_spreadsheet, signatures=((0, b"PK\x03\x04"),))
