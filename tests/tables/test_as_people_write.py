@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from emphatic.tables import Block, Table, TableError, open_table
+from emphatic.tables.fields import Notation
 from emphatic.tables.files import open_file
-from emphatic.tables.pipe import Notation
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 N = 300

@@ -16,8 +16,7 @@ import emphatic
 from emphatic.common.settings import MONTH, YEAR
 from emphatic.nexting.settings import Settings
 from emphatic.tables import Block, ReadingGuard, Table, TableError, open_table
-from emphatic.tables.fields import parse_number
-from emphatic.tables.pipe import Notation
+from emphatic.tables.fields import Notation, parse_number
 
 START = datetime(2024, 3, 25, tzinfo=UTC)
 N = 120

@@ -39,13 +39,12 @@ from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
 from emphatic.tables import Block, Clock, ReadingGuard
 from emphatic.tables.columns import Increments
-from emphatic.tables.fields import TimeColumn
+from emphatic.tables.fields import Notation, TimeColumn
 from emphatic.tables.grid import Grid, arrangement_lines
 from emphatic.tables.pipe import (
     BLOCK,
     JSON,
     Malformed,
-    Notation,
     ParsedRow,
     Reading,
     Readings,

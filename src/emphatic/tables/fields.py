@@ -15,10 +15,10 @@ import functools
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,10 @@ from numpy.typing import NDArray
 
 from emphatic.tables.table import TableError
 
-__all__ = ["NumberStyle", "TimeChoice", "TimeColumn", "find_kind", "find_style", "find_time"]
+if TYPE_CHECKING:
+    from emphatic.tables.grid import LongFormat
+
+__all__ = ["Notation", "NumberStyle", "TimeChoice", "TimeColumn", "find_kind", "find_style", "find_time"]
 
 FloatArray = NDArray[np.float64]
 
@@ -997,3 +1000,77 @@ def _seconds(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -> F
         return values if form is None else 3600.0 * values
     digits = pa.array(np.where(np.abs(values) < 1e15, values, np.nan), from_pandas=True)
     return parse_times(digits.cast(pa.int64(), safe=False).cast(pa.string()), form)
+
+
+# ---------------------------------------------------------------------- the notation of a table
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How the text of a table is written: the delimiter of CSV (None of others) and its columns in their order, the
+    style of numbers, the columns that are switches or have percent signs, the time, the columns of sensors and values
+    in long format, and the units that are written beside the numbers of columns."""
+
+    delimiter: str | None = None
+    style: NumberStyle = PLAIN
+    time: TimeColumn | None = None
+    switches: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
+    percents: tuple[str, ...] = ()
+    long: LongFormat | None = None
+    units: tuple[tuple[str, str], ...] = ()
+
+    def style_of(self, column: str) -> NumberStyle:
+        """How the numbers of a column are written."""
+        switch, percent, unit = column in self.switches, column in self.percents, dict(self.units).get(column, "")
+        return replace(self.style, switch=switch, percent=percent, unit=unit)
+
+    def config(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        time = self.time and {
+            "columns": list(self.time.names),
+            "formats": list(self.time.formats),
+            "units_per_second": self.time.a_second,
+            "dated": self.time.dated,
+            "zone": self.time.zone,
+        }
+        return {
+            "delimiter": self.delimiter,
+            "decimal_comma": self.style.comma,
+            "thousands": self.style.thousands,
+            "switches": list(self.switches),
+            "percents": list(self.percents),
+            "header": list(self.header),
+            **({"missing": list(self.style.missing)} if self.style.missing else {}),
+            "time": time,
+            **({} if self.long is None else {"long": self.long.config()}),
+            **({"units": dict(self.units)} if self.units else {}),
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Notation:
+        """The notation of which this is the ``config``; entries that it lacks have their defaults."""
+        try:
+            delimiter, time, thousands = config["delimiter"], config["time"], config.get("thousands")
+            style = NumberStyle(
+                bool(config["decimal_comma"]), thousands, missing=tuple(map(str, config.get("missing", ())))
+            )
+            names = ("switches", "header", "percents")
+            switches, header, percents = (tuple(map(str, config.get(name, ()))) for name in names)
+            if time is not None:
+                formats, a_second, zone = tuple(time["formats"]), float(time["units_per_second"]), time.get("zone")
+                time = TimeColumn(tuple(map(str, time["columns"])), formats, a_second, bool(time["dated"]), style, zone)
+                valid = all(isinstance(form, str | None) for form in (*formats, zone)) and a_second > 0
+                if not valid or len(formats) not in (1, len(time.names)):
+                    raise ValueError
+            if not all(sign is None or (isinstance(sign, str) and len(sign) == 1) for sign in (delimiter, thousands)):
+                raise ValueError
+            long = None
+            if "long" in config:
+                from emphatic.tables.grid import LongFormat
+
+                long = LongFormat.from_config(config["long"])
+            units = tuple((str(column), str(unit)) for column, unit in dict(config.get("units", {})).items())
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(f"the model's notation is damaged: {config!r:.200}. Learn the model again.") from None
+        return cls(delimiter, style, time, switches, header, percents, long, units)

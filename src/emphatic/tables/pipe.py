@@ -9,16 +9,16 @@ import select
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from emphatic.tables import fields
 from emphatic.tables import text as files_of_text
-from emphatic.tables.fields import PLAIN, NumberStyle, TimeColumn, unix_units
+from emphatic.tables.fields import Notation, NumberStyle, TimeColumn, unix_units
 from emphatic.tables.frames import Frame
-from emphatic.tables.grid import Arrangement, LongFormat
+from emphatic.tables.grid import Arrangement
 from emphatic.tables.table import Malformed, Table, TableError, table_of
 from emphatic.tables.text import Header, find_units, is_blank, read_header, read_object, split_fields
 
@@ -336,73 +336,6 @@ def _refuse_encoding(line: bytes, number: int) -> None:
 
 
 # ---------------------------------------------------------------------- rows
-
-
-@dataclass(frozen=True)
-class Notation:
-    """How the text of a table is written: the delimiter of CSV (None of others) and its columns in their order, the
-    style of numbers, the columns that are switches or have percent signs, the time, the columns of sensors and values
-    in long format, and the units that are written beside the numbers of columns."""
-
-    delimiter: str | None = None
-    style: NumberStyle = PLAIN
-    time: TimeColumn | None = None
-    switches: tuple[str, ...] = ()
-    header: tuple[str, ...] = ()
-    percents: tuple[str, ...] = ()
-    long: LongFormat | None = None
-    units: tuple[tuple[str, str], ...] = ()
-
-    def style_of(self, column: str) -> NumberStyle:
-        """How the numbers of a column are written."""
-        switch, percent, unit = column in self.switches, column in self.percents, dict(self.units).get(column, "")
-        return replace(self.style, switch=switch, percent=percent, unit=unit)
-
-    def config(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        time = self.time and {
-            "columns": list(self.time.names),
-            "formats": list(self.time.formats),
-            "units_per_second": self.time.a_second,
-            "dated": self.time.dated,
-            "zone": self.time.zone,
-        }
-        return {
-            "delimiter": self.delimiter,
-            "decimal_comma": self.style.comma,
-            "thousands": self.style.thousands,
-            "switches": list(self.switches),
-            "percents": list(self.percents),
-            "header": list(self.header),
-            **({"missing": list(self.style.missing)} if self.style.missing else {}),
-            "time": time,
-            **({} if self.long is None else {"long": self.long.config()}),
-            **({"units": dict(self.units)} if self.units else {}),
-        }
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Notation:
-        """The notation of which this is the ``config``; entries that it lacks have their defaults."""
-        try:
-            delimiter, time, thousands = config["delimiter"], config["time"], config.get("thousands")
-            style = NumberStyle(
-                bool(config["decimal_comma"]), thousands, missing=tuple(map(str, config.get("missing", ())))
-            )
-            names = ("switches", "header", "percents")
-            switches, header, percents = (tuple(map(str, config.get(name, ()))) for name in names)
-            if time is not None:
-                formats, a_second, zone = tuple(time["formats"]), float(time["units_per_second"]), time.get("zone")
-                time = TimeColumn(tuple(map(str, time["columns"])), formats, a_second, bool(time["dated"]), style, zone)
-                valid = all(isinstance(form, str | None) for form in (*formats, zone)) and a_second > 0
-                if not valid or len(formats) not in (1, len(time.names)):
-                    raise ValueError
-            if not all(sign is None or (isinstance(sign, str) and len(sign) == 1) for sign in (delimiter, thousands)):
-                raise ValueError
-            long = LongFormat.from_config(config["long"]) if "long" in config else None
-            units = tuple((str(column), str(unit)) for column, unit in dict(config.get("units", {})).items())
-        except (KeyError, TypeError, ValueError):
-            raise ValueError(f"the model's notation is damaged: {config!r:.200}. Learn the model again.") from None
-        return cls(delimiter, style, time, switches, header, percents, long, units)
 
 
 #: The type of nearly all readings.

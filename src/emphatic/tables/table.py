@@ -25,10 +25,10 @@ from emphatic.tables.columns import Increments
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from emphatic.tables.fields import NumberStyle, TimeColumn
+    from emphatic.tables.fields import Notation, NumberStyle, TimeColumn
     from emphatic.tables.files import DroppedRows, File, Source
     from emphatic.tables.grid import Arrangement, Grid, GridPlan, LongFormat
-    from emphatic.tables.pipe import Notation, ParsedRow
+    from emphatic.tables.pipe import ParsedRow
     from emphatic.tables.stores import Request
 
 __all__ = ["Block", "Caller", "Malformed", "Table", "TableError", "open_source", "open_table", "table_of"]
@@ -416,7 +416,7 @@ class Table:
         units: Mapping[str, str],
     ) -> Notation:
         """How the text of a source is written."""
-        from emphatic.tables.pipe import Notation
+        from emphatic.tables.fields import Notation
 
         delimiter = getattr(source, "delimiter", None)
         header = () if delimiter is None else self._header
