@@ -105,16 +105,18 @@ WAYS: dict[str, Callable[[], list[str]]] = {"nexting": nexting, "reading": readi
 def listing(passed: list[str]) -> str:
     """The modules as the page has them: how many, then a line for each package that is come to.
 
-    >>> print(listing(["cli.commands", "cli.nexting", "tables.files", "kernel.dense_td", "cli.nexting"]))
-    4 modules and the generated kernel:
+    >>> print(listing(["cli.commands", "tables.files", "tables.grid_kernels", "kernel.dense_td", "cli.nexting"]))
+    3 modules, 1 module of kernels and the generated kernel:
     <BLANKLINE>
-        cli        commands, nexting
-        tables     files
+        cli        commands
+        tables     files, grid_kernels
         kernel     dense_td
         cli        nexting
     """
-    kernels = sum(name.startswith("kernel.") for name in passed)
-    lines = [f"{len(passed) - kernels} modules and the generated kernel{'s' * (kernels > 1)}:", ""]
+    generated = sum(name.startswith("kernel.") for name in passed)
+    kernels = sum(name.endswith("kernels") for name in passed)
+    counts = [f"{len(passed) - generated - kernels} modules", f"{kernels} module{'s' * (kernels > 1)} of kernels"]
+    lines = [f"{', '.join(counts)} and the generated kernel{'s' * (generated > 1)}:", ""]
     for package, names in groupby(passed, key=lambda name: name.partition(".")[0]):
         inside = ", ".join(name.partition(".")[2] or "(itself)" for name in names)
         lines.append(f"    {package:10} {inside}")
