@@ -303,6 +303,18 @@ def test_continuous_actions_and_other_spaces_are_refused() -> None:
             Agent("sarsa", 3, spaces.MultiDiscrete([2, 2]), alpha=0.1, gamma=0.9)
 
 
+def test_a_world_without_an_end_needs_a_discount_or_the_average_reward() -> None:
+    with plain_python():
+        queue = problems.access_control()
+        agent = Agent("sarsa", queue.S, 2, alpha=0.1, gamma=1.0)
+        with pytest.raises(ValueError, match=r"'gamma' parameter of train must be below 1 for 'sarsa'.* never ends"):
+            agent.train(problems.Environment(queue, limit=5), 1)
+        agent = Agent("differential_sarsa", queue.S, 2, alpha=0.1, gamma=1.0)
+        with pytest.raises(ValueError, match="'env' parameter of train must have a 'limit' of steps, as it never ends"):
+            agent.train(problems.Environment(queue), 1)
+        assert agent.train(problems.Environment(queue, limit=5), 1).steps.tolist() == [5]
+
+
 @pytest.mark.parametrize(
     ("features", "good", "bad", "message"),
     [
@@ -314,7 +326,14 @@ def test_continuous_actions_and_other_spaces_are_refused() -> None:
         (f.Features([f.SoftBins("o0", bins=3, range=(0, 1))]), [0.5], [float("inf")], "must be finite"),
         (f.Features([f.SoftBins("o0", bins=3, range=(0, 1))]), [0.5], [0.5, 0.5], "must have 1 components"),
         (f.Features([f.SoftBins("o0", bins=3, range=(0, 1))]), [0.5], "far", "observation"),
-        (lambda x: np.array([x, 1.0]), 1.0, float("nan"), "must be finite"),
+        (f.Features([f.Tiles(["o0", "o1"], tiles=2, range=(0, 1))]), [0.5, 0.1], [0.5], "must have 2 components"),
+        (f.Features([f.Tiles(["o0", "o1"], tiles=2, range=(0, 1))]), [0.5, 0.1], 0.5, "must have 2 components"),
+        (
+            lambda x: np.array([x, 1.0]),
+            1.0,
+            float("nan"),
+            "return a φ without NaN or infinity. Got such a φ for the ob",
+        ),
         (lambda x: np.ones(int(x)), 2.0, 3.0, "return φ of shape"),
     ],
 )

@@ -71,7 +71,10 @@ def test_each_of_many_agents_with_dense_features_is_the_agent_alone(algorithm: s
 @pytest.mark.parametrize("world", WORLDS)
 def test_every_world_is_the_same_for_many_agents_and_for_one(world: str) -> None:
     with plain_python():
-        agents = Agents("sarsa", world, 2, alpha=0.2, lambda_=0.7, epsilon=[linear(1.0, 0.1, 20), Softmax(0.5)])
+        gamma = 0.9 if world == "access_control" else 1.0
+        agents = Agents(
+            "sarsa", world, 2, alpha=0.2, gamma=gamma, lambda_=0.7, epsilon=[linear(1.0, 0.1, 20), Softmax(0.5)]
+        )
         training = agents.train(2, limit=15)
         theta = agents.theta
         returns = training.returns + agents.train(1, limit=5).returns.sum()  # training goes on where it was
@@ -130,6 +133,7 @@ def test_an_agent_that_diverges_stops_alone() -> None:
         ({"alpha": []}, "'alpha' parameter of Agents must be one value or more"),
         ({"alpha": [0.1, -1.0]}, "'alpha' parameter of Agent must be 0 or more"),
         ({"algorithm": "differential_q", "gamma": 0.9}, "'gamma' parameter of Agent must be 1"),
+        ({"world": "access_control"}, "'gamma' parameter of Agents must be below 1 for 'sarsa' in a world that never"),
         ({"K": 0}, "'K' parameter of Agents"),
         ({"seed": -1}, "'seed' parameter of Agents"),
         ({"runs": [-1]}, "'runs' parameter of Agents"),

@@ -69,6 +69,7 @@ def test_the_command_line_knows_control_problems() -> None:
     assert not config.is_log
     assert config.grids[0]["rule"] == "sarsa, expected_sarsa, q"
     assert SweepConfig.usual(None, "acrobot")["alpha"] == "2^-6..2^0"
+    assert SweepConfig.usual(None, "access-control")["rule"] == "differential_sarsa, differential_q"
     assert config.arguments == {"episodes": 3}
     source: Any = config.source()
     assert (source.steps, source.world.limit) == (3, 9)

@@ -277,6 +277,9 @@ class Agent:
         space = getattr(env, "action_space", None)
         if space is not None and len(_actions_of(space)) != len(self._actions):
             raise refusal("env", "train", f"have {len(self._actions)} actions, as the agent", show(space))
+        check_end(self.algorithm, self.gamma, env, "train")
+        if getattr(env, "continuing", False) and getattr(env, "limit", None) is None:
+            raise refusal("env", "train", "have a 'limit' of steps, as it never ends", "None")
 
     # ------------------------------------------------------------------ saving
 
@@ -403,8 +406,10 @@ class Agent:
     def _error(self, status: int, observation: Observation) -> Exception:
         """What a kernel has reported."""
         if status == -2:
-            what = "φ" if isinstance(self._observer, FunctionObserver) else show(observation)
-            return refusal("observation", "Agent", "be finite", what)
+            if isinstance(self._observer, FunctionObserver):
+                wanted = "return a φ without NaN or infinity"
+                return refusal("features", "Agent", wanted, f"such a φ for the observation {show(observation)}")
+            return refusal("observation", "Agent", "be finite", show(observation))
         return Diverged(self.learner.steps, of="learning")
 
 
@@ -490,6 +495,20 @@ def check_numbers(algorithm: Algorithm, alpha: float, gamma: float, lambda_: flo
     if algorithm.base.base.continuing and gamma != 1.0:
         wanted = f"be 1 for {algorithm.name!r}, whose values are relative to the average reward"
         raise refusal("gamma", "Agent", wanted, show(gamma))
+
+
+def check_end(algorithm: Algorithm, gamma: float, env: Environment, function: str) -> None:
+    """ValueError where γ = 1 in a world that never ends, unless values are relative to the average reward.
+
+    Args:
+        algorithm: The agent's algorithm.
+        gamma: The discount γ.
+        env: The environment; one that never ends has ``continuing``.
+        function: What was called.
+    """
+    if getattr(env, "continuing", False) and gamma == 1.0 and not algorithm.base.base.continuing:
+        wanted = f"be below 1 for {algorithm.name!r} in a world that never ends"
+        raise refusal("gamma", function, wanted, show(gamma), "Or use differential_sarsa or differential_q.")
 
 
 def settings_of(

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic import problems
 from emphatic.common.names import refusal, show, suggestion
-from emphatic.control.agent import Agent, check_numbers, settings_of
+from emphatic.control.agent import Agent, check_end, check_numbers, settings_of
 from emphatic.control.algorithms import Algorithm, algorithm_of
 from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, policy_of
 from emphatic.engines import compiled
@@ -130,6 +130,7 @@ class Agents:
         self.settings = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
         for row in self.settings:
             check_numbers(self.algorithm, row["alpha"], row["gamma"], row["lambda_"])
+            check_end(self.algorithm, row["gamma"], self.world, "Agents")
         self._dense = self._check_dense(features)
         self._features = self._check_features(features)
         self._build()

@@ -94,6 +94,8 @@ class MakerObserver(Observer):
 
     def observe(self, observation: Observation, index: Integers, value: Floats) -> None:
         try:
+            if len(observation) != self.readings.size:  # a single number would become all of them
+                raise ValueError
             self.readings[:] = observation
         except (TypeError, ValueError):
             self._convert(observation)

@@ -133,7 +133,7 @@ class Acting:
         Args:
             runs: Not used.
         """
-        agents = Agents("sarsa", self.world, 20, alpha=0.0, epsilon=1.0, seed=self.seed)
+        agents = Agents("sarsa", self.world, 20, alpha=0.0, gamma=0.0, epsilon=1.0, seed=self.seed)
         costs = {"random actions": float(np.mean(self._costs(agents.train(1, limit=self._limit))))}
         if isinstance(self.world, Environment):
             mdp = self.world.mdp

@@ -27,6 +27,8 @@ __all__ = ["SweepConfig"]
 _DEFAULT_GRID = {"rule": "td, true_online_td, etd, true_online_etd", "alpha": "2^-12..2^-1", "lambda": "0, .5, .9, 1"}
 #: The default grid of a control problem.
 _CONTROL_GRID = {"rule": "sarsa, expected_sarsa, q", "alpha": "2^-6..2^0", "lambda": "0, .5, .9"}
+#: The rules where nothing ends.
+_CONTINUING = {"access_control": "differential_sarsa, differential_q"}
 #: A setting that is a flag of ``emphatic sweep`` too; one that only a log has is listed under a heading of its own.
 _flag = functools.partial(setting, commands=("sweep",))
 _log_flag = functools.partial(_flag, panel="For a log")
@@ -142,7 +144,8 @@ class SweepConfig:
         from emphatic.studies.grid import parameters, resolve
 
         if is_world(problem):
-            return dict(_CONTROL_GRID)
+            name = problem.replace("-", "_")
+            return dict(_CONTROL_GRID) | ({"rule": _CONTINUING[name]} if name in _CONTINUING else {})
 
         resolved = resolve(_split(rule or _DEFAULT_GRID["rule"]))
         known = {name for rule in resolved if not isinstance(rule, str) for name in parameters(rule)}
