@@ -150,7 +150,7 @@ def test_captions_say_on_which_runs(kind: str) -> None:
     text = " ".join(words.get_text() for words in found.plot(kind).texts)
     assert "chosen on 3 runs and are shown on 6 fresh ones" in " ".join(text.split())
     text = " ".join(words.get_text() for words in whole.plot(kind).texts)
-    assert "chosen on 9 runs and are shown on the same ones, which favours them" in " ".join(text.split())
+    assert "chosen on 9 runs and are shown on the same runs, so errors are slightly too small" in " ".join(text.split())
 
 
 def test_the_page_says_on_which_runs(tmp_path: Path) -> None:

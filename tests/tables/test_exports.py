@@ -186,7 +186,7 @@ def test_units_that_differ_are_refused_with_a_command_that_works(tmp_path: Path)
     rows = [f"{stamp(i)},{x} {'°F' if i % 3 == 0 else '°C'},{x}" for i, x in enumerate(X)]
     path = tmp_path / "mixed.csv"
     path.write_text("\n".join(["time,temp,flow", *rows]), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"'temp' is no signal: its values are in °C and °F.*predict=\"flow\""):
+    with pytest.raises(ValueError, match=r"'temp' is not a signal: its values are in °C and °F.*predict=\"flow\""):
         emphatic.nexting.Nexting(path, Settings(), tmp_path).open()
     settings = Settings(predict=("flow",))
     assert emphatic.nexting.Nexting(path, settings, tmp_path).open().settings.predict == ("flow",)

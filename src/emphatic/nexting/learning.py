@@ -499,7 +499,7 @@ def choose_columns(
     mixed = [name for name, why in table.ignored.items() if why.startswith(MIXED_UNITS)]
     if mixed and settings.predict is None:
         raise ValueError(
-            f"{table.name}: {mixed[0]!r} is no signal: {table.ignored[mixed[0]]}. Write it in one unit, or predict "
+            f"{table.name}: {mixed[0]!r} is not a signal: {table.ignored[mixed[0]]}. Write it in one unit, or predict "
             f'other columns: predict="{",".join(table.names)}".'
         )
     block, is_known = next(table.blocks(FIRST)), roles is not None

@@ -858,7 +858,7 @@ class Service:
 
         def change(predictor: Predictor) -> None:
             if predictor.horde is None:
-                raise ValueError("there is no model yet: it warms up")
+                raise ValueError("there is no model yet: the service is warming up")
             predictor.horde.save(path, **predictor.state())
 
         return self._submit(change)

@@ -66,7 +66,7 @@ def which_runs(sweep: Sweep) -> str:
         return f"Settings were chosen on {runs} runs and are shown on {sweep.rerun.plan.runs} fresh ones."
     if runs == 1:
         return "One run: settings were chosen on it, and are shown on it."
-    return f"Settings were chosen on {runs} runs and are shown on the same ones, which favours them."
+    return f"Settings were chosen on {runs} runs and are shown on the same runs, so errors are slightly too small."
 
 
 def parameter_text(value: object) -> str:
@@ -165,7 +165,7 @@ def _over_rules(sweep: Sweep) -> Plot:
     metric = sweep.plan.source.metric
     plot = rules_plot(curves, sweep.baselines, f"mean {metric}", (0.0, _ceiling(sweep)))
     runs = curves[0]["runs"]
-    caption = f"Each rule at its best parameters but for α. {which_runs(sweep)} {_bands(runs)}"
+    caption = f"Each rule at its best parameters, for each α. {which_runs(sweep)} {_bands(runs)}"
     return replace(plot, caption=caption + _edge_words(sweep))
 
 

@@ -156,7 +156,7 @@ class _Connection:
         if reason.is_failure:
             advice = f" Add {_OLD_VERSION} to the topic." if "protocol" in str(reason).lower() else ""
             logger.error("%r rejects the connection: %s.%s", self.address, reason, advice)
-            self._tell(f"refused: {reason}")
+            self._tell(f"rejected: {reason}")
             return
         self._allowed = min(_INFLIGHT, getattr(properties, "ReceiveMaximum", _INFLIGHT))
         self.number += 1
