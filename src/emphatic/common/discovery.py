@@ -35,8 +35,10 @@ class Plugins(Mapping[str, Any]):
         spec = find_spec(package)
         paths = (spec and spec.submodule_search_locations) or ()
         self.package, self.group = package, group
-        #: The modules of the package whose names do not begin with an underscore.
-        self.files = tuple(sorted(info.name for info in pkgutil.iter_modules(paths) if info.name[0] != "_"))
+        names = sorted(info.name for info in pkgutil.iter_modules(paths))
+        #: The modules of the package whose names do not begin with an underscore. Kernels hold nothing to be found, and
+        #: import numba, which takes a quarter of a second.
+        self.files = tuple(name for name in names if name[0] != "_" and not name.endswith("kernels"))
         self._loaded: dict[str, Any] = {}
 
     @functools.cached_property

@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import base64
 import csv
-import http.client
 import io
 import json
 import math
 import re
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import numpy as np
@@ -34,6 +31,9 @@ from numpy.typing import NDArray
 from emphatic.tables.databases import PREFIX, check_query, without_results, words_of
 from emphatic.tables.stores import DataStore, Destination, Request, Results, Spool, StoreAddress, make_array
 from emphatic.tables.table import TableError
+
+if TYPE_CHECKING:
+    import http.client
 
 __all__ = ["INFLUXDB", "PROMETHEUS"]
 
@@ -60,11 +60,15 @@ class _Refused(TableError):
     """A server that answers, and does not do what it was asked."""
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would send the password to another server."""
+def _make_opener() -> Any:
+    """What opens addresses, and follows no redirect: that would send the password to another server."""
+    import urllib.request  # late: it takes a tenth of a second, and files do not need it
 
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
-        return None
+    class NoRedirect(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
+            return None
+
+    return urllib.request.build_opener(NoRedirect)
 
 
 class _Server:
@@ -88,7 +92,7 @@ class _Server:
                 pair = f"{address.user}:{address.secret.reveal()}".encode()
                 login = f"Basic {base64.b64encode(pair).decode()}"
             self._headers["Authorization"] = login
-        self._opener = urllib.request.build_opener(_NoRedirect)
+        self._opener = _make_opener()
 
     @contextmanager
     def open(
@@ -102,6 +106,10 @@ class _Server:
             body: What is sent, by POST; None to GET.
             content: The type of what is sent.
         """
+        import http.client
+        import urllib.error
+        import urllib.request
+
         url = f"{self._root}{path}?{urlencode(options)}"
         headers = self._headers if body is None else {**self._headers, "Content-Type": f"{content}; charset=utf-8"}
         try:
