@@ -130,6 +130,8 @@ def test_sums_and_headers_between_the_rows_of_a_long_file(tmp_path: Path, monkey
             ["+------+---+", "120 rows in set (0.01 sec)"],
         ),
         (["latitude,longitude,zone", "52.5,13.4,GMT", "", "time,x"], "{},{}", []),
+        (["time                 x     ", "-------------------  ------"], "{}  {}", []),
+        ([], 'time="{}" level=info x={} msg="a b"', []),
     ],
 )
 def test_tables_as_databases_and_services_print_them(

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 import emphatic
 from emphatic.streams import Block, Clock, Hold, Table, TableError, open_table
 from emphatic.tables import files
-from emphatic.tables.pipe import collect
+from emphatic.tables.pipe import Readings, RowParser, collect
 from emphatic.tables.text import read_object
 
 START = 1_170_288_000  # 2007-02-01 00:00 UTC
@@ -337,9 +337,36 @@ def test_columns_left_out_say_why(tmp_path: Path) -> None:
     table = open_table(path)
     assert (table.names, table.time) == (("a",), "t")
     assert table.ignored == {"l": "neither numbers nor text", "u": "another date"}
-    (tmp_path / "log.jsonl").write_text('{"a": 1, "b": {"c": 2}}\n{"a": 2, "later": 3}\n')
+    (tmp_path / "log.jsonl").write_text('{"a": 1, "b": [2, 3]}\n{"a": 2, "later": 3}\n')
     table = open_table(tmp_path / "log.jsonl")
     assert (table.names, table.ignored) == (("a", "later"), {"b": "nested"})
+
+
+def test_fields_of_objects_are_columns_in_a_file_and_on_a_pipe(tmp_path: Path) -> None:
+    rows = [
+        {"ts": 60.0 * t, "room": {"temp": t / 4, "door": {"open": t % 2}}, "all": [{"id": t % 5}]} for t in range(50)
+    ]
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    table = open_table(path)
+    assert (table.names, table.time, table.ignored) == (("room.temp", "room.door.open", "all.id"), "ts", {})
+    values = whole(table).values
+    assert values[:, 0].tolist() == [t / 4 for t in range(50)]
+    readings = [row for _, row in Readings(path.read_bytes().splitlines()) if isinstance(row, dict)]
+    live = collect(readings)
+    assert (live.names, live.ignored) == (table.names, {})
+    parser = RowParser(table.names, table.categories, table.notation)
+    np.testing.assert_array_equal([parser.parse(row).values for row in readings], values)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf_16_with_a_byte_order_mark_is_read(encoding: str, tmp_path: Path) -> None:
+    text = "time\tTemp °C\r\n" + "".join(f"{60 * t}\t{t / 4}\r\n" for t in range(3000))
+    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    (tmp_path / "log.txt").write_bytes(mark + text.encode(encoding))
+    table = open_table(tmp_path / "log.txt")
+    assert table.names == ("Temp °C",)
+    assert whole(table).values[:, 0].tolist() == [t / 4 for t in range(3000)]
 
 
 def test_a_list_or_an_object_among_numbers_is_one_value_that_cannot_be_read(tmp_path: Path) -> None:
@@ -442,7 +469,8 @@ BAD: dict[str, tuple[bytes | str, dict[str, Any], str]] = {
     "binary": (bytes(range(256)) * 9, {}, "a binary file that is not Parquet or Arrow"),
     "latin-1": ("a,b\n1,x\n2,é\n".encode("latin1"), {}, "line 3 is not UTF-8.*iconv"),
     "latin-1, later": (b"a,b\n" + b"1,x\n" * 1_100_000 + b"2,\xe9\n", {}, "line 1100002 is not UTF-8"),
-    "UTF-16": ("a,b\n1,2\n".encode("utf16"), {}, "UTF-16: convert it"),
+    "XML": ('<?xml version="1.0"?>\n<gpx><trk/></gpx>\n', {}, "this is XML.*gpsbabel -i gpx"),
+    "Python": ("{'a': 1}\n{'a': 2}\n", {}, "line 1 is not a JSON object.*sed"),
     "names twice": ("a,b,a\n1,2,3\n", {}, "line 1 names more than one column 'a'"),
     "zip": (b"PK\x03\x04 and more", {}, "a zip archive"),
     "gzip cut short": (gzip.compress(b"a,b\n" + b"1,2\n" * 9999)[:-20], {}, "damaged or incomplete"),

@@ -37,15 +37,22 @@ LOOK_ROWS = 1 << 16
 
 #: The first bytes of compressed files.
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\xfd7zXZ": "xz"}
+#: The first bytes of text in UTF-16, as Windows writes it.
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_AS_CSV = "export its table as CSV, or convert a GPS track: gpsbabel -i gpx -f FILE -o unicsv -F track.csv"
 #: The first bytes of files that are no tables, and what to do with them.
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive: unpack it",
     b"\x89HDF": "an HDF5 file: write its table as Parquet or CSV",
     b"#ROSBAG": "a ROS 1 bag: make it a ROS 2 bag, rosbags-convert --src FILE --dst FOLDER",
     b"FEA1": "Feather of version 1: write it again as version 2",
-    b"\xff\xfe": "UTF-16: convert it to UTF-8, iconv -f utf-16 -t utf-8",
-    b"\xfe\xff": "UTF-16: convert it to UTF-8, iconv -f utf-16 -t utf-8",
+    b"<?xml": f"XML: {_AS_CSV}",
+    b"<gpx": f"XML: {_AS_CSV}",
+    b"<!DOCTYPE": f"a page of the web: {_AS_CSV}",
+    b"<html": f"a page of the web: {_AS_CSV}",
 }
+#: The formats that fit many files: those that fit fewer are asked before them.
+_LAST = {"JSON document": 1, "aligned columns": 1, "CSV": 2, "JSON lines": 2}
 #: Columns that the batches of a file of text have beside its own: the number of each row in the file, from 0 on, and
 #: whether a row was dropped since the one before it.
 ROW, AFTER_DROP = "\x1erow", "\x1eafter drop"
@@ -125,8 +132,8 @@ class File:
     def obstacle(self) -> str | None:
         """Why it cannot be read as CSV or JSON lines; None if it can. A file that is not UTF-8 is an error."""
         for magic, what in _FOREIGN.items():
-            if self.head.startswith(magic):
-                return f"this is {what}."
+            if self.head.removeprefix(b"\xef\xbb\xbf").startswith(magic):
+                return f"this is {what.replace('FILE', self.name)}."
         if self.head.startswith((b"PAR1", b"ARROW1")):
             return "a compressed Parquet or Arrow file. Unpack it; these compress their own columns."
         if b"\0" in self.head:  # which no text has
@@ -145,7 +152,8 @@ class File:
         """The bytes of its text from the start."""
         if self._compression == "xz":  # the only one that Arrow does not unpack
             return lzma.open(self.path)
-        return pa.input_stream(str(self.path), compression=self._compression)
+        stream = pa.input_stream(str(self.path), compression=self._compression)
+        return pa.transcoding_input_stream(stream, "utf-16", "utf-8") if self.start.startswith(_UTF16) else stream
 
     def not_utf8(self) -> int | None:
         """The first line that is not UTF-8."""
@@ -320,7 +328,7 @@ def open_file(
         # Any text is CSV: formats of other distributions come before those of the library, which stand first. A user
         # who says where the header is knows that it is CSV.
         known = [format for format in reversed(formats()) if format.text]
-        known.sort(key=lambda format: (format.name == "JSON document") + 2 * (format.name in ("CSV", "JSON lines")))
+        known.sort(key=lambda format: _LAST.get(format.name, 0))
         if skip_lines or header is not None:
             known = [format for format in known if format.name == "CSV"]
         format = next((format for format in known if format.fits(file)), None)

@@ -257,11 +257,12 @@ def collect(
         unnamed: The columns of CSV without a name.
         options: What the user says about them.
     """
-    nested = files_of_text.find_nested(rows)
+    objects = files_of_text.find_nested(rows)
     rare = _stray(rows)
-    names = [n for n in dict.fromkeys(name for row in rows for name in row) if n not in nested and n not in rare]
+    names = [n for n in dict.fromkeys(name for row in rows for name in row) if n not in objects and n not in rare]
     columns = [pa.array([fields.as_text(row.get(name)) for row in rows], pa.string()) for name in names]
     frame = Frame(pa.Table.from_arrays(columns, names))
+    nested = tuple(name for name in objects if not any(column.startswith(f"{name}.") for column in names))
     if delimiter is not None:
         frame.style = fields.find_style(columns, delimiter)
     frame.delimiter, frame.nested, frame.unnamed, frame.rare = delimiter, nested, tuple(unnamed), rare
@@ -308,7 +309,8 @@ def _is_json(text: str) -> bool:
 def _json(text: str) -> Reading:
     if not _is_json(text):
         raise Malformed(f"{shorten(text)} is not an object of names and readings")
-    return read_object(text)
+    row = read_object(text)
+    return row | files_of_text.expand(row) if "{" in text[1:] else row
 
 
 def _text(line: bytes | None, number: int) -> str:

@@ -65,6 +65,8 @@ _SUMMARY = re.compile(
     r"gesamt\w*|mittel|mittelwert\w*|durchschnitt\w*|anzahl|moyennes?|somme|promedio|media|totale)\b",
     re.IGNORECASE,
 )
+#: The deepest objects in objects whose fields are columns.
+_DEEPEST = 5
 #: Rows that tell what a column holds, and the first rows, which may hold units.
 _SAMPLE, _TOP = 1000, 3
 #: Lines at the end of a file that are looked at in any case.
@@ -694,6 +696,9 @@ class JsonLines:
         self.file = file
         types_by_name: dict[str, set[type]] = {}
         rows = _objects(file.head, self._start())[0]
+        #: The names whose values are objects: their fields are columns.
+        self._with_fields = frozenset(name for name in find_nested(rows) if any(_inner(row.get(name)) for row in rows))
+        rows = [self._expand(row) for row in rows]
         for row in rows:
             for name, value in row.items():
                 types_by_name.setdefault(name, set()).update(() if value is None else (type(value),))
@@ -711,7 +716,7 @@ class JsonLines:
         if self.dropped.count and not self.names:
             raise TableError(
                 f"{self.file.name}: line 1 is not a JSON object. A file of JSON lines has one object a line, "
-                'such as {"time": "2007-02-01T17:24:00", "power": 4.2}.'
+                'such as {"time": "2007-02-01T17:24:00", "power": 4.2}.' + _remedy(self.file)
             )
         if not self.names:
             return pa.table({})
@@ -731,12 +736,20 @@ class JsonLines:
             if tail.strip():
                 yield self._batch(tail, names, reading).slice(start)
 
+    def _expand(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row with the fields of objects in their place."""
+        if not self._with_fields:
+            return row
+        plain = {name: value for name, value in row.items() if name not in self._with_fields}
+        return plain | expand({name: row[name] for name in row if name in self._with_fields}, is_inner=True)
+
     def _batch(self, text: bytes, names: tuple[str, ...], reading: ReadingPass) -> pa.RecordBatch:
-        batch = self._by_arrow(text, names)
+        batch = self._by_arrow(text, names) if not self._with_fields else None
         if batch is not None:
             reading.line += text.count(b"\n") + 1
             return reading.number_rows(batch)
         objects, places, rows = _objects(text, reading)
+        objects = [self._expand(row) for row in objects]
         texts = [pa.array([fields.as_text(row.get(name)) for row in objects], pa.string()) for name in names]
         return reading.number_rows(pa.record_batch(texts, list(names)), places, rows)
 
@@ -760,6 +773,15 @@ class JsonLines:
         if table.num_rows != lines and table.num_rows != sum(bool(line.strip()) for line in text.split(b"\n")):
             return None
         return table.combine_chunks().to_batches()[0]
+
+
+def _remedy(file: File) -> str:
+    """How to make JSON of what Python prints."""
+    if not file.head.startswith(b"{'"):
+        return ""
+    return (
+        f""" Write it as JSON: sed "s/'/\\"/g; s/None/null/g; s/True/true/g; s/False/false/g" {file.name} > log.jsonl"""
+    )
 
 
 def _objects(text: bytes, reading: ReadingPass) -> tuple[list[dict[str, Any]], list[int], int]:
@@ -790,6 +812,39 @@ def read_object(text: str) -> dict[str, Any]:
     if text.isascii() and "\\u" not in text:  # no name can hold half a surrogate pair
         return value
     return {fields.as_name(name): inner for name, inner in value.items()}
+
+
+def expand(row: Mapping[str, Any], prefix: str = "", is_inner: bool = False, depth: int = 0) -> dict[str, Any]:
+    """The fields of objects in a row, also of an object that is alone in a list, with dots in their names.
+
+    Args:
+        row: The row.
+        prefix: What the names begin with.
+        is_inner: Whether other fields are wanted, too.
+        depth: How deep the row is nested itself.
+
+    >>> expand({"t": 1, "room": {"temp": 21.5, "door": {"open": True}}, "weather": [{"id": 7}]})
+    {'room.temp': 21.5, 'room.door.open': True, 'weather.id': 7}
+    """
+    fields_of: dict[str, Any] = {}
+    for name, value in row.items():
+        inner = _inner(value)
+        if inner is not None and depth < _DEEPEST:
+            fields_of |= expand(inner, f"{prefix}{name}.", True, depth + 1)
+        elif is_inner:
+            fields_of[f"{prefix}{name}"] = value
+    return fields_of
+
+
+def _inner(value: object) -> dict[str, Any] | None:
+    """An object, or the only one in a list; None of any other value, and of an empty object."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return (
+        {fields.as_name(str(name)): inner for name, inner in value.items()}
+        if isinstance(value, dict) and value
+        else None
+    )
 
 
 def is_nested(value: object) -> bool:

@@ -25,8 +25,8 @@ from emphatic.tables.frames import Frame
 from emphatic.tables.table import TableError
 from emphatic.tables.text import Delimited, JsonLines
 
-__all__ = ["ANNOTATED_CSV", "DMESG", "JOURNAL", "JSON_DOCUMENT", "LINE_PROTOCOL", "PROMETHEUS", "SADF", "SAR"]
-__all__ += ["SPREADSHEET", "VMSTAT"]
+__all__ = ["ALIGNED", "ANNOTATED_CSV", "DMESG", "JOURNAL", "JSON_DOCUMENT", "LINE_PROTOCOL", "LOGFMT", "PROMETHEUS"]
+__all__ += ["SADF", "SAR", "SPREADSHEET", "VMSTAT"]
 
 #: The most kinds of messages whose numbers are series, and the fewest messages of a kind.
 _KINDS, _MESSAGES = 50, 10
@@ -500,7 +500,8 @@ def _find_objects(value: object, depth: int = 0) -> list[dict[str, Any]] | None:
         return None
     if isinstance(value, list):
         if all(isinstance(item, dict) for item in value):
-            return value
+            inner = _find_objects(value[0], depth + 1) if len(value) == 1 else None
+            return inner if inner is not None and len(inner) > 1 else value
         if _are_rows(value):
             return [{f"column_{i}": cell for i, cell in enumerate(row, 1)} for row in value]
         lists = [_find_objects(item, depth + 1) or [] for item in value if isinstance(item, list)]
@@ -594,6 +595,56 @@ def _cell(cell: object) -> str:
     return " ".join(text.split("\n"))
 
 
+# ---------------------------------------------------------------------- columns of blanks, and fields with names
+
+_PAIR = re.compile(r'([A-Za-z_][\w./-]*)=("(?:[^"\\]|\\.)*"|[^\s"]*)(?=\s|$)')
+
+
+def _sample(file: File) -> list[str]:
+    """The first lines that are neither blank nor dashes; none of a file that is no text."""
+    lines = [] if file.obstacle is not None else _first_lines(file, 60)
+    return [line for line in lines if line.strip(" -=+\t\r\n")]
+
+
+def _find_blanks(lines: Sequence[str]) -> re.Pattern[str] | None:
+    """What separates columns that stand below one another: blanks, or two and more of them where stamps have one."""
+    if len(lines) < 4 or any(sign in "".join(lines) for sign in '\t;|"{'):
+        return None
+    if 5 * sum("  " in line.strip() for line in lines) < 4 * len(lines):
+        return None
+    for pattern in (re.compile(" +"), re.compile(" {2,}")):
+        counts = {len(pattern.split(line.strip())) for line in lines}
+        if len(counts) == 1 and max(counts) > 1:
+            return pattern
+    return None
+
+
+def _is_aligned(file: File) -> bool:
+    return _find_blanks(_sample(file)) is not None
+
+
+def _open_aligned(file: File, options: OpenOptions) -> Source:
+    blanks = _find_blanks(_sample(file))
+    assert blanks is not None
+    text = "".join("\t".join(blanks.split(line.strip())) + "\n" for line in _lines(file))
+    return Delimited(cast(File, _Text(file.name, text.encode())), "\t")
+
+
+def _is_logfmt(file: File) -> bool:
+    lines = _sample(file)
+    named = [_PAIR.match(line.strip()) and len(_PAIR.findall(line)) > 1 for line in lines]
+    return len(lines) > 2 and 10 * sum(map(bool, named)) >= 9 * len(lines)
+
+
+def _open_logfmt(file: File, options: OpenOptions) -> Source:
+    """Lines of ``name=value``."""
+    rows = [{name: value.strip('"') for name, value in _PAIR.findall(line)} for line in _lines(file)]
+    text = "".join(json.dumps(row) + "\n" for row in rows if row)
+    return JsonLines(cast(File, _Text(file.name, text.encode())))
+
+
+ALIGNED = Format("aligned columns", _is_aligned, _open_aligned, text=True)
+LOGFMT = Format("logfmt", _is_logfmt, _open_logfmt, text=True)
 PROMETHEUS = Format("Prometheus", _is_prometheus, _open_prometheus, text=True)
 LINE_PROTOCOL = Format("InfluxDB line protocol", _is_line_protocol, _open_line_protocol, text=True)
 VMSTAT = Format("vmstat", _is_vmstat, _open_vmstat, text=True)
