@@ -540,20 +540,23 @@ def _write(
         reading[name] = first["reading"][name]
     if reading["time"].get("why") and not first["reading"]["time"].get("why"):
         reading["time"] = first["reading"]["time"]
-    summary = [{"machine": record["machine"], **score} for _, record in learned for score in record["summary"]]
-    # (a record of an earlier version has none)
-    summary += [{"machine": record["machine"], **score} for _, record in learned for score in record.get("asked", ())]
-    curves = [{"machine": record["machine"], **curve} for _, record in learned for curve in record["curves"]]
+    for _, record in learned:  # in place: with many machines two copies of all scores would not fit
+        for name in ("summary", "asked", "curves"):  # (a record of an earlier version has none asked)
+            record[name] = [{"machine": record["machine"], **entry} for entry in record.get(name, ())]
+    summary, asked, curves = (
+        [entry for _, record in learned for entry in record[name]] for name in ("summary", "asked", "curves")
+    )
+    summary += asked
     summary[0]["reading"] = reading
     filled = Settings.of(first["settings"] | {name: getattr(settings, name) for name in ("by",)})
     filled = replace(filled, share=settings.share, sections=settings.sections)
     began = clock_time.perf_counter()
     page = _render(table.name, records, facts, filled, folder, seconds)
     seconds["report"] = clock_time.perf_counter() - began
-    texts = {"report.html": page, "summary.json": json.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)}
-    for name, text in texts.items():
-        with atomic_file(out / name) as file:
-            file.write(text.encode())
+    with atomic_file(out / "report.html") as file:
+        file.write(page.encode())
+    with atomic_file(out / "summary.json") as file:
+        file.writelines(_json_pieces(summary))
     last = str(learned[-1][1]["machine"])
     model = Horde.load(models[last])
     unfinished_file(out).unlink()
@@ -561,6 +564,16 @@ def _write(
     return NextingResult(
         ScoreTable(summary), curves, model, filled, reading["rows"], seconds, out, models=Models(models)
     )
+
+
+def _json_pieces(summary: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
+    """``json.dumps(summary, indent=1)``, score by score: as one text, of many machines, it would take gigabytes."""
+    before = "[\n "
+    for score in summary:
+        text = json.dumps(score, indent=1, allow_nan=False, ensure_ascii=False)
+        yield (before + text.replace("\n", "\n ")).encode()
+        before = ",\n "
+    yield b"\n]"
 
 
 def _join_predictions(machines: Sequence[tuple[Path, str]], by: str, out: Path) -> None:
@@ -604,8 +617,16 @@ def _place_models(
     models = {}
     for i, record in learned:
         models[record["machine"]] = out / MODELS / f"{_file_name(record['machine'])}.safetensors"
-        shutil.copyfile(folder / f"{i:06d}" / "model.safetensors", models[record["machine"]])
+        _place(folder / f"{i:06d}" / "model.safetensors", models[record["machine"]])
     return models
+
+
+def _place(file: Path, place: Path) -> None:
+    """Put a file in another place too, without a second copy on the disk where the file system allows it."""
+    try:
+        os.link(file, place)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(file, place)
 
 
 def save_models(models: Mapping[str, Horde], out: Path) -> None:
