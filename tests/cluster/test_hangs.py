@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emphatic.cluster import ClusterError, ClusterLearner
+from emphatic.cluster import ClusterError, ClusterLearner, guard
 from emphatic.cluster.watch import Calls, RayLog, ServerWatch, is_answering
 from tests.cluster.support import RULE, SETUP, K, N, stream, undisturbed
 
@@ -113,6 +114,57 @@ def test_rays_log_is_one_file(tmp_path: Path) -> None:
     assert text.endswith("the reason")
     assert len(text) < 60_000
     assert RayLog(Path("/proc/none/ray.log")).write() is None  # where nothing can be written
+
+
+GUARDED = """
+import importlib.util, os, pathlib, subprocess, sys, time
+spec = importlib.util.spec_from_file_location("guard", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+guard = module.Guard("ours", pathlib.Path(sys.argv[2]))
+exec(sys.argv[3])
+os._exit(3)
+"""
+
+
+def is_running(process: int) -> bool:
+    status = guard._status(Path(f"/proc/{process}"))
+    return status is not None and not status.has_ended
+
+
+def run_guarded(script: str, log: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", "-S", "-c", GUARDED, guard.__file__, str(log), script]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_a_guard_says_what_a_driver_cannot_and_ends_what_it_leaves(tmp_path: Path) -> None:
+    server = tmp_path / "gcs_server"
+    shutil.copyfile("/bin/sleep", server)
+    server.chmod(0o755)
+    begin_server = f"server = subprocess.Popen(['{server}', '60'], env={{module.MARK: 'ours'}})"
+    # in time; and without an end, as when Ray ends the process
+    ended = run_guarded("guard.limit(60, 'late'); guard.free(); guard.end()", tmp_path / "log")
+    assert (ended.returncode, ended.stderr) == (3, "")
+    ended = run_guarded(f"{begin_server}; print(server.pid, flush=True)", tmp_path / "log")
+    assert (ended.returncode, ended.stderr) == (3, "")
+    until = time.monotonic() + 60
+    while is_running(int(ended.stdout)) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not is_running(int(ended.stdout))
+    # too late; and with a server that is gone
+    ended = run_guarded("guard.limit(0.1, 'Ray has not answered'); time.sleep(60)", tmp_path / "log")
+    line = f"emphatic.cluster.watch.ClusterError: Ray has not answered. Ray's log: {tmp_path / 'log'}\n"
+    assert (ended.returncode, ended.stderr) == (-signal.SIGKILL, line)
+    processes = guard.ServerProcesses(os.getpid())
+    with subprocess.Popen([server, "60"], env={guard.MARK: "mine"}) as running:
+        while not Path(f"/proc/{running.pid}/cmdline").read_text().startswith(str(server)):
+            time.sleep(0.01)
+        assert processes.find_fault("mine") == ""
+        running.kill()
+        while not processes.find_fault("mine"):
+            time.sleep(0.01)
+    assert processes.find_fault("mine") == "Ray's GCS server is gone: it was killed, or has crashed"
+    assert not guard.ServerProcesses(os.getpid()).find_fault("mine")
 
 
 # ---------------------------------------------------------------------- with Ray
@@ -213,37 +265,57 @@ def test_a_stopped_shard_comes_back_and_ray_listens_on_loopback_alone(tmp_path: 
 
 
 @pytest.mark.cluster
+@pytest.mark.parametrize("moment", ["itself", "shard", "learning"])
 @pytest.mark.parametrize(
-    ("word", "learning", "reason"),
-    [
-        ("raylet", True, "The raylet of this node at 127.0.0.1:"),
-        ("gcs_server", True, "Ray's GCS server at 127.0.0.1:"),
-        ("raylet", False, "Ray cannot be used"),
-    ],
+    ("word", "reason"), [("raylet", "The raylet of this node "), ("gcs_server", "Ray's GCS server ")]
 )
-def test_a_server_of_rays_is_killed(word: str, learning: bool, reason: str, tmp_path: Path) -> None:
+def test_a_server_of_rays_is_killed(word: str, reason: str, moment: str, tmp_path: Path) -> None:
+    """As soon as it is there, when the process of a shard is, and while shards learn."""
     pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
     running = begin(tmp_path)
-    if learning:
+    if moment == "learning":
         wait_until_it_learns(running)
+    elif moment == "shard":
+        find_process(running.pid, "ray::Shard")
     server = find_process(running.pid, word)
     processes = set(descendants(running.pid))
     os.kill(server, signal.SIGKILL)
     killed = time.monotonic()
     _, errors = running.communicate(timeout=300)
     assert time.monotonic() - killed < 60
-    assert running.returncode == 1
+    assert running.returncode in (1, -signal.SIGKILL)
     last_line = errors.splitlines()[-1]
+    assert errors.count("ClusterError: ") == 1, errors
     assert "emphatic.cluster.watch.ClusterError: " in last_line
-    assert reason in last_line
+    assert f"{reason}is gone" in last_line or f"{reason}at 127.0.0.1:" in last_line
     assert "CPU" not in last_line
     path = Path(last_line.rpartition("Ray's log: ")[2])
     assert path == tmp_path / "ray.log"
     assert path.stat().st_size > 100
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while (left := processes & {int(p.name) for p in Path("/proc").glob("[0-9]*")}) and time.monotonic() < until:
         time.sleep(0.1)
     assert not left
+
+
+@pytest.mark.cluster
+def test_a_shard_that_stops_while_it_starts_comes_back_or_ends_the_run(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
+    running = begin(tmp_path)
+    shard = find_process(running.pid, "ray::Shard")
+    os.kill(shard, signal.SIGSTOP)
+    stopped = time.monotonic()
+    assert running.stdout is not None
+    is_learning = running.stdout.readline().startswith("shards")
+    assert time.monotonic() - stopped < 60
+    _, errors = running.communicate(timeout=300)
+    if is_learning:
+        assert running.returncode == 0
+        assert "does not answer: it is killed and started again" in errors
+        return
+    last_line = errors.splitlines()[-1]
+    assert re.search(r"ClusterError: Shard \d has not answered for 45 s: its process is stopped", last_line), errors
+    assert last_line.endswith(f"Ray's log: {tmp_path / 'ray.log'}")
 
 
 @pytest.mark.cluster

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emphatic.cluster.driver import Lost
+from emphatic.cluster.guard import MARK, Guard, ServerProcesses, find_logs, kill_all
 from emphatic.cluster.watch import Calls, ClusterError, RayLog, ServerWatch, is_answering
 from emphatic.learning.inputs import refusal
 
@@ -32,12 +33,10 @@ _log = logging.getLogger(__name__)
 
 #: How many seconds Ray tries to reach a cluster.
 _PATIENCE = "RAY_gcs_server_port_wait_time_s"
-#: The variable that marks the processes of a Ray that was started here.
-_MARK = "EMPHATIC_RAY"
 #: Seconds for CPUs that another run is just giving back.
 _FREE = 5.0
-#: Seconds for Ray to start, for a shard to begin, and for one that died to be back.
-_START_WITHIN, _BACK_WITHIN = 45.0, 45.0
+#: Seconds for Ray to start, for a shard to begin or one that died to be back, for Ray to end, and to say what failed.
+_START_WITHIN, _BACK_WITHIN, _END_WITHIN, _SAY_WITHIN = 45.0, 45.0, 25.0, 30.0
 #: Seconds without an answer after which the driver looks around, and without a sign of life after which it kills.
 _TURN, _SILENT = 4.0, 12.0
 #: Seconds between two lines about a shard that is alive, but has not ended its block.
@@ -80,8 +79,10 @@ class Connection:
         self.ray = import_ray(local)
         self.started, self._mark = False, ""
         self._watch: ServerWatch | None = None
-        self._log = RayLog(storage / "ray.log")
-        self.call = Calls(lambda: self._watch.fault if self._watch is not None else "")
+        self._processes = ServerProcesses(os.getpid())
+        self._guard: Guard | None = None
+        self._log, self._failure = RayLog(storage / "ray.log"), ""
+        self.call = Calls(self._find_fault)
         try:
             self._connect(address, local, (shards or 1) * (threads or 1) if shards or threads else None)
             self._watch = ServerWatch(self._servers())
@@ -98,10 +99,11 @@ class Connection:
                     f"{shards} shards on cuda need {gpus * shards} GPUs, which the cluster does not have."
                 )
         except BaseException as error:
-            failed = isinstance(error, ClusterError) and self._watch is not None and bool(self._watch.fault)
+            if isinstance(error, ClusterError) and self._watch is not None and self._watch.fault:
+                failure = self.failure(str(error))
+                self.close()
+                raise failure from None
             self.close()
-            if failed:
-                raise self.failure(str(error)) from None
             raise
 
     def nodes(self) -> list[dict[str, float]]:
@@ -111,7 +113,12 @@ class Connection:
     def failure(self, what: str) -> ClusterError:
         """The error that ends a run: one line, which names the file with Ray's own log."""
         path = self._log.write()
-        return ClusterError(f"{what.rstrip('.')}." + (f" Ray's log: {path}" if path else ""))
+        self._failure = f"{what.rstrip('.')}." + (f" Ray's log: {path}" if path else "")
+        if self._guard is not None and self._find_fault():
+            self._guard.trust()
+            self._guard.limit(_SAY_WITHIN, self._failure)
+            _leave_exceptions()
+        return ClusterError(self._failure)
 
     def keep_log(self) -> Path | None:
         """Put Ray's own log into a file; its path."""
@@ -122,13 +129,48 @@ class Connection:
         faulty = bool(self._mark) or self.call.is_busy if self._watch is None else bool(self._watch.fault)
         if self._watch is not None:
             self._watch.end()
-        if self.started:
+        if self.started and self._guard is not None:
             self.started = False
-            _shut_down(self.ray.shutdown, faulty, self.call.is_busy, self._mark)
+            self._shut_down(faulty)
             self._log.detach()
         self.call.end()
 
     # ------------------------------------------------------------------ inside
+
+    def _find_fault(self) -> str:
+        if self._watch is not None:
+            return self._watch.fault
+        return self._processes.find_fault(self._mark) if self._mark else ""
+
+    def _shut_down(self, faulty: bool) -> None:
+        """``ray.shutdown``, which may wait for what is gone: then Ray's processes that were started here are killed.
+
+        Ray ends a process that is waiting for its object store when that goes: then they are killed as this process
+        ends.
+        """
+        guard, mark, session = self._guard, self._mark, self._processes.session
+        assert guard is not None
+        guard.trust()
+        if not faulty:
+            guard.limit(_END_WITHIN, "Ray cannot be used: it did not end")
+            self._disconnect()
+            guard.end()
+            return
+        is_over = guard.beat(_SILENT, self._failure)
+        _limit_exit(guard, is_over, mark, session)
+        if not self.call.is_busy:
+            kill_all(mark, session)  # what is at fault need not be waited for
+            self._disconnect()
+            kill_all(mark, session)
+            is_over.set()
+
+    def _disconnect(self) -> None:
+        ended = threading.Thread(target=lambda: _quietly(self.ray.shutdown), daemon=True)
+        ended.start()
+        ended.join(10.0)
+        if ended.is_alive():
+            kill_all(self._mark, self._processes.session)
+            ended.join(5.0)
 
     def _connect(self, address: str | None, local: bool, cpus: int | None) -> None:
         ray = self.ray
@@ -141,7 +183,7 @@ class Connection:
             return
         if local:
             self._mark = secrets.token_hex(8)
-            with _loopback(), _set({_MARK: self._mark}):
+            with _loopback(), _set({MARK: self._mark}):
                 self._init(address="local", num_cpus=max(cpus or 1, os.cpu_count() or 1))
             return
         if address != "auto":
@@ -153,6 +195,8 @@ class Connection:
     def _init(self, **arguments: object) -> None:
         local = "num_cpus" in arguments
         self.started = True
+        self._guard = Guard(self._mark, self._log.path)
+        self._guard.limit(_START_WITHIN + 5.0, f"Ray cannot be used: it has not answered within {_START_WITHIN:.0f} s")
         self._log.attach()
         try:
             context = self.call(
@@ -166,11 +210,13 @@ class Connection:
                 **arguments,
             )
             self._log.attach()
-            self._log.folder = Path(context.address_info["session_dir"]) / "logs"
+            session = Path(context.address_info["session_dir"]).resolve()
+            self._log.folder, self._processes.session = session / "logs", str(session)
+            self._guard.free()
         except Exception as error:
             failure = ClusterError(f"Ray cannot be used: {_first_line(error)}")
             if local:
-                self._log.folder = self._log.folder or _newest_logs()
+                self._log.folder = self._log.folder or find_logs(self._processes.session)
             if local or isinstance(error, ClusterError):  # a given cluster that refuses says why itself
                 failure = self.failure(str(failure))
             self.close()
@@ -179,7 +225,7 @@ class Connection:
                     f"Ray at {arguments['address']} requires a token: copy its head node's to this "
                     "machine, and set RAY_AUTH_MODE=token."
                 ) from error
-            raise failure from error
+            raise failure from (None if isinstance(error, ClusterError) else error)
 
     def _servers(self) -> dict[str, str]:
         """The servers that a driver depends on: Ray's global one, and that of its own node."""
@@ -214,25 +260,7 @@ def _init_quietly(init: Callable[..., Any], **arguments: object) -> Any:
         return init(**arguments)
 
 
-def _shut_down(shutdown: Callable[[], object], faulty: bool, busy: bool, mark: str) -> None:
-    """``ray.shutdown``, which may wait for what is gone: then Ray's processes that were started here are killed.
-
-    Ray ends a process that is waiting for its object store when that goes: then they are killed as this process ends.
-    """
-    if faulty:
-        _limit_exit(mark)
-        if busy:
-            return
-        _kill_marked(mark)  # what is at fault need not be waited for
-    ended = threading.Thread(target=lambda: _quietly(shutdown), daemon=True)
-    ended.start()
-    ended.join(10.0)
-    if faulty or ended.is_alive():
-        _kill_marked(mark)
-        ended.join(5.0)
-
-
-def _limit_exit(mark: str) -> None:
+def _limit_exit(guard: Guard, is_over: threading.Event, mark: str, session: str) -> None:
     """What Ray waits for at the end of a process, for a minute, may be gone: do not wait for it.
 
     The thread that limits the wait begins now: from Python 3.12 on, none can begin while a process ends.
@@ -242,32 +270,31 @@ def _limit_exit(mark: str) -> None:
     def end() -> None:
         exiting.wait()
         time.sleep(3.0)
-        _kill_marked(mark)
+        kill_all(mark, session)
         for stream in (sys.stdout, sys.stderr):
             _quietly(stream.flush)
         os._exit(1)
 
+    def begin_to_end() -> None:
+        is_over.set()
+        time.sleep(0.1)
+        guard.limit(_SILENT, "")  # Ray may not let the thread run
+        exiting.set()
+
     threading.Thread(target=end, daemon=True).start()
-    atexit.register(exiting.set)
+    atexit.register(begin_to_end)
 
 
-def _kill_marked(mark: str) -> None:
-    """Kill the processes that have this mark in their environment, as all descendants of a Ray that was started do."""
-    for entry in Path("/proc").glob("[0-9]*") if mark else ():
-        with suppress(OSError):
-            if f"{_MARK}={mark}".encode() in (entry / "environ").read_bytes() and int(entry.name) != os.getpid():
-                os.kill(int(entry.name), signal.SIGKILL)
+def _leave_exceptions() -> None:
+    """An error that ends the process is printed as without Ray, which would tell its GCS server first, and wait."""
+    names = vars(sys.modules["ray._private.worker"])
+    if sys.excepthook is names.get("custom_excepthook"):
+        sys.excepthook = names.get("normal_excepthook", sys.__excepthook__)
 
 
 def _quietly(act: Callable[[], object]) -> None:
     with suppress(Exception):
         act()
-
-
-def _newest_logs() -> Path | None:
-    """The folder of the logs of a Ray that did not get as far as to say which it is."""
-    folder = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "session_latest" / "logs"
-    return folder if folder.is_dir() else None
 
 
 @contextmanager
@@ -423,6 +450,7 @@ class RayShards:
         self._node = self._ray.get_runtime_context().get_node_id()
         # All begin at once: to import what a shard needs takes seconds.
         self._begun = {shard: actor.begin.remote(*self._begin[shard]) for shard, actor in enumerate(self._actors)}
+        self._look_around(range(count))  # (to know their processes, in case one stops while it begins)
         try:
             for shard in range(count):
                 self.revive(shard)
@@ -476,8 +504,9 @@ class RayShards:
     def revive(self, shard: int, method: str = "", *arguments: object) -> Any:
         """The answer of a shard that may have died, as soon as it is back; without a method, when it is."""
         self._heard[shard] = self._said[shard] = time.monotonic()
-        self._pulses[shard] = None
-        why = "it did not answer"
+        if shard not in self._begun:
+            self._pulses[shard] = None
+        why = ""
         while True:
             begun = self._begun.pop(shard, None) or self._actors[shard].begin.remote(*self._begin[shard])
             call = self.call(shard, method, *arguments) if method else begun
@@ -603,8 +632,11 @@ class RayShards:
         room = sum(int(node.get("CPU", 0)) // threads for node in alive)
         if room < len(self._actors):
             cpus = " + ".join(str(int(node.get("CPU", 0))) for node in alive)
-            why = f"{why}, and the nodes that are left, with {cpus} CPUs, have no room for it"
-        raise self._connection.failure(f"Shard {shard} did not come back within {_BACK_WITHIN:.0f} s: {why}")
+            why = f"{why or 'it did not answer'}, and the nodes that are left, with {cpus} CPUs, have no room for it"
+        what = f"did not come back within {_BACK_WITHIN:.0f} s: {why}"
+        if not why:
+            what = f"has not answered for {_BACK_WITHIN:.0f} s: its process is stopped, or cannot start"
+        raise self._connection.failure(f"Shard {shard} {what}")
 
 
 def run_in_shards(

@@ -18,6 +18,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from emphatic.cluster.guard import copy_logs, describe_dead
+
 __all__ = ["Calls", "ClusterError", "RayLog", "ServerWatch", "is_answering", "split_address"]
 
 #: How an HTTP/2 conversation, such as Ray's, begins: the client's preface, with empty settings.
@@ -29,8 +31,6 @@ _REACH, _PAUSE = 3.0, 2.0
 _SILENT = 12.0
 #: Ray's own function that prints what its processes say of errors.
 _PRINT = "print_to_stdstream"
-#: Bytes of each of Ray's files, and files, that are copied.
-_TAIL, _FILES = 50_000, 30
 
 
 class ClusterError(OSError):
@@ -86,7 +86,7 @@ class ServerWatch(threading.Thread):
             try:
                 is_answering(self._servers[name])
             except ConnectionRefusedError:
-                self._fault = _describe_dead(name, self._servers[name])
+                self._fault = describe_dead(f"{name} at {self._servers[name]}")
             except OSError:
                 pass
         return self._fault
@@ -105,7 +105,7 @@ class ServerWatch(threading.Thread):
                 else:
                     heard[name], refused[name] = time.monotonic(), 0
                 if refused[name] > 1:
-                    self._fault = _describe_dead(name, address)
+                    self._fault = describe_dead(f"{name} at {address}")
                 elif time.monotonic() - heard[name] > _SILENT:
                     self._fault = f"{name} at {address} does not answer: it is stopped, or the network is cut"
 
@@ -115,10 +115,6 @@ class ServerWatch(threading.Thread):
         for line in self._lines.values():
             line.close()
         self._lines.clear()
-
-
-def _describe_dead(name: str, address: str) -> str:
-    return f"{name} at {address} is gone: it was killed, or has crashed"
 
 
 class _Call:
@@ -194,7 +190,7 @@ class RayLog(logging.Handler):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self._path, self._lines = path, deque[str](maxlen=1000)
+        self.path, self._lines = path, deque[str](maxlen=1000)
         self._print: object = None
         #: Where Ray's processes on this machine log to, once that is known.
         self.folder: Path | None = None
@@ -234,16 +230,4 @@ class RayLog(logging.Handler):
 
     def write(self) -> Path | None:
         """Write the file: this process's lines, and the end of each file that Ray has written last; its path."""
-        texts = ["\n".join(self._lines)]
-        if self.folder is not None:
-            with suppress(OSError):
-                paths = [path for path in self.folder.iterdir() if path.is_file() and path.stat().st_size]
-                for path in sorted(paths, key=lambda path: path.stat().st_mtime)[-_FILES:]:
-                    with suppress(OSError):
-                        texts.append(f"==> {path} <==\n{path.read_bytes()[-_TAIL:].decode(errors='replace')}")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.write_text("\n\n".join(texts), "utf-8", errors="replace")
-        except OSError:  # the storage may be what is at fault
-            return self.folder
-        return self._path
+        return copy_logs(self.path, self.folder, "\n".join(self._lines))
