@@ -255,10 +255,11 @@ def test_flags_that_need_a_cluster(flag: str) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.filterwarnings("default")
-def test_the_command_on_ray_interrupted_and_resumed(table: Path, alone: Path, tmp_path: Path) -> None:
+def test_the_command_on_ray_interrupted_and_resumed(table: Path, tmp_path: Path) -> None:
+    """With the headline and a question: to the bit as shards in one process, and to rounding as without shards."""
     pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
-    out, storage = tmp_path / "out", tmp_path / "storage"
-    flags = ["--ray", "local", "--shards", "2", "--block", "100", "--checkpoint-every", "100ms", "--exponential-only"]
+    out, storage, question = tmp_path / "out", tmp_path / "storage", "P(x > 0.5 within 1h)"
+    flags = ["--ray", "local", "--shards", "2", "--block", "100", "--checkpoint-every", "100ms", "--ask", question]
     arguments = [str(table), "--out", str(out), "--storage", str(storage), *flags]
     command = [sys.executable, "-m", "emphatic.cli", "nexting", *arguments]
     running = subprocess.Popen(
@@ -273,8 +274,16 @@ def test_the_command_on_ray_interrupted_and_resumed(table: Path, alone: Path, tm
     assert errors.splitlines()[-1].startswith("Stopped. Continue with --resume --out")
     done = run_command(*arguments, "--resume", timeout=300)
     assert done.returncode == 0, done.stderr
-    compare(out, alone)
     assert not storage.exists()
+    settings = Settings(ask=(question,), exponential_only=False)
+    shards: dict[str, Any] = {"address": IN_PROCESS, "shards": 2, "block": 100}
+    cluster_nexting.run(str(table), out=tmp_path / "shards", config=settings, **shards)
+    for name in ("predictions.parquet", "summary.json"):
+        assert (out / name).read_bytes() == (tmp_path / "shards" / name).read_bytes(), name
+    emphatic.nexting.run(table, out=tmp_path / "alone", config=settings)
+    compare(out, tmp_path / "alone")
+    scores = json.loads((out / "summary.json").read_text())
+    assert {question, "x at +2min"} <= {score.get("text") for score in scores}
 
 
 @pytest.mark.cluster

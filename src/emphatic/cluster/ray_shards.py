@@ -503,8 +503,8 @@ class RayShards:
 
     def revive(self, shard: int, method: str = "", *arguments: object) -> Any:
         """The answer of a shard that may have died, as soon as it is back; without a method, when it is."""
-        self._heard[shard] = self._said[shard] = time.monotonic()
-        if shard not in self._begun:
+        if shard not in self._begun:  # (those that begin have all begun at once)
+            self._heard[shard] = self._said[shard] = time.monotonic()
             self._pulses[shard] = None
         why = ""
         while True:
