@@ -39,16 +39,18 @@ def head() -> Iterator[str]:
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     address = ""
     assert running.stdout is not None
-    for line in running.stdout:
-        found = re.search(r"Local node IP: ([0-9.]+)", line)
-        address = f"{found[1]}:{port}" if found else address
-        if "Ray runtime started" in line:
-            break
-    assert address
-    yield address
-    running.terminate()
-    running.wait(30)
-    running.stdout.close()
+    try:
+        for line in running.stdout:
+            found = re.search(r"Local node IP: ([0-9.]+)", re.sub("\x1b\\[[0-9]+m", "", line))  # (colours)
+            address = f"{found[1]}:{port}" if found else address
+            if "Ray runtime started" in line:
+                break
+        assert address
+        yield address
+    finally:
+        running.terminate()
+        running.wait(30)
+        running.stdout.close()
 
 
 def expect_one_line(error: BaseException, began: float) -> None:
