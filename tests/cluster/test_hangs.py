@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emphatic.cluster import ClusterError, ClusterLearner, guard
+from emphatic.cluster import ClusterError, ClusterLearner, watchdog
 from emphatic.cluster.watch import Calls, RayLog, ServerWatch, is_answering
 from tests.cluster.support import RULE, SETUP, K, N, stream, undisturbed
 
@@ -116,47 +116,47 @@ def test_rays_log_is_one_file(tmp_path: Path) -> None:
     assert RayLog(Path("/proc/none/ray.log")).write() is None  # where nothing can be written
 
 
-GUARDED = """
+WATCHED = """
 import importlib.util, os, pathlib, subprocess, sys, time
-spec = importlib.util.spec_from_file_location("guard", sys.argv[1])
+spec = importlib.util.spec_from_file_location("watchdog", sys.argv[1])
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
-guard = module.Guard("ours", pathlib.Path(sys.argv[2]))
+watchdog = module.Watchdog("ours", pathlib.Path(sys.argv[2]))
 exec(sys.argv[3])
 os._exit(3)
 """
 
 
 def is_running(process: int) -> bool:
-    status = guard._status(Path(f"/proc/{process}"))
+    status = watchdog._status(Path(f"/proc/{process}"))
     return status is not None and not status.has_ended
 
 
-def run_guarded(script: str, log: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-I", "-S", "-c", GUARDED, guard.__file__, str(log), script]
+def run_watched(script: str, log: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", "-S", "-c", WATCHED, watchdog.__file__, str(log), script]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-def test_a_guard_says_what_a_driver_cannot_and_ends_what_it_leaves(tmp_path: Path) -> None:
+def test_a_watchdog_says_what_a_driver_cannot_and_ends_what_it_leaves(tmp_path: Path) -> None:
     server = tmp_path / "gcs_server"
     shutil.copyfile("/bin/sleep", server)
     server.chmod(0o755)
     begin_server = f"server = subprocess.Popen(['{server}', '60'], env={{module.MARK: 'ours'}})"
     # in time; and without an end, as when Ray ends the process
-    ended = run_guarded("guard.limit(60, 'late'); guard.free(); guard.end()", tmp_path / "log")
+    ended = run_watched("watchdog.limit(60, 'late'); watchdog.free(); watchdog.end()", tmp_path / "log")
     assert (ended.returncode, ended.stderr) == (3, "")
-    ended = run_guarded(f"{begin_server}; print(server.pid, flush=True)", tmp_path / "log")
+    ended = run_watched(f"{begin_server}; print(server.pid, flush=True)", tmp_path / "log")
     assert (ended.returncode, ended.stderr) == (3, "")
     until = time.monotonic() + 60
     while is_running(int(ended.stdout)) and time.monotonic() < until:
         time.sleep(0.01)
     assert not is_running(int(ended.stdout))
     # too late; and with a server that is gone
-    ended = run_guarded("guard.limit(0.1, 'Ray has not answered'); time.sleep(60)", tmp_path / "log")
+    ended = run_watched("watchdog.limit(0.1, 'Ray has not answered'); time.sleep(60)", tmp_path / "log")
     line = f"emphatic.cluster.watch.ClusterError: Ray has not answered. Ray's log: {tmp_path / 'log'}\n"
     assert (ended.returncode, ended.stderr) == (-signal.SIGKILL, line)
-    processes = guard.ServerProcesses(os.getpid())
-    with subprocess.Popen([server, "60"], env={guard.MARK: "mine"}) as running:
+    processes = watchdog.ServerProcesses(os.getpid())
+    with subprocess.Popen([server, "60"], env={watchdog.MARK: "mine"}) as running:
         while not Path(f"/proc/{running.pid}/cmdline").read_text().startswith(str(server)):
             time.sleep(0.01)
         assert processes.find_fault("mine") == ""
@@ -164,7 +164,7 @@ def test_a_guard_says_what_a_driver_cannot_and_ends_what_it_leaves(tmp_path: Pat
         while not processes.find_fault("mine"):
             time.sleep(0.01)
     assert processes.find_fault("mine") == "Ray's GCS server is gone: it was killed, or has crashed"
-    assert not guard.ServerProcesses(os.getpid()).find_fault("mine")
+    assert not watchdog.ServerProcesses(os.getpid()).find_fault("mine")
 
 
 # ---------------------------------------------------------------------- with Ray

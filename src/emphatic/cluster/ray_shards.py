@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emphatic.cluster.driver import Lost
-from emphatic.cluster.guard import MARK, Guard, ServerProcesses, find_logs, kill_all
 from emphatic.cluster.watch import Calls, ClusterError, RayLog, ServerWatch, is_answering
+from emphatic.cluster.watchdog import MARK, ServerProcesses, Watchdog, find_logs, kill_all
 from emphatic.learning.inputs import refusal
 
 __all__ = ["ClusterError", "Connection", "Place", "RayShards", "import_ray", "run_in_shards"]
@@ -80,7 +80,7 @@ class Connection:
         self.started, self._mark = False, ""
         self._watch: ServerWatch | None = None
         self._processes = ServerProcesses(os.getpid())
-        self._guard: Guard | None = None
+        self._watchdog: Watchdog | None = None
         self._log, self._failure = RayLog(storage / "ray.log"), ""
         self.call = Calls(self._find_fault)
         try:
@@ -114,9 +114,9 @@ class Connection:
         """The error that ends a run: one line, which names the file with Ray's own log."""
         path = self._log.write()
         self._failure = f"{what.rstrip('.')}." + (f" Ray's log: {path}" if path else "")
-        if self._guard is not None and self._find_fault():
-            self._guard.trust()
-            self._guard.limit(_SAY_WITHIN, self._failure)
+        if self._watchdog is not None and self._find_fault():
+            self._watchdog.trust()
+            self._watchdog.limit(_SAY_WITHIN, self._failure)
             _leave_exceptions()
         return ClusterError(self._failure)
 
@@ -129,7 +129,7 @@ class Connection:
         faulty = bool(self._mark) or self.call.is_busy if self._watch is None else bool(self._watch.fault)
         if self._watch is not None:
             self._watch.end()
-        if self.started and self._guard is not None:
+        if self.started and self._watchdog is not None:
             self.started = False
             self._shut_down(faulty)
             self._log.detach()
@@ -148,16 +148,16 @@ class Connection:
         Ray ends a process that is waiting for its object store when that goes: then they are killed as this process
         ends.
         """
-        guard, mark, session = self._guard, self._mark, self._processes.session
-        assert guard is not None
-        guard.trust()
+        watchdog, mark, session = self._watchdog, self._mark, self._processes.session
+        assert watchdog is not None
+        watchdog.trust()
         if not faulty:
-            guard.limit(_END_WITHIN, "Ray cannot be used: it did not end")
+            watchdog.limit(_END_WITHIN, "Ray cannot be used: it did not end")
             self._disconnect()
-            guard.end()
+            watchdog.end()
             return
-        is_over = guard.beat(_SILENT, self._failure)
-        _limit_exit(guard, is_over, mark, session)
+        is_over = watchdog.beat(_SILENT, self._failure)
+        _limit_exit(watchdog, is_over, mark, session)
         if not self.call.is_busy:
             kill_all(mark, session)  # what is at fault need not be waited for
             self._disconnect()
@@ -195,8 +195,10 @@ class Connection:
     def _init(self, **arguments: object) -> None:
         local = "num_cpus" in arguments
         self.started = True
-        self._guard = Guard(self._mark, self._log.path)
-        self._guard.limit(_START_WITHIN + 5.0, f"Ray cannot be used: it has not answered within {_START_WITHIN:.0f} s")
+        self._watchdog = Watchdog(self._mark, self._log.path)
+        self._watchdog.limit(
+            _START_WITHIN + 5.0, f"Ray cannot be used: it has not answered within {_START_WITHIN:.0f} s"
+        )
         self._log.attach()
         try:
             context = self.call(
@@ -212,7 +214,7 @@ class Connection:
             self._log.attach()
             session = Path(context.address_info["session_dir"]).resolve()
             self._log.folder, self._processes.session = session / "logs", str(session)
-            self._guard.free()
+            self._watchdog.free()
         except Exception as error:
             failure = ClusterError(f"Ray cannot be used: {_first_line(error)}")
             if local:
@@ -260,7 +262,7 @@ def _init_quietly(init: Callable[..., Any], **arguments: object) -> Any:
         return init(**arguments)
 
 
-def _limit_exit(guard: Guard, is_over: threading.Event, mark: str, session: str) -> None:
+def _limit_exit(watchdog: Watchdog, is_over: threading.Event, mark: str, session: str) -> None:
     """What Ray waits for at the end of a process, for a minute, may be gone: do not wait for it.
 
     The thread that limits the wait begins now: from Python 3.12 on, none can begin while a process ends.
@@ -278,7 +280,7 @@ def _limit_exit(guard: Guard, is_over: threading.Event, mark: str, session: str)
     def begin_to_end() -> None:
         is_over.set()
         time.sleep(0.1)
-        guard.limit(_SILENT, "")  # Ray may not let the thread run
+        watchdog.limit(_SILENT, "")  # Ray may not let the thread run
         exiting.set()
 
     threading.Thread(target=end, daemon=True).start()

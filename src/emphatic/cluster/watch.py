@@ -18,7 +18,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from emphatic.cluster.guard import copy_logs, describe_dead
+from emphatic.cluster.watchdog import copy_logs, describe_dead
 
 __all__ = ["Calls", "ClusterError", "RayLog", "ServerWatch", "is_answering", "split_address"]
 

@@ -1,11 +1,11 @@
 """A process beside the driver that tells what is wrong where the driver cannot: Ray may hold it, or end it.
 
 While Ray connects and disconnects it holds Python's lock, so that no thread of the driver can keep a deadline; and
-when its servers are gone it ends the driver, with lines of its own. The guard sees from outside that a server of Ray's
-is gone. It gives the driver time to say so; then it says so itself and ends the driver. When the driver is gone it
-ends what is left of a Ray that was started there.
+when its servers are gone it ends the driver, with lines of its own. The watchdog sees from outside that a server of
+Ray's is gone. It gives the driver time to say so; then it says so itself and ends the driver. When the driver is gone,
+it ends what is left of a Ray that was started there.
 
-The guard runs this file as a script, on the standard library alone, so that it is there within milliseconds.
+The watchdog runs this file as a script, on the standard library alone, so that it is there within milliseconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["MARK", "Guard", "ServerProcesses", "copy_logs", "describe_dead", "find_logs", "kill_all"]
+__all__ = ["MARK", "ServerProcesses", "Watchdog", "copy_logs", "describe_dead", "find_logs", "kill_all"]
 
 #: The variable that marks the processes of a Ray that was started here.
 MARK = "EMPHATIC_RAY"
@@ -176,8 +176,8 @@ class ServerProcesses:
         return ""
 
 
-class Guard:
-    """The guard, seen from the driver.
+class Watchdog:
+    """The watchdog, seen from the driver.
 
     Args:
         mark: The mark of the processes that are to be ended with the driver; "" if Ray was not started here.
@@ -230,11 +230,11 @@ class Guard:
                 self.limit(seconds, text)
             self.free()
 
-        threading.Thread(target=renew, name="emphatic-guard", daemon=True).start()
+        threading.Thread(target=renew, name="emphatic-watchdog", daemon=True).start()
         return ended
 
     def end(self) -> None:
-        """End the guard."""
+        """End the watchdog."""
         atexit.unregister(self.trust)
         self._send("end")
         if self._process is not None and self._process.stdin is not None:
