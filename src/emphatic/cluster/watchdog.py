@@ -106,12 +106,12 @@ def _is_marked(process: Path, mark: str) -> bool:
 
 def _sessions(process: Path) -> set[str]:
     """The folders of Ray's sessions in which a process has files open."""
-    found = set()
+    folders = set()
     with suppress(OSError):
         for file in (process / "fd").iterdir():
             with suppress(OSError):
-                found.update(re.findall(r"^.*/session_[^/]+(?=/logs/)", os.readlink(file)))
-    return found
+                folders.update(re.findall(r"^.*/session_[^/]+(?=/logs/)", os.readlink(file)))
+    return folders
 
 
 def kill_all(mark: str, session: str = "") -> None:
@@ -272,7 +272,7 @@ def _run(driver: int, mark: str, log: Path) -> None:
             is_gone, commands = is_gone or not piece, commands + piece
         *lines, commands = commands.split(b"\n")
         for line in lines:
-            word, _, more = line.decode(errors="replace").partition(" ")
+            word, _, arguments = line.decode(errors="replace").partition(" ")
             if word == "end":
                 return
             if word == "trust":
@@ -280,7 +280,7 @@ def _run(driver: int, mark: str, log: Path) -> None:
             elif word == "free":
                 limit = float("inf")
             elif word == "limit":
-                seconds, _, text = more.partition(" ")
+                seconds, _, text = arguments.partition(" ")
                 limit = time.monotonic() + float(seconds)
         if not is_trusted and not fault and (fault := servers.find_fault(mark)):
             until = time.monotonic() + _GRACE

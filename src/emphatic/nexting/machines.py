@@ -146,10 +146,10 @@ class MachineRows:
         import pyarrow as pa
 
         begin, end = self.edges[machine], self.edges[machine + 1]
-        part = slice(begin, end if rows is None else min(end, begin + rows))
+        wanted = slice(begin, end if rows is None else min(end, begin + rows))
         columns: dict[str, Any] = {}
         for name, column in self.columns.items():
-            values = column[part]
+            values = column[wanted]
             if name == self.time and self.dated:
                 known = np.isfinite(values)
                 micro = np.where(known, np.round(np.where(known, values, 0.0) * 1e6), 0).astype(np.int64)
@@ -202,8 +202,8 @@ def _open_whole(source: object, settings: Settings) -> Table:
 
 def _find_roles(rows: MachineRows, signals: Sequence[str]) -> dict[str, ColumnRole]:
     """What the columns are, from the first rows of the first machines."""
-    first = [slice(begin, min(end, begin + FIRST)) for begin, end in zip(rows.edges, rows.edges[1:], strict=False)]
-    looks = [np.stack([rows.columns[name][part] for name in signals], axis=1) for part in first[:_LOOKED_AT]]
+    beginnings = [slice(begin, min(end, begin + FIRST)) for begin, end in zip(rows.edges, rows.edges[1:], strict=False)]
+    looks = [np.stack([rows.columns[name][rows_of] for name in signals], axis=1) for rows_of in beginnings[:_LOOKED_AT]]
     roles = combine_roles(find_roles(signals, look) for look in looks)
     for name in [name for name, role in roles.items() if role.why == CONSTANT]:
         column = rows.columns[name]
@@ -484,10 +484,10 @@ def _make_teacher(rows: MachineRows, roles: Mapping[str, ColumnRole], settings: 
     settings with its features."""
     import pyarrow as pa
 
-    each = max(20, -(-FIRST // len(rows.names)))
+    rows_each = max(20, -(-FIRST // len(rows.names)))
     tables = []
     for i in range(len(rows.names)):
-        table = rows.table(i, each)
+        table = rows.table(i, rows_each)
         begins = pa.array(np.arange(table.num_rows) == 0)  # nothing is carried from a machine to the next
         tables.append(table.set_column(table.column_names.index(AFTER_DROP), AFTER_DROP, begins))
     joined = open_source(
@@ -557,8 +557,7 @@ def _write(
         file.write(page.encode())
     with atomic_file(out / "summary.json") as file:
         file.writelines(_json_pieces(summary))
-    last = str(learned[-1][1]["machine"])
-    model = Horde.load(models[last])
+    model = Horde.load(models[str(learned[-1][1]["machine"])])
     unfinished_file(out).unlink()
     shutil.rmtree(folder, ignore_errors=True)
     return NextingResult(
@@ -568,11 +567,11 @@ def _write(
 
 def _json_pieces(summary: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     """``json.dumps(summary, indent=1)``, score by score: as one text, of many machines, it would take gigabytes."""
-    before = "[\n "
+    separator = "[\n "
     for score in summary:
         text = json.dumps(score, indent=1, allow_nan=False, ensure_ascii=False)
-        yield (before + text.replace("\n", "\n ")).encode()
-        before = ",\n "
+        yield (separator + text.replace("\n", "\n ")).encode()
+        separator = ",\n "
     yield b"\n]"
 
 
@@ -586,8 +585,8 @@ def _join_predictions(machines: Sequence[tuple[Path, str]], by: str, out: Path) 
     waiting: list[pa.Table] = []  # small machines are written together: a piece of the file has a cost of its own
     with atomic_file(out / "predictions.parquet") as file:
         for folder, machine in machines:
-            with pq.ParquetFile(folder / "predictions.parquet", page_checksum_verification=True) as part:
-                for batch in part.iter_batches(use_threads=False):
+            with pq.ParquetFile(folder / "predictions.parquet", page_checksum_verification=True) as predictions:
+                for batch in predictions.iter_batches(use_threads=False):
                     rows = pa.Table.from_batches([batch]).replace_schema_metadata(None)
                     rows = rows.add_column(0, column, pa.array([machine] * rows.num_rows, pa.string()))
                     if writer is None or schema is None:
