@@ -204,9 +204,8 @@ class Agents:
             np.zeros((lanes, 2)),
             np.zeros((lanes, A * slots), np.int64),
             np.zeros((lanes, A * slots)),
-            np.zeros((lanes, A)),
-            *np.zeros((2, A)),
-            np.zeros(lanes, np.int64),
+            *np.zeros((3, lanes, A)),
+            *np.zeros((2, lanes), np.int64),
         )
         plan = None if maker is None else maker.constant_arguments()
         self._plan = _no_plan() if plan is None else plan

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from emphatic.control.many import DIMENSIONS, DIVERGED, DONE, IN_EPISODE, IS_DENSE, STARTS, WORLD, cut_lane, lane_of
     from emphatic.engines.sparse.acting import count_actions, count_slots
-    from emphatic.engines.sparse.acting_kernels import begin_episode, evaluate, take_action
+    from emphatic.engines.sparse.acting_kernels import begin_episode, evaluate, pick, take_action
     from emphatic.features.kernels import activate
     from emphatic.problems.worlds import MDP, Tables, enter, enter_table, follow, follow_table, uniform
 
@@ -63,8 +63,8 @@ def train(
     state: Arrays, setting: Floats, status: Floats, tables: Tables, dense: Floats, place: Floats, of_world: Words,
     of_agent: Words, plan: Arrays, index: Integers, value: Floats, readings: Floats, row_index: Integers,
     row_value: Floats, outcome: Floats, next_index: Integers, next_value: Floats, q: Floats, target: Floats,
-    behaviour: Floats, lanes: Integers, progress: Integers, episodes: int, limit: int, continuing: bool,
-    returns: Floats, steps: Integers,
+    behaviour: Floats, lanes: Integers, chosen: Integers, progress: Integers, episodes: int, limit: int,
+    continuing: bool, returns: Floats, steps: Integers,
 ) -> None:  # fmt: skip
     """Episodes of every agent, of at most ``limit`` steps; of a world without an end, blocks of so many steps.
 
@@ -116,14 +116,19 @@ def train(
                     )  # fmt: skip
             for lane in range(live):
                 k = lanes[lane]
-                terminated = outcome[lane, 1] > 0.0
-                u = 0.0 if terminated else uniform(of_agent[k])
+                chosen[lane] = -1
+                if outcome[lane, 1] == 0.0:
+                    u = uniform(of_agent[k])
+                    chosen[lane] = pick(setting[k], status[k], q[lane], target[lane], behaviour[lane], u)
+            for lane in range(live):
+                k, action, terminated = lanes[lane], chosen[lane], outcome[lane, 1] > 0.0
+                if action < -1:
+                    progress[k, DIVERGED] = 1
+                    continue
                 if progress[k, STARTS] == 1:
                     progress[k, STARTS] = 0
-                    action = begin_episode(setting[k], status[k], index[k], value[k], q[lane], target, behaviour, u)
+                    begin_episode(setting[k], status[k], index[k], value[k], action, target[lane], behaviour[lane])
                     cut_lane(state, k)
-                    if action < 0:
-                        progress[k, DIVERGED] = 1
                     continue
                 at = progress[k, DONE]
                 returns[k, at] += outcome[lane, 0]
@@ -131,7 +136,7 @@ def train(
                 full = progress[k, IN_EPISODE] >= limit
                 action = take_action(
                     lane_of(state, k), setting[k], status[k], index[k], value[k], next_index[lane], next_value[lane],
-                    q[lane], target, behaviour, u, outcome[lane, 0], terminated,
+                    action, target[lane], behaviour[lane], outcome[lane, 0], terminated,
                     full and not terminated and not continuing,
                 )  # fmt: skip
                 if action < -1:

@@ -167,40 +167,38 @@ def are_finite_readings(readings: Floats) -> bool:
 
 
 @inner
-def begin_episode(
-    setting: Floats, status: Floats, index: Integers, value: Floats, q: Floats, target: Floats, behaviour: Floats,
-    u: float,
-) -> int:  # fmt: skip
-    """The first action of an episode that begins in row 1, from the values q there; −3 if they are not finite."""
+def pick(setting: Floats, status: Floats, q: Floats, target: Floats, behaviour: Floats, u: float) -> int:
+    """The action for the values q, and with which probabilities; −3 if they are not finite."""
     for a in range(count_actions(q)):
         if not abs(q[a]) <= HUGE:
             return -3
     find_policies(setting, status, q, target, behaviour)
-    action = choose(behaviour, u)
+    return choose(behaviour, u)
+
+
+@inner
+def begin_episode(
+    setting: Floats, status: Floats, index: Integers, value: Floats, action: int, target: Floats, behaviour: Floats
+) -> None:
+    """The action that was picked is the first of an episode that begins in row 1."""
     status[DECISIONS] += 1.0
     remember(setting, status, action, target, behaviour)
     for i in range(count_slots(index)):
         index[0, i], value[0, i] = index[1, i], value[1, i]
-    return action
 
 
 @inner
 def take_action(
     state: State, setting: Floats, status: Floats, index: Integers, value: Floats, next_index: Integers,
-    next_value: Floats, q: Floats, target: Floats, behaviour: Floats, u: float, reward: float, terminated: bool,
+    next_value: Floats, action: int, target: Floats, behaviour: Floats, reward: float, terminated: bool,
     truncated: bool,
 ) -> int:  # fmt: skip
-    """Learn from the step to row 1, where ``evaluate`` has been, unless it terminated; the next action, −1 at an end.
+    """Learn from the step to row 1, where ``action`` was picked, unless it terminated; the action, −1 at an end.
 
     −3 if the learner would diverge: nothing has changed then.
     """
-    slots, n, action, count, gamma = count_slots(index), int(setting[N]), -1, 0, 0.0
+    slots, n, count, gamma = count_slots(index), int(setting[N]), 0, 0.0
     if not terminated:
-        for a in range(count_actions(q)):
-            if not abs(q[a]) <= HUGE:
-                return -3
-        find_policies(setting, status, q, target, behaviour)
-        action = choose(behaviour, u)
         gamma = setting[GAMMA]
         count = weigh_actions(setting, action, target, behaviour, slots, next_index, next_value)
     rho = ratio(setting, status)
@@ -213,7 +211,7 @@ def take_action(
     if not abs(delta) <= HUGE:
         return -3
     status[DELTA] = delta
-    if action >= 0:
+    if not terminated:
         status[DECISIONS] += 1.0
         remember(setting, status, action, target, behaviour)
     if terminated or truncated:
@@ -231,7 +229,10 @@ def begin(
     if not are_finite_readings(readings):
         return -2
     evaluate(state, setting, index[1], value[1], next_index, next_value, q, True)
-    return begin_episode(setting, status, index, value, q, target, behaviour, u)
+    action = pick(setting, status, q, target, behaviour, u)
+    if action >= 0:
+        begin_episode(setting, status, index, value, action, target, behaviour)
+    return action
 
 
 def act(
@@ -245,10 +246,14 @@ def act(
     """
     if not are_finite_readings(readings):
         return -2
+    action = -1
     if not terminated:
         evaluate(state, setting, index[1], value[1], next_index, next_value, q, True)
+        action = pick(setting, status, q, target, behaviour, u)
+        if action < 0:
+            return action
     return take_action(
-        state, setting, status, index, value, next_index, next_value, q, target, behaviour, u, reward, terminated,
+        state, setting, status, index, value, next_index, next_value, action, target, behaviour, reward, terminated,
         truncated,
     )  # fmt: skip
 
