@@ -103,7 +103,7 @@ def test_prometheus_reads_the_metrics_and_takes_the_expressions(tmp_path: Path) 
                 wait_for(lambda: query(port, "emphatic_step"), 60)
                 assert [one["value"][1] for one in query(port, "emphatic_readings_total")] == ["300"]
                 table = PAGE.split("## Prometheus and Grafana")[1]
-                expressions = re.findall(r"`([^`]*emphatic_[^`]*)`", table.split("| expression |")[1])
+                expressions = re.findall(r"`([^`]*emphatic_[^`]*)`", table.split("| Expression |")[1])
                 assert len(expressions) == 9
                 for expression in expressions:
                     service.post(readings(10, 300))
