@@ -204,6 +204,10 @@ def test_very_many_signals_have_a_small_calendar(tmp_path: Path, monkeypatch: py
     times = {"time": np.datetime64("2026-01-01T00:00:00") + np.arange(T) * np.timedelta64(3600, "s")}
     usual = emphatic.nexting.run(times | log(), horizons=[2], offline=False, out=tmp_path / "usual")
     monkeypatch.setattr(related, "MANY", C // 2)
+    settings = Settings(predict=tuple(log()), horizons=(2,))
+    assert related.horde_options(settings, 3600.0)["weekly"]
+    monkeypatch.setattr(related, "WEEKLY", C - 1)
+    assert not related.horde_options(settings, 3600.0)["weekly"]
     small = emphatic.nexting.run(times | log(), horizons=[2], offline=False, out=tmp_path / "small")
     assert [group.seasons.cells.shape[2] for group in usual.model.groups if group.seasons] == [168] * 4
     assert {group.seasons.cells.shape[2] for group in small.model.groups if group.seasons} == {24}

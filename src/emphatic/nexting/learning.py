@@ -74,6 +74,8 @@ UNGROUPED = 32
 #: where more than ``MANY`` signals are predicted, for memory counts more then.
 MEMBERS, OUTSIDE = 8, 4
 MANY, FEW_MEMBERS, FEW_OUTSIDE = 128, 4, 0
+#: The questions of more signals than that whose calendar has the hours of the week: 25 kB each, those of the day 2 kB.
+WEEKLY = 512
 #: Nanoseconds that one learner takes for one active feature of a row, and for a row; and what the program itself takes.
 _ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 250 << 20
 #: Bytes that a question takes besides its weights, and for each row that is learned from at a time.
@@ -211,13 +213,14 @@ def make_guard(settings: Settings, names: Sequence[str]) -> ReadingGuard:
 
 def horde_options(settings: Settings, step: float | None) -> dict[str, Any]:
     """The arguments of ``Horde`` that settings decide, besides its questions and features."""
+    signals = len(settings.predict or ())
     return {
         "rule": settings.rule,
         "rates": settings.rates,
         "stepsize": settings.stepsize,
         "step": step,
         "least_squares": settings.least_squares,
-        "weekly": len(settings.predict or ()) <= MANY,
+        "weekly": signals <= MANY or signals * len(settings.horizons or ()) <= WEEKLY,
     }
 
 
