@@ -113,6 +113,12 @@ def test_sums_and_headers_between_the_rows_of_a_long_file(tmp_path: Path, monkey
     assert table.count_rows() == 144 * days == sum(map(len, table.blocks()))
     dropped = {drop["why"]: drop["count"] for drop in table.facts()["rows_dropped"]}
     assert dropped == {SUMMED: days, "the header again": days, REMARK: days}
+    assert not any(block.gap is not None and block.gap.any() for block in table.blocks())  # no reading is missing
+    twice = [line for line in lines if line[:2] == "20" for _ in range(2)]
+    table = opened(tmp_path, [lines[0], *twice])
+    assert table.count_rows() == 144 * days
+    assert table.facts()["rows_dropped"] == [{"why": "the same as the row before", "count": 144 * days, "first": 3}]
+    assert table.clock().step == 600.0  # type: ignore[union-attr]
     table = opened(tmp_path, ["n,x", *(f"{7 * i % 11},{x}" for i, x in enumerate(X)), "Total,9999"])
     assert signal(table, "x") == X
     table = opened(tmp_path, ["station,time,x", *(f"A,{stamp(i)},{x}" for i, x in enumerate(X)), "Total,,9999"])

@@ -197,6 +197,8 @@ class ReadingPass:
         self.line = line
         self._row = 0
         self._last: int | None = None
+        #: The fields of the last record that was read line by line; None before the first.
+        self.last_record: list[str] | None = None
 
     @property
     def rows(self) -> int:

@@ -53,6 +53,7 @@ NOT_AN_OBJECT = "not an object of JSON"
 SUMMARY = "a summary of other rows"
 REMARK = "text instead of a reading"
 BELOW = "below the table"
+TWICE = "the same as the row before"
 RULE = "a line of dashes"
 #: The beginning of a line that is unlike those of a table whose first column holds numbers or times.
 _UNLIKE = rb' *"?(?:[^0-9"+.\-\r\n ]|-[^0-9.])'
@@ -147,7 +148,7 @@ class Delimited:
         self.dropped = ReadingPass(self._line).dropped
         #: The first rows, which tell readings from other rows; whether lines are looked at for that by how they begin.
         self._sample: pa.Table | None = None
-        self._is_regular = False
+        self._is_regular = self._repeats = False
 
     def _pass(self, line: bytes) -> None:
         self._skip += len(line)
@@ -168,6 +169,8 @@ class Delimited:
             )
         table = pa.Table.from_batches([self._batch(start, self.names, True, self._start())[0]])
         self._is_regular = 10 * len(_UNLIKE_LATER.findall(start)) <= table.num_rows
+        first = start[:_BLOCK].splitlines()[:_SAMPLE]
+        self._repeats = 100 * sum(bool(line) and line == after for line, after in pairwise(first)) > len(first)
         if table.num_rows >= _TOP:
             plain = [fields.as_plain(column) for column in table.select(list(self.names)).columns]
             self.style, self._sample = fields.find_style(plain, self.delimiter), table.slice(0, _SAMPLE)
@@ -263,6 +266,8 @@ class Delimited:
         """Whether some line may not be a reading: by how it begins, or, of the first and the last, by what is in it."""
         if self._sample is None:
             return False
+        if self._repeats:
+            return True
         if self._is_regular and (_UNLIKE_FIRST.match(text) or _UNLIKE_LATER.search(text)):
             return True
         first = text[:_BLOCK].splitlines()[:_TOP] if is_first else []
@@ -571,6 +576,12 @@ class Records:
         """
         top = _TOP - reading.rows  # the first rows may hold units
         reasons = [judge.why_no_reading(record, i < top) for i, record in enumerate(self.fields)]
+        previous = reading.last_record
+        for i, record in enumerate(self.fields):
+            if reasons[i] is None and record == previous and judge.has_time(record):
+                reasons[i] = TWICE
+            previous = record
+        reading.last_record = previous
         if is_last:
             end = next((i for i in reversed(range(len(reasons))) if reasons[i] is None), -1)
             is_below = end < len(reasons) - 1
@@ -583,9 +594,12 @@ class Records:
                 reading.dropped.add(why, self.lines[i])
                 # A line of fewer fields is one that was dropped, and no longer one that was filled up.
                 reading.dropped.short -= "" in self.fields[i][-1:] and reading.dropped.short > 0
+        # They are not counted as rows: no reading is missing where they stood.
+        earlier = np.cumsum([why is not None for why in reasons]).tolist()
         readings = [i for i, why in enumerate(reasons) if why is None]
-        self.fields, self.places = [self.fields[i] for i in readings], [self.places[i] for i in readings]
+        self.fields, self.places = [self.fields[i] for i in readings], [self.places[i] - earlier[i] for i in readings]
         self.lines = [self.lines[i] for i in readings]
+        self.rows -= len(reasons) - len(readings)
 
 
 class _RowJudge:
@@ -615,7 +629,7 @@ class _RowJudge:
             record: Its fields.
             is_top: Whether it is one of the first rows, which may hold units.
         """
-        if self._has_time(record):
+        if self.has_time(record):
             return None
         cells = [cell.strip().removeprefix("\ufeff").strip('" ') for cell in record]
         filled = [cell for cell in cells if cell]
@@ -630,7 +644,7 @@ class _RowJudge:
             words.append(filled[0])
         if any(_SUMMARY.search(word) for word in words):
             return SUMMARY
-        return REMARK if len(filled) == 1 < len(cells) and self._words(cells) else None
+        return REMARK if len(filled) == 1 < len(cells) and self.is_remark(record) else None
 
     def is_remark(self, record: Sequence[str]) -> bool:
         """Whether a record is no reading if no reading comes after it: a word stands where a time or number should."""
@@ -638,11 +652,13 @@ class _RowJudge:
         words, filled = self._words(cells), [cell for cell in cells if cell]
         if self._times and len(filled) == 1 < len(cells) and any(map(str.isalpha, filled[0])):
             words.append(filled[0])
-        if not words or self._has_time(cells):
+        if not words or self.has_time(cells):
             return False
-        return bool(self._times) or (filled[0] in words and len(filled) == len(words))
+        # A letter among numbers is a value that cannot be read.
+        return bool(self._times) or (cells[0] in words and len(filled) == len(words) and len(cells[0]) > 2)
 
-    def _has_time(self, cells: Sequence[str]) -> bool:
+    def has_time(self, cells: Sequence[str]) -> bool:
+        """Whether a record has a time."""
         return any(_shape(cells[i]) in self._shapes or sum(map(str.isdigit, cells[i])) >= 6 for i in self._times)
 
     def _words(self, cells: Sequence[str]) -> list[str]:
