@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -24,6 +25,7 @@ from emphatic.features import Features
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.learning import make_horde
 from emphatic.nexting.settings import ENGINE, Settings
+from emphatic.scores import offline
 
 
 def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
@@ -33,8 +35,8 @@ def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
 
 def cases(quick: bool) -> Sequence[Case]:
     if quick:
-        return [Log(3_000), Signals(2, 40, 600), Intervals(16_000), Pipe(2, 700)]
-    return [Log(None), Signals(4, 64, 10_000), Intervals(None), Pipe(20, 5_000)]
+        return [Log(3_000), Signals(2, 40, 600), Hindsight(4, 300), Intervals(16_000), Pipe(2, 700)]
+    return [Log(None), Signals(4, 64, 10_000), Hindsight(32, 1_000), Intervals(None), Pipe(20, 5_000)]
 
 
 def table(rows: int | None) -> emphatic.streams.Table:
@@ -153,6 +155,58 @@ class Signals:
 
 #: Readings of a pipe that are not timed.
 WARM_UP = 500
+
+
+@dataclass(frozen=True)
+class Hindsight:
+    """What the offline fit costs beside learning, where a short log has many features."""
+
+    signals: int
+    T: int
+
+    @property
+    def gate(self) -> str:
+        return "offline fit: fewer rows than features as by least squares"
+
+    def gates(self) -> Iterator[Gate]:
+        rng, T, n = np.random.default_rng(0), 160, 120
+        Phi, index = rng.random((T, n)), np.tile(np.arange(n), (T, 1))
+        G = rng.normal(size=n) @ Phi.T + rng.normal(size=T)
+        blocks = partial(iter, [emphatic.Active(index, Phi)])
+        made, (r,) = offline(blocks, n, G[None], np.ones((1, T), bool), 1)
+        centred, level = Phi[: T // 2] - Phi[: T // 2].mean(axis=0), G[: T // 2].mean()
+        below = np.sqrt(r * np.mean(Phi[: T // 2] ** 2)) * np.eye(n)
+        theta = np.linalg.lstsq(np.vstack([centred, below]), np.append(G[: T // 2] - level, np.zeros(n)), rcond=None)[0]
+        yield gate(self.gate, made[0], (Phi[T // 2 :] - Phi[: T // 2].mean(axis=0)) @ theta + level)
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        _, log = Signals(0, 0, self.T).made(self.signals)
+        columns = dict(zip(log.names, next(log.blocks(self.T)).values.T, strict=True))
+        learning, seconds = float("inf"), {True: float("inf"), False: float("inf")}
+        for _ in range(effort.rounds):
+            horde, log = Signals(0, 0, self.T).made(self.signals)
+            began = process_time()
+            horde.run(log)
+            learning = min(learning, process_time() - began)
+            for fitted in (True, False):
+                with tempfile.TemporaryDirectory() as out:
+                    began = process_time()
+                    emphatic.nexting.run(
+                        columns, horizons=[2, 9, 36, 144], exponential_only=True, offline=fitted, out=out
+                    )
+                    seconds[fitted] = min(seconds[fitted], process_time() - began)
+        fit = max(0.0, seconds[True] - seconds[False])
+        yield Row(
+            f"the offline fit, {self.T:,} rows × {self.signals} signals × 4 horizons",
+            "processor time of the fit",
+            gates=(self.gate,),
+            ours=fit,
+            alternative=learning,
+            versus="learning",
+            unit="s",
+            ratio=fit / learning,
+            at_most=1,
+        )
 
 
 @dataclass(frozen=True)

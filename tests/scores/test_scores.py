@@ -206,6 +206,24 @@ def test_offline_is_ridge_regression_with_the_strength_that_validates_best(unkno
         np.testing.assert_allclose(made[q], expected, rtol=1e-7, atol=1e-7)
 
 
+def test_offline_is_the_same_with_fewer_rows_than_features() -> None:
+    rng = np.random.default_rng(17)
+    T, n, Q = 163, 120, 6
+    Phi = sparse(rng, T, n)
+    Phi[:, 0] = 1.0
+    Phi[:, 3] = Phi[:, 1]
+    answers = np.cumsum(rng.normal(size=(2, Q, T)), axis=2)
+    G = answers[0] + 10.0 ** np.arange(-3, 3)[:, None] * rng.normal(size=(Q, n)) @ Phi.T + rng.normal(size=(Q, T))
+    known = rng.random((Q, T)) < 0.8
+    known[1::2] = known[::2]
+    made, strength = scores.offline(features(Phi, 50), n, np.where(known, G, np.nan), known, 2, answers=answers)
+    assert len(set(strength)) > 2
+    for q in range(Q):
+        expected, best = ref_offline(Phi, G[q], known[q], answers[:, q])
+        assert strength[q] == best
+        np.testing.assert_allclose(made[q], expected, rtol=1e-5, atol=1e-5)
+
+
 def test_offline_uses_the_answers_that_the_blend_has() -> None:
     """A signal far outside the range of its features: only the reading itself can follow it."""
     rng = np.random.default_rng(15)

@@ -59,6 +59,9 @@ TimedPredictor = Callable[[Array, NDArray[np.bool_], Array], Array]
 
 #: Ridge strengths, in rows.
 STRENGTHS = 10.0 ** np.arange(-2, 7)
+#: Rows of a block of a factor; its first row, the row after its last, and the inverse of its part of L.
+_BLOCK = 48
+_Blocks = list[tuple[int, int, Array]]
 #: Solving for more features than this would take minutes.
 _FEATURES = 4096
 #: Bytes for the sums of φφᵀ that are gathered in one pass.
@@ -438,8 +441,9 @@ class OfflineFit:
         self.strength = np.full(Q, np.nan)
         self._masks, self._group = share_masks(first.bits, H)
         self._room = min(n, _FEATURES)
-        most = max(1, ROOM // (16 * self._room**2) - 1)
+        self._keeps_rows = self.half <= self._room
         g = len(self._masks) if self._masks.any() else 0
+        most = max(1, g if self._keeps_rows else ROOM // (16 * self._room**2) - 1)
         self._batches = [range(u, min(u + most, g)) for u in range(0, g, most)]
         self.passes = max(1, len(self._batches))
         self._place = np.full(n + 1, -1)  # of each feature in the sums; −1, none, is the last
@@ -447,13 +451,15 @@ class OfflineFit:
         self._live = self._pass = 0
         self._W, self._c = np.zeros((0, Q)), np.full(Q, np.nan)
         self._w = np.zeros((Q, answers))
-        self._sums: MaskedSums | None = None
+        self._sums: MaskedSums | KeptRows | None = None
         few = "fewer than two returns known in the first four fifths, or in the last fifth, of the first half"
         self.reasons = [few] * Q
 
     @property
     def room(self) -> int:
-        """The bytes of the sums of a pass."""
+        """The bytes of the sums, or of the rows, of a pass."""
+        if self._keeps_rows:
+            return 3 * 8 * self.half * (self._room + 1)
         return 16 * self._room**2 * (1 + max(map(len, self._batches), default=0))
 
     def add(self, start: int, index: NDArray[np.int64], value: Array, G: Array, answers: Array | None = None) -> Array:
@@ -489,7 +495,8 @@ class OfflineFit:
         members = np.isin(self._group, batch)
         if self._sums is None:
             group = self._group[members] - batch[0]
-            self._sums = MaskedSums(self._masks[batch], group, self.half, self._cut, self._room, self._a)
+            gather = KeptRows if self._keeps_rows else MaskedSums
+            self._sums = gather(self._masks[batch], group, self.half, self._cut, self._room, self._a)
         self._sums.add(start, self._place[index], value, G[members] - self._centre[members, None], u[:, members])
 
     def _survey(self, index: NDArray[np.int64], value: Array) -> None:
@@ -516,11 +523,11 @@ class OfflineFit:
             self._W = np.zeros((len(live), self._W.shape[1]))
         scale = self._square / self._active if self._square else 1.0
         for u in batch:
-            early, late = sums.of_mask(u - batch[0], order)
-            if early.N and late.N:
+            with blas_threads(1):  # more would wait for each other on a busy machine
+                fitted = sums.fit(u - batch[0], order, scale)
+            if fitted is not None:
                 q = np.flatnonzero(self._group == u)
-                with blas_threads(1):  # more would wait for each other on a busy machine
-                    self._W[:, q], self._w[q], self._c[q], self.strength[q] = _fit(early, late, scale)
+                self._W[:, q], self._w[q], self._c[q], self.strength[q] = fitted
                 for i in q:
                     self.reasons[i] = ""
 
@@ -574,11 +581,15 @@ def offline(
     return predictions[:, fit.half :], fit.strength
 
 
-def _fit(early: Sums, late: Sums, scale: float) -> tuple[Array, Array, Array, Array]:
-    """θ (n, m), w (m, a), intercepts (m,) and strengths (m,): chosen on the late rows, fitted on all."""
+#: θ (n, m), w (m, a), intercepts (m,) and strengths (m,) of some questions: chosen on the late rows, fitted on all.
+Fitted = tuple[Array, Array, Array, Array]
+
+
+def _fit(early: Sums, late: Sums, scale: float) -> Fitted:
     means = early.means
-    fit, test = early.about(*means), late.about(*means)
-    errors = [_error(test, *_ridge(fit, r * scale)) for r in STRENGTHS]
+    test = late.about(*means)
+    solve = _ridge(early.about(*means))
+    errors = [_error(test, *solve(r * scale)) for r in STRENGTHS]
     best = np.argmin(errors, axis=0)
     total = early.plus(late)
     mean, level, usual = total.means
@@ -586,31 +597,88 @@ def _fit(early: Sums, late: Sums, scale: float) -> tuple[Array, Array, Array, Ar
     theta, w = np.empty_like(total.b), np.empty_like(total.d)
     for i in set(best.tolist()):
         questions = best == i
-        theta[:, questions], w[questions] = _ridge(total.of(questions), STRENGTHS[i] * scale)
+        theta[:, questions], w[questions] = _ridge(total.of(questions))(STRENGTHS[i] * scale)
     return theta, w, level - mean @ theta - np.sum(usual * w, axis=1), STRENGTHS[best]
 
 
-def _ridge(S: Sums, r: float) -> tuple[Array, Array]:
-    """θ (n, m) and w (m, a) of
+def _ridge(S: Sums) -> Callable[[float], tuple[Array, Array]]:
+    """A function of the strength r: θ (n, m) and w (m, a) of
 
         [A + r I   U] [θ]   [b]
         [Uᵀ        D] [w] = [d]
 
-    for each question, by elimination of θ. (Several strengths take less time this way than the eigenvectors of A.)
+    for each question, by elimination of θ: with A + r I = LLᵀ, all that w needs is L⁻¹[b U]. (Several strengths take
+    less time this way than the eigenvectors of A.)
     """
+    n, m, a = S.U.shape
+    system = np.concatenate([S.A, S.b, S.U.reshape(n, m * a)], axis=1)
+    work = np.empty_like(system)
+    unit = _unit(np.einsum("maa->ma", S.D))
+
+    def solve(r: float) -> tuple[Array, Array]:
+        inverses = _factor(system, r, work)
+        if inverses is None:
+            return _solve_plainly(S, r, unit)
+        y, V = work[:, n : n + m].copy(), work[:, n + m :].reshape(n, m, a)
+        D, d = S.D - np.einsum("nma,nmb->mab", V, V), S.d - np.einsum("nma,nm->ma", V, y)
+        w = _solve_answers(D, d, unit)
+        y -= np.einsum("nma,ma->nm", V, w)
+        return _solve_upper(work, inverses, y), w
+
+    return solve
+
+
+def _unit(squares: Array) -> Array:
+    """The length of each answer over the rows; 1 of one that is 0 in all."""
+    return np.where(squares > 0.0, np.sqrt(squares), 1.0)
+
+
+def _solve_answers(D: Array, d: Array, unit: Array) -> Array:
+    """w (m, a) of Dw = d, where answers are measured in these units (m, a)."""
+    if not unit.shape[1]:
+        return np.zeros(unit.shape)
+    D = D / (unit[:, :, None] * unit[:, None]) + _SLIGHT * np.eye(unit.shape[1])
+    w: Array = np.linalg.solve(D, (d / unit)[:, :, None])[:, :, 0] / unit
+    return w
+
+
+def _solve_plainly(S: Sums, r: float, unit: Array) -> tuple[Array, Array]:
+    """The same where rounding has left A + r I without a Cholesky factor."""
     n, m, a = S.U.shape
     damped = S.A.copy()
     damped.flat[:: n + 1] += r
     solved = np.linalg.solve(damped, np.concatenate([S.b, S.U.reshape(n, m * a)], axis=1))
     theta, V = solved[:, :m], solved[:, m:].reshape(n, m, a)
-    if not a:
-        return theta, np.zeros((m, 0))
-    unit = np.sqrt(np.einsum("maa->ma", S.D))
-    unit = np.where(unit > 0.0, unit, 1.0)
-    D = (S.D - np.einsum("nma,nmb->mab", S.U, V)) / (unit[:, :, None] * unit[:, None]) + _SLIGHT * np.eye(a)
-    d = (S.d - np.einsum("nma,nm->ma", S.U, theta)) / unit
-    w = np.linalg.solve(D, d[:, :, None])[:, :, 0] / unit
+    D, d = S.D - np.einsum("nma,nmb->mab", S.U, V), S.d - np.einsum("nma,nm->ma", S.U, theta)
+    w = _solve_answers(D, d, unit)
     return theta - np.einsum("nma,ma->nm", V, w), w
+
+
+def _factor(system: Array, r: float, work: Array) -> _Blocks | None:
+    """With A + r 𝟙 = LLᵀ, write [Lᵀ L⁻¹b] into ``work``, which is of the shape of the system [A b].
+
+    Of the symmetric A the upper half is read, in blocks. Returns what ``_solve_upper`` needs; None if A + r 𝟙 is not
+    positive definite. In blocks of rows, for NumPy has matrix products but no triangular solver.
+    """
+    n, blocks = len(system), []
+    for a in range(0, n, _BLOCK):
+        e = min(a + _BLOCK, n)
+        complement = system[a:e, a:] - work[:a, a:e].T @ work[:a, a:]
+        try:
+            inverse = np.linalg.inv(np.linalg.cholesky(complement[:, : e - a].T + r * np.eye(e - a)))
+        except np.linalg.LinAlgError:
+            return None
+        work[a:e, e:] = inverse @ complement[:, e - a :]
+        blocks.append((a, e, inverse))
+    return blocks
+
+
+def _solve_upper(work: Array, blocks: _Blocks, x: Array) -> Array:
+    """L⁻ᵀx, written over x (n, m), for what ``_factor`` left in ``work``."""
+    n = len(work)
+    for a, e, inverse in reversed(blocks):
+        x[a:e] = inverse.T @ (x[a:e] - work[a:e, e:n] @ x[e:])
+    return x
 
 
 def _error(S: Sums, theta: Array, w: Array) -> Array:
@@ -642,7 +710,9 @@ class Sums(NamedTuple):
     def about(self, phi: Array, G: Array, u: Array) -> Sums:
         """The same sums of φ − phi, G − G and u − u."""
         N, s, y, v = self.N, self.s, self.y, self.v
-        A = self.A - np.outer(s, phi) - np.outer(phi, s) + N * np.outer(phi, phi)
+        A = self.A - np.outer(s, phi)
+        A -= np.outer(phi, s)
+        A += N * np.outer(phi, phi)
         b = self.b - np.outer(s, G) - np.outer(phi, y) + N * np.outer(phi, G)
         U = self.U - np.multiply.outer(s, u) - np.multiply.outer(phi, v) + N * np.multiply.outer(phi, u)
         D = self.D - v[:, :, None] * u[:, None] - u[:, :, None] * v[:, None] + N * u[:, :, None] * u[:, None]
@@ -702,21 +772,117 @@ class MaskedSums:
         self._D[side] += np.einsum("amt,bmt->mab", u, u)
         self._d[side] += np.einsum("amt,mt->ma", u, y)
 
-    def of_mask(self, u: int, order: NDArray[np.int64]) -> tuple[Sums, Sums]:
-        """The sums of mask u, before the cut and after, with features in this order of their places."""
-        return self._of_side(0, u, order), self._of_side(1, u, order)
+    def fit(self, u: int, order: NDArray[np.int64], scale: float) -> Fitted | None:
+        """The fit for mask u, features in this order of their places; None without rows before or after the cut."""
+        early, late = self._of_side(0, u, order), self._of_side(1, u, order)
+        return _fit(early, late, scale) if early.N and late.N else None
 
     def _of_side(self, side: int, u: int, order: NDArray[np.int64]) -> Sums:
         g, m, q = len(self._masks), len(self._group), self._group == u
         A = self._A[side, u + 1][np.ix_(order, order)]
         if self._outside[u]:
             A = self._A[side, 0][np.ix_(order, order)] - A
-        A = A + A.T - np.diag(np.diag(A))  # the kernel fills one side of the diagonal only
+        A += A.T  # the kernel fills one side of the diagonal only, and the diagonal
+        A.flat[:: len(order) + 1] *= 0.5
         P = self._P[side][order]
         U = P[:, g + m :].reshape(len(order), -1, m).transpose(0, 2, 1)[:, q]
         y, yy, v = self._y[side, q], self._yy[side, q], self._v[side, q]
         N, b = int(self._N[side, u]), P[:, g : g + m][:, q]
         return Sums(N, P[:, u], A, b, y, yy, v, U, self._D[side, q], self._d[side, q])
+
+
+# ------------------------------------------------------------------ rows, where they are fewer than features
+
+
+class Rows(NamedTuple):
+    """Some rows: φ (N, n), and of m questions G (N, m) and the a answers (N, m, a)."""
+
+    phi: Array
+    y: Array
+    u: Array
+
+    @property
+    def means(self) -> Rows:
+        """Of φ, G and u."""
+        return Rows(*(array.mean(axis=0) for array in self))
+
+    def about(self, means: Rows) -> Rows:
+        """The same less these means."""
+        return Rows(*(array - mean for array, mean in zip(self, means, strict=True)))
+
+    def of(self, questions: NDArray[np.bool_]) -> Rows:
+        """The same of some questions."""
+        return Rows(self.phi, self.y[:, questions], self.u[:, questions])
+
+
+class KeptRows:
+    """``MaskedSums`` for a log whose first half has fewer rows than features: the rows are kept, and not their sums.
+
+    With K = ΦΦᵀ + r I, N × N, the same θ and w are
+
+        r UᵀK⁻¹U w = r UᵀK⁻¹y,   θ = Φᵀα with α = K⁻¹(y − Uw),
+
+    and predictions on other rows are Φ'Φᵀα + U'w: θ itself is needed only once.
+    """
+
+    def __init__(self, masks: Bits, group: NDArray[np.int64], half: int, cut: int, room: int, a: int) -> None:
+        m = len(group)
+        self._masks, self._group, self._cut = masks, group, cut
+        self._rows = Rows(np.zeros((half, room + 1)), np.zeros((half, m)), np.zeros((half, m, a)))
+
+    def add(self, start: int, at: NDArray[np.int64], value: Array, Y: Array, answers: Array) -> None:
+        """Rows from ``start`` on: places of features (−1: none), their values, G (m, B) and answers (a, m, B)."""
+        rows = slice(start, start + len(at))
+        np.put_along_axis(self._rows.phi[rows], np.where(at < 0, self._rows.phi.shape[1] - 1, at), value, axis=1)
+        self._rows.y[rows], self._rows.u[rows] = Y.T, answers.transpose(2, 1, 0)
+
+    def fit(self, u: int, order: NDArray[np.int64], scale: float) -> Fitted | None:
+        """The fit for mask u, features in this order of their places; None without rows before or after the cut."""
+        rows = np.flatnonzero(unpack_bits(self._masks[u : u + 1], 0, len(self._rows.y))[0])
+        cut, q = int(np.searchsorted(rows, self._cut)), self._group == u
+        if not 0 < cut < len(rows):
+            return None
+        known = Rows(self._rows.phi[np.ix_(rows, order)], self._rows.y[rows][:, q], self._rows.u[rows][:, q])
+        early, late = (Rows(*(array[part] for array in known)) for part in (slice(cut), slice(cut, None)))
+        means = early.means
+        early, test = early.about(means), late.about(means)
+        solve, between, errors = _solve_rows(early), test.phi @ early.phi.T, []
+        for r in STRENGTHS:
+            alpha, w = solve(r * scale)
+            missed = test.y - between @ alpha - np.einsum("nma,ma->nm", test.u, w)
+            errors.append(np.sum(missed**2, axis=0))
+        best = np.argmin(errors, axis=0)
+        means = known.means
+        known = known.about(means)
+        alpha, w = np.empty_like(known.y), np.empty(known.u.shape[1:])
+        gram = known.phi @ known.phi.T
+        for i in set(best.tolist()):
+            questions = best == i
+            alpha[:, questions], w[questions] = _solve_rows(known.of(questions), gram)(STRENGTHS[i] * scale)
+        theta = known.phi.T @ alpha
+        return theta, w, means.y - means.phi @ theta - np.sum(means.u * w, axis=1), STRENGTHS[best]
+
+
+def _solve_rows(rows: Rows, gram: Array | None = None) -> Callable[[float], tuple[Array, Array]]:
+    """A function of the strength r: α (N, m) and w (m, a) of ``KeptRows``, for centred rows with this ΦΦᵀ."""
+    N, m, a = rows.u.shape
+    products = rows.phi @ rows.phi.T if gram is None else gram
+    system = np.concatenate([products, rows.y, rows.u.reshape(N, m * a)], axis=1)
+    work, unit = np.empty_like(system), _unit(np.sum(rows.u**2, axis=0))
+
+    def solve(r: float) -> tuple[Array, Array]:
+        blocks = _factor(system, r, work)
+        if blocks is None:  # (rounding has left K without a factor)
+            solved = np.linalg.solve(products + r * np.eye(N), system[:, N:])
+            y, V = solved[:, :m], solved[:, m:].reshape(N, m, a)
+            w = _solve_answers(r * np.einsum("nma,nmb->mab", rows.u, V), r * np.einsum("nma,nm->ma", rows.u, y), unit)
+            return y - np.einsum("nma,ma->nm", V, w), w
+        y, V = work[:, N : N + m].copy(), work[:, N + m :].reshape(N, m, a)
+        w = _solve_answers(r * np.einsum("nma,nmb->mab", V, V), r * np.einsum("nma,nm->ma", V, y), unit)
+        y -= np.einsum("nma,ma->nm", V, w)
+        return _solve_upper(work, blocks, y), w
+
+    return solve
 
 
 def blocks(phi: Features, T: int) -> Iterator[tuple[int, int, NDArray[np.int64], Array]]:
