@@ -150,7 +150,9 @@ class ServerProcesses:
 
     def __init__(self, driver: int) -> None:
         self._driver = driver
-        self._began = (time.clock_gettime(time.CLOCK_BOOTTIME) - 1.0) * os.sysconf("SC_CLK_TCK")
+        self._began = 0.0
+        if hasattr(time, "CLOCK_BOOTTIME"):  # (elsewhere there is no /proc to look at either)
+            self._began = (time.clock_gettime(time.CLOCK_BOOTTIME) - 1.0) * os.sysconf("SC_CLK_TCK")
         self._seen: dict[str, tuple[Path, _Status]] = {}
         #: The folder of Ray's session, once that is known.
         self.session = ""
@@ -188,10 +190,11 @@ class Watchdog:
         command = [sys.executable, "-I", "-S", __file__, str(os.getpid()), mark, str(log.absolute())]
         environment = {name: value for name, value in os.environ.items() if name != MARK}
         self._process = None
-        if os.name == "posix":
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, start_new_session=True
-            )
+        if os.name == "posix":  # ('select' takes no pipes elsewhere)
+            with suppress(OSError):
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, start_new_session=True
+                )
         atexit.register(self.trust)  # Ray ends its servers as this process ends
 
     def limit(self, seconds: float, text: str) -> None:
