@@ -306,6 +306,7 @@ class PersistenceAnswers(NamedTuple):
     time: float
     time_text: object
     values: NDArray[np.float64]
+    format: LineFormat
 
 
 class PersistenceWarmUp:
@@ -325,6 +326,9 @@ class PersistenceWarmUp:
         self._form: tuple[Any, ...] = ()  # what the parser was made for
         self._held = 0  # readings whose values are in _present
         self._present: dict[str, float] = {}
+        self._names: tuple[str, ...] = ()  # whose questions and lines these are
+        self._questions: list[GVF] = []
+        self._format = LineFormat((), ())
         self._settings = replace(settings, horizons=settings.horizons or tuple(horizons))
         #: The readings to warm up on, by the rule for all streams; horizons as durations count once the step is known.
         self.rows = self._settings.warm_up_rows(None)
@@ -354,10 +358,13 @@ class PersistenceWarmUp:
             return None
         self._hold(row.values)
         self._held = len(waiting)
-        names = self._predict or self._parser.names
-        questions = [GVF(name, horizon=horizon) for name in names for horizon in self._horizons]
+        names = tuple(self._predict or self._parser.names)
+        if self._names != names:  # (80 questions take longer to make than a reading takes to learn)
+            self._names = names
+            self._questions = [GVF(name, horizon=horizon) for name in names for horizon in self._horizons]
+            self._format = LineFormat(self._questions, dict.fromkeys(str(gvf.cumulant) for gvf in self._questions))
         values = np.repeat([self._present.get(name, np.nan) for name in names], len(self._horizons))
-        return PersistenceAnswers(questions, row.time, row.time_text, values)
+        return PersistenceAnswers(self._questions, row.time, row.time_text, values, self._format)
 
     def _hold(self, values: Sequence[float]) -> None:
         assert self._parser is not None
@@ -807,8 +814,7 @@ class Predictor:
         answers, step = self._persistence(self._waiting, self._form), len(self._waiting) - 1
         if answers is None or not self.every(step, answers.time):
             return None
-        signals = dict.fromkeys(str(question.cumulant) for question in answers.questions)
-        return Prediction(step, answers.time_text, answers.values, LineFormat(answers.questions, signals))
+        return Prediction(step, answers.time_text, answers.values, answers.format)
 
     def _begin(self) -> Prediction | None:
         """The warm-up is complete: make the horde, learn from the readings that wait; the prediction at the last."""
