@@ -185,6 +185,26 @@ def test_one_absurd_reading_spoils_no_later_answer() -> None:
     assert asked.recent(3)["label"][299] == 1.0  # (a condition is about what was read)
 
 
+def test_a_signal_that_was_constant_at_first_is_learned() -> None:
+    x = np.r_[np.zeros(200), np.sin(np.arange(1000) / 9)]
+    asked = Asked(["x at +5", "mean of x over 12"], ["x"], Timing(None), rows=1200)
+    asked(x[:, None], x[:, None], np.zeros(1200, bool))
+    for score in asked.summary():
+        assert score["variance_explained"] > 0.9, score["text"]
+
+
+@pytest.mark.parametrize("best", ["persistence", "past_mean"])
+def test_a_number_is_hardly_worse_than_the_best_simple_answer(best: str) -> None:
+    x = np.random.default_rng(3).normal(size=3000)
+    x = np.cumsum(x) if best == "persistence" else x
+    asked = Asked(["x at +12", "mean of x over 24", "max of x within 6"], ["x"], Timing(None), rows=3000)
+    asked(x[:, None], x[:, None], np.zeros(3000, bool))
+    for score in asked.summary():
+        simple = score["baselines"][best]
+        assert score["mae"] <= 1.03 * simple["mae"], score["text"]
+        assert score["rmse"] <= 1.03 * simple["rmse"], score["text"]
+
+
 def test_intervals_of_a_signal_that_is_mostly_off_hold_at_every_hour() -> None:
     rng = np.random.default_rng(2)
     _, time = wave(6000)
@@ -268,9 +288,12 @@ def test_a_saved_state_goes_on_bit_for_bit() -> None:
     whole(x[:, None], x[:, None], np.zeros(500, bool), time)
     for name, array in whole.state().items():  # what is saved does not tell when it was loaded
         np.testing.assert_array_equal(array, resumed.state()[name], err_msg=name)
-    # What versions saved that had no levels by hour goes on, too.
+    # What versions saved that had no levels by hour, choices and corrections goes on, too.
+    cut = {"state": 26, "squares": 12}
     former = {
-        name: a[:26] if name.endswith(".state") else a for name, a in half.state().items() if "levels" not in name
+        name: a[: cut[name.split(".")[-1]]] if name.split(".")[-1] in cut else a
+        for name, a in half.state().items()
+        if not name.endswith((".levels", ".choices", ".calibration"))
     }
     older = Asked(ASKED, ["x"], HOURLY, rows=500)
     older.restore(former)

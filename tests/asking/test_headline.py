@@ -123,8 +123,7 @@ def test_answers_are_no_worse_than_simple_ones_and_intervals_hold() -> None:
     asked(x, x, 3600.0 * np.arange(3000, dtype=np.float64), None)
     for score in asked.summary():
         simple = [score["baselines"][name] for name in ("persistence", "last_day", "climatology")]
-        # (of c no answer is better than what is usual at its hour)
-        assert score["mae"] <= 1.04 * min(baseline["mae"] for baseline in simple), score["text"]
+        assert score["mae"] <= 1.02 * min(baseline["mae"] for baseline in simple), score["text"]
         assert score["variance_explained"] >= max(b["variance_explained"] for b in simple) - 0.01, score["text"]
         assert 0.7 < score["coverage"] < 0.9, score["text"]
 

@@ -13,9 +13,13 @@ Row t itself never counts. A label is known only if 90% of the rows of W were re
 them; rows that a gap left out, and readings that are missing, were not read. Without times, rows are counted.
 
 A probability is the combination, by logistic regression in log odds, of three logistic regressions, a ridge regression
-and TD(λ) with survival as γ. A number is the mean of ridge regressions on differences from simple answers, of these
-answers and of TD, each weighted by (its mean squared error so far)⁻⁴. All of them see about 150 features: the reading
-or margin and its past, what came at this time of day and week, other signals, the calendar, what the labels were.
+and TD(λ) with survival as γ, plus the mean error that such probabilities had in the last windows. A number is the mean
+of ridge regressions on differences from simple answers, of these answers and of TD, weighted by their mean squared
+errors so far, the more sharply the more windows are known. It is mixed with the mean of the simple answers alone, by
+the share that would have had the least squared error. After many windows it may move towards the median or the value
+now, so that neither the mean absolute nor the mean squared error is worse than that of a simple answer. All of them see
+about 150 features: the reading or margin and its past, what came at this time of day and week, other signals, the
+calendar, what the labels were.
 An interval reaches from quantile to quantile of the past errors, each divided by its expected size.
 """
 
@@ -514,6 +518,7 @@ class _Answerer:
         day = min(_DAY_ROWS, max(1, round(_DAY / step))) if timing.dated else 1
         evidence = max(1.0, rows / k.ALIKE) if event else 1.0
         c[k.EVIDENCE] = evidence
+        c[k.ERROR_LABELS] = max(layout.ERROR_ROWS, layout.ERROR_WINDOWS * rows / c[k.STRIDE])
         if cycles is not None:
             slots_of_bin = max(1, cycles.short.slots // cycles.short.bins)
             together = min(rows, slots_of_bin) * max(1, rows // cycles.short.slots)
@@ -543,7 +548,7 @@ class _Answerer:
             "top_w": top,
             "size_P": np.eye(small + 4) / k.SIZE_RIDGE,
             "size_w": np.zeros((1, small + 4)),
-            "squares": np.zeros(12),
+            "squares": np.zeros(k.MEMBERS),
             "ratios": np.zeros(k.REMEMBERED_RATIOS),
             "td_phi": np.zeros(full),
             "td_w": np.zeros((3, full)),
@@ -551,6 +556,8 @@ class _Answerer:
             "shifted": np.stack([np.zeros(day), np.full(day, -np.inf)]),
             "sums": np.zeros((4, k.SUMS)),
             "levels": np.zeros((24, 2)),
+            "choices": np.zeros(layout.CHOICE_STATE),
+            "calibration": np.zeros((2, k.KNOTS)),
         }
         self._recent: list[Array] = []
         #: Squared errors of the second half in blocks, for the verdict; labels besides, for the mean of the first half.
@@ -782,9 +789,11 @@ class _Answerer:
         """Go on from ``arrays``; ValueError if they do not fit."""
         k = _kernels()
         for name, array in self._arrays.items():
-            if name == "levels" and name not in saved:  # (of an earlier version)
+            if name in ("levels", "choices", "calibration") and name not in saved:  # (of an earlier version)
                 continue
             new = np.array(saved[name], np.float64) if name in saved else None
+            if name == "squares" and new is not None and new.shape == (k.COMPONENT_COUNT,):  # (of an earlier version)
+                new = np.pad(new, (0, len(array) - len(new)), constant_values=new.max())
             waits = name in ("when", "reading", "pending")
             if new is None or new.shape[waits:] != array.shape[waits:]:
                 raise ValueError(f"what was learned for {self.question.text!r} does not fit: {name}")
@@ -793,6 +802,10 @@ class _Answerer:
         if state.ndim != 1 or not _FORMER_STATE <= len(state) <= len(self.state):
             raise ValueError(f"what was learned for {self.question.text!r} does not fit: state")
         self.state = np.concatenate([state, np.zeros(len(self.state) - len(state))])
+        if "choices" not in saved:  # (what waits has another meaning there in an earlier version)
+            self._arrays["pending"][:, k.OUTCOME] = 0.0
+            if self.question.is_event:
+                self._arrays["pending"][:, k.UNCORRECTED] = np.nan
         self.state[k.END_READING] -= self.state[k.FIRST_READING]
         self.state[k.END_PENDING] -= self.state[k.FIRST_PENDING]
         self.state[k.FIRST_READING] = self.state[k.FIRST_PENDING] = 0.0

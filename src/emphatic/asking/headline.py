@@ -5,9 +5,10 @@ of recursive least squares a horizon, with all of them as right-hand sides: the 
 of all signals: readings, differences, traces, the exponential mean of that horizon, what came at this time of day and
 week, and the calendar; few of each signal where there are many. Beside it stands a small matrix of each signal, with
 its own features alone, from which the expected size of errors is learned too. These answer by differences from now and
-from the last cycle. They, the simple answers and the exponential mean are combined, each weighted by (its mean squared
-error)⁻⁴. The answer lies between that mean and the median, or is the value now, so that it is no worse than the simple
-answers by mean absolute and by mean squared error.
+from the last cycle. They, the simple answers and the exponential mean are combined by their mean squared errors, and
+the result with a combination of the simple answers alone, as for questions that are asked. The answer lies between that
+mean and the median, or is the value now, so that it is no worse than the simple answers by mean absolute and by mean
+squared error.
 
 A missing reading is held for features, and is no label. A row that has a label of one signal and none of another counts
 in the shared matrix, and leaves the weights of the other as they are; in the small matrix of the other it does not
@@ -400,6 +401,8 @@ class Headline:
         new = {name: np.array(array, np.float64) for name, array in saved.items()}
         if "climate" in new and new["climate"].shape[-1] == 2:  # (of an earlier version, without levels by hour)
             new["climate"] = np.pad(new["climate"], [(0, 0)] * (new["climate"].ndim - 1) + [(0, 2)])
+        if "targets" in new and new["targets"].shape[-1:] == (k.CHOICE + 1,):  # (of an earlier version)
+            new["targets"] = np.pad(new["targets"], [(0, 0), (0, 0), (0, k.TARGET - k.CHOICE - 1)])
         for name, array in self.arrays().items():
             grows = name in ("readings", "sums", "records", "stored")
             if name not in new or new[name].shape[grows:] != array.shape[grows:]:

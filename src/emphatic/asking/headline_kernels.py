@@ -35,15 +35,24 @@ from emphatic.asking.layout import (
     LABEL_SQUARE,
     LAGS,
     LIMIT,
+    MARGIN,
+    MOST_POWER,
     NEARLY,
     NUMBER_HINGES,
     OFFSET_A,
     OFFSET_B,
     PERIOD_A,
     PERIOD_B,
+    POWER,
+    POWER_WINDOW,
+    RECENT,
     REGULAR,
     SEASON_RATE,
+    SHARE,
+    SHARE_WINDOWS,
     SHIFT,
+    SIMPLE_POWER,
+    SIMPLE_POWER_WINDOW,
     SLACK,
     SLOTS_A,
     SLOTS_B,
@@ -101,7 +110,12 @@ LAST_ABS = CHOICE_ABS + CHOICES
 #: The weights of the component answers, and the choice; −1 for the combination itself.
 WEIGHTS = LAST_ABS + 2
 CHOICE = WEIGHTS + MEMBERS
-TARGET = CHOICE + 1
+#: The weights of all component answers and of the simple ones alone, of which those are mixed, and how far the one
+#: combination goes beyond the other and how far it should.
+EVERY = CHOICE + 1
+SIMPLE = EVERY + MEMBERS
+ALONG, AROUND = SIMPLE + MEMBERS, SIMPLE + MEMBERS + 1
+TARGET = AROUND + 1
 #: Features of a signal: itself, its past, hinges, sizes, the exponential mean; those of the season.
 PLAIN, PAST, SEASONAL = 11, 20, 18
 FORECAST = 19
@@ -121,7 +135,7 @@ PROMPT, SELDOM = 256, 8
 REMEMBERED_RATIOS = 400
 #: Labels before which the combination itself is answered, and what it costs to be worse than a simple answer.
 UNCHOSEN, WORSE = 50.0, 20.0
-#: Windows after which what is learned is trusted.
+#: Windows before which the combination itself is answered.
 ENOUGH = 10.0
 #: Rows that are remembered for plots.
 PLOTTED = 256
@@ -401,23 +415,37 @@ def _look_ahead(
 
 @register_jitable
 def _weigh(target: Floats, cycles: bool, windows: float) -> None:
-    """The weights of the component answers of a target and its choice, after labels of so many ``windows``."""
-    smallest, total = np.inf, 0.0
+    """The weights of the component answers of a target and its choice, after labels of so many ``windows``.
+
+    The simple answers get the share that would have had the least squared error so far.
+    """
+    best = best_simple = np.inf
     for m in range(MEMBERS):
-        smallest = min(smallest, target[SQUARES + m])
-    smallest = max(smallest, 1e-30)
-    # Labels of one window are nearly one: what is learned is trusted after several.
-    trust = min(1.0, windows / ENOUGH)
+        if cycles or m not in (5, 6):
+            best = min(best, target[SQUARES + m])
+            if 4 <= m < 9:
+                best_simple = min(best_simple, target[SQUARES + m])
+    best, best_simple = max(best, 1e-30), max(best_simple, 1e-30)
+    power = min(MOST_POWER, POWER + POWER_WINDOW * windows)
+    simple_power = min(MOST_POWER, SIMPLE_POWER + SIMPLE_POWER_WINDOW * windows)
+    total = total_simple = 0.0
     for m in range(MEMBERS):
-        ratio = smallest / max(target[SQUARES + m], 1e-30)
-        weight = ratio * ratio * ratio * ratio * (trust if m < 4 else 1.0)
-        if m in (5, 6) and not cycles:
-            weight = 0.0
-        target[WEIGHTS + m] = weight
-        total += weight
+        square, is_used = max(target[SQUARES + m], 1e-30), cycles or m not in (5, 6)
+        target[EVERY + m] = (best / square) ** power if is_used else 0.0
+        target[SIMPLE + m] = (best_simple / square) ** simple_power if is_used and 4 <= m < 9 else 0.0
+        total += target[EVERY + m]
+        total_simple += target[SIMPLE + m]
+    share = SHARE
+    if target[AROUND] > 0.0:
+        share = (target[ALONG] / target[AROUND] * windows + SHARE * SHARE_WINDOWS) / (windows + SHARE_WINDOWS)
+        share = min(1.0, max(0.0, share))
     for m in range(MEMBERS):
-        target[WEIGHTS + m] /= total
-    target[CHOICE] = float(_choose(target, cycles)) if target[RATIOS] > UNCHOSEN and windows > ENOUGH else -1.0
+        target[EVERY + m] /= total
+        target[SIMPLE + m] /= total_simple
+        target[WEIGHTS + m] = share * target[EVERY + m] + (1.0 - share) * target[SIMPLE + m]
+    target[CHOICE] = -1.0
+    if target[RATIOS] > UNCHOSEN and windows > ENOUGH:
+        target[CHOICE] = float(_choose(target, cycles, MARGIN / math.sqrt(windows)))
 
 
 @register_jitable
@@ -456,11 +484,11 @@ def _answer(
 
 
 @register_jitable
-def _choose(target: Floats, cycles: bool) -> int:
+def _choose(target: Floats, cycles: bool, margin: float) -> int:
     """The choice that is no worse than the simple answers by mean absolute and by mean squared error, as far as can be.
 
     The median has the least absolute error and the mean the least squared one; of a signal that mostly stays as it is,
-    the value now has the former.
+    the value now has the former. To move that far must be better by the ``margin``.
     """
     square, size = min(target[SQUARES + 4], target[SQUARES + 7]), min(target[CHOICE_ABS + 6], target[CHOICE_ABS + 7])
     if cycles:
@@ -473,6 +501,8 @@ def _choose(target: Floats, cycles: bool) -> int:
         off = target[CHOICE_ABS + c] / size
         worse = max(0.0, off - 1.0) + max(0.0, (target[CHOICE_SQUARES + c] - square) / variance)
         cost = off + math.sqrt(target[CHOICE_SQUARES + c] / square) + WORSE * worse
+        if 0 < c < CHOICES - 1:
+            cost += margin
         if cost < least:
             best, least = c, cost
     return best
@@ -581,7 +611,13 @@ def _label_row(
             for b in range(2):
                 wanted[place + b] = _within((label - members[base + 4 + b]) / units[s], FARTHEST)
             fields = record[RECORD + RECORD_FIELDS * j :]
-            rate = max(1.0 / ERROR_ROWS, 1.0 / (target[RATIOS] + 1.0))
+            rate = max(1.0 / ERROR_ROWS, RECENT / (target[RATIOS] + RECENT))
+            every = simple = 0.0
+            for m in range(MEMBERS):
+                every += target[EVERY + m] * members[base + m]
+                simple += target[SIMPLE + m] * members[base + m]
+            target[ALONG] += rate * ((every - simple) * (label - simple) - target[ALONG])
+            target[AROUND] += rate * ((every - simple) * (every - simple) - target[AROUND])
             for m in range(MEMBERS):
                 off = members[base + m] - label
                 target[SQUARES + m] += rate * (off * off - target[SQUARES + m])

@@ -17,8 +17,10 @@ from emphatic.asking.layout import (  # noqa: F401
     ABS,
     ABSOLUTE,
     ALIKE,
+    ALONG,
     ANSWER,
     ANY,
+    AROUND,
     AT,
     AT_ROW,
     AT_TIME,
@@ -31,9 +33,17 @@ from emphatic.asking.layout import (  # noqa: F401
     BINS,
     BINS_A,
     BINS_B,
+    CALIBRATION_PRIOR,
+    CALIBRATION_WINDOWS,
     CENTRE,
+    CHOICE,
+    CHOICE_ABS,
+    CHOICE_LABELS,
+    CHOICE_SQUARE,
+    CHOICES,
     CLIMATOLOGY,
     CLIP,
+    COMPONENT_COUNT,
     COMPONENTS,
     CONDITION,
     CONSTANTS,
@@ -45,11 +55,13 @@ from emphatic.asking.layout import (  # noqa: F401
     DROPPED,
     END_PENDING,
     END_READING,
+    ENOUGH,
     ERROR,
-    ERROR_ROWS,
+    ERROR_LABELS,
     EVENT,
     EVENT_RIDGES,
     EVIDENCE,
+    FARTHEST,
     FEATURES,
     FIRST,
     FIRST_PENDING,
@@ -70,27 +82,34 @@ from emphatic.asking.layout import (  # noqa: F401
     KEY_NOW,
     KEY_WEEK,
     KIND,
+    KNOTS,
     LABEL,
     LABEL_SQUARE,
     LABELS,
     LAGS,
     LAST_A,
     LAST_B,
+    LAST_MEMBER,
     LAST_TIME,
     LEAST,
+    LEAST_KNOT,
     LEVEL_HIGH,
     LEVEL_LOW,
     LIMIT,
     LOOKED_UP,
     LOW,
     LOWEST,
+    MARGIN,
     MAX,
     MEAN,
+    MEAN_MEMBER,
+    MEDIAN_WINDOWS,
+    MEMBERS,
     MIN,
-    MIX_LABELS,
-    MIX_SQUARE,
     MOST,
+    MOST_POWER,
     NEARLY,
+    NOW_MEMBER,
     NUMBER_HINGES,
     NUMBER_RIDGES,
     OFFSET_A,
@@ -102,12 +121,15 @@ from emphatic.asking.layout import (  # noqa: F401
     PERIOD_B,
     PERSISTENCE,
     PLAIN,
+    POWER,
+    POWER_WINDOW,
     Q_HIGH,
     Q_LOW,
     Q_MIDDLE,
     RATES,
     RATIO_TICKS,
     RATIOS,
+    RECENT,
     REGULAR,
     REMEMBERED,
     REMEMBERED_RATIOS,
@@ -116,11 +138,17 @@ from emphatic.asking.layout import (  # noqa: F401
     SCALE_ROWS,
     SCALE_SUM,
     SEASON_HINGES,
+    SEASON_MEMBER,
     SEASON_RATE,
     SEASONAL,
     SEEN,
+    SHARE,
+    SHARE_WINDOWS,
     SHIFT,
     SIGMA,
+    SIMPLE_ABS,
+    SIMPLE_POWER,
+    SIMPLE_POWER_WINDOW,
     SINCE,
     SIZE,
     SIZE_RIDGE,
@@ -131,23 +159,28 @@ from emphatic.asking.layout import (  # noqa: F401
     SPAN,
     SQUARE,
     STATE,
-    STEEPNESS,
     STEP,
     STRIDE,
     SUMS,
+    SURE,
     TD_MEMBER,
+    TD_MEMBERS,
     TD_OPEN,
     TD_SQUARE,
     TOP_FORGET,
     TOP_RIDGE,
     TRACE_DECAY,
     TRACES,
+    UNCHOSEN,
+    UNCORRECTED,
     UNIT,
     UNLEARNED,
     UNLEARNED_NUMBER,
     UNSCALED,
     USUAL,
+    USUAL_MEMBER,
     WEEKLY,
+    WORSE,
 )  # fmt: skip
 from emphatic.engines.compiled import jit_for
 
@@ -589,6 +622,35 @@ def _td(
 
 
 @register_jitable
+def _knot(p: float) -> tuple[int, float]:
+    """The knot below a probability, and how far it is from there to the next."""
+    place = min(KNOTS - 1.001, max(0.0, _log_odds(p, 1e-6) - LEAST_KNOT))
+    return int(place), place - int(place)
+
+
+@register_jitable
+def _correct(p: float, calibration: Floats) -> float:
+    """A probability plus the mean error of such probabilities so far; ``calibration``: sums of errors, and windows."""
+    if not SURE < p < 1.0 - SURE:
+        return p
+    below, share = _knot(p)
+    first = calibration[0, below] / (calibration[1, below] + CALIBRATION_PRIOR)
+    second = calibration[0, below + 1] / (calibration[1, below + 1] + CALIBRATION_PRIOR)
+    return p + (1.0 - share) * first + share * second
+
+
+@register_jitable
+def _calibrate(p: float, y: float, weight: float, calibration: Floats) -> None:
+    """Take in the error of a probability before its correction; ``weight`` is the part of a window that a label is."""
+    below, share = _knot(p)
+    for i in range(2):
+        part = weight * (share if i else 1.0 - share)
+        fading = 1.0 - part / CALIBRATION_WINDOWS
+        calibration[0, below + i] = calibration[0, below + i] * fading + part * (y - p)
+        calibration[1, below + i] = calibration[1, below + i] * fading + part
+
+
+@register_jitable
 def _answer_event(
     constants: Floats,
     state: Floats,
@@ -600,6 +662,7 @@ def _answer_event(
     top_x: Floats,
     climate: Floats,
     td: Floats,
+    calibration: Floats,
 ) -> None:
     full, small = int(constants[FULL]), int(constants[SMALL])
     labels = state[LABELS]
@@ -619,14 +682,140 @@ def _answer_event(
     item[COMPONENTS + 4] = p
     top_x[5] = _log_odds(p, 0.005)
     p = _logistic(_dot(top_w[0], top_x, 6))
+    item[UNCORRECTED] = p
+    p = _correct(p, calibration)
     if labels <= UNLEARNED:
-        p = low = high = usual
+        p = low = high = item[UNCORRECTED] = usual
     p = min(1.0 - floor, max(floor, p))
     item[ANSWER] = p
     item[LOW], item[HIGH] = min(p, max(low, 0.0)), max(p, min(high, 1.0))
     for m in range(6):
         # The combination learns from the components as they were; the fourth place is TD's own answer.
         item[COMPONENTS + 6 + m] = top_x[m]
+
+
+@register_jitable
+def _member(item: Floats, m: int) -> float:
+    """One of the answers that a number is combined of."""
+    if m == MEAN_MEMBER:
+        value: float = item[BASELINES + PAST_MEAN]
+    elif m == LAST_MEMBER:
+        value = item[BASELINES + LAST_A]
+    else:
+        value = item[COMPONENTS + m]
+    return value
+
+
+@register_jitable
+def _weigh(constants: Floats, squares: Floats, choices: Floats, windows: float, weights: Floats) -> None:
+    """The weights of the members after so many ``windows``: of the answer, of all members, and of the simple ones.
+
+    The simple ones get the share that would have had the least squared error so far.
+    """
+    kind, cycles = int(constants[KIND]), constants[CYCLES] > 0.0
+    best = best_simple = np.inf
+    for m in range(MEMBERS):
+        is_simple = m in (NOW_MEMBER, SEASON_MEMBER, USUAL_MEMBER) or m >= MEAN_MEMBER
+        is_left_out = (not cycles and m in (SEASON_MEMBER, LAST_MEMBER)) or (
+            TD_MEMBERS <= m < MEAN_MEMBER and kind in (MAX, MIN, AT)
+        )
+        weights[1, m] = 0.0 if is_left_out else 1.0
+        weights[2, m] = 1.0 if is_simple and not is_left_out else 0.0
+        if not is_left_out:
+            best = min(best, squares[m])
+            if is_simple:
+                best_simple = min(best_simple, squares[m])
+    best, best_simple = max(best, 1e-30), max(best_simple, 1e-30)
+    power = min(MOST_POWER, POWER + POWER_WINDOW * windows)
+    simple_power = min(MOST_POWER, SIMPLE_POWER + SIMPLE_POWER_WINDOW * windows)
+    total = total_simple = 0.0
+    for m in range(MEMBERS):
+        square = max(squares[m], 1e-30)
+        if weights[1, m] > 0.0:
+            weights[1, m] = (best / square) ** power
+            total += weights[1, m]
+        if weights[2, m] > 0.0:
+            weights[2, m] = (best_simple / square) ** simple_power
+            total_simple += weights[2, m]
+    share = SHARE
+    if choices[AROUND] > 0.0:
+        share = (choices[ALONG] / choices[AROUND] * windows + SHARE * SHARE_WINDOWS) / (windows + SHARE_WINDOWS)
+        share = min(1.0, max(0.0, share))
+    for m in range(MEMBERS):
+        weights[1, m] /= total
+        weights[2, m] /= total_simple
+        weights[0, m] = share * weights[1, m] + (1.0 - share) * weights[2, m]
+
+
+@register_jitable
+def _choice(choice: int, centre: float, off: float, now: float, lowest: float, highest: float) -> float:
+    """What is answered by a choice: the combination moved by quarters of ``off``, halfway to now, or now."""
+    answer = centre
+    if choice == CHOICES - 1:
+        answer = now
+    elif choice == CHOICES - 2:
+        answer = 0.5 * (centre + now)
+    elif choice > 0:
+        answer = centre + 0.25 * choice * off
+    return min(highest, max(lowest, answer))
+
+
+@register_jitable
+def _choose(constants: Floats, squares: Floats, choices: Floats, margin: float) -> int:
+    """The choice that is no worse than the simple answers by mean absolute and by mean squared error, as far as can be.
+
+    The median has the least absolute error and the mean the least squared one; of what mostly stays as it is, the value
+    now has the former. To move that far must be better by the ``margin``.
+    """
+    square = min(squares[NOW_MEMBER], squares[USUAL_MEMBER], squares[MEAN_MEMBER])
+    size = min(choices[SIMPLE_ABS + PERSISTENCE], choices[SIMPLE_ABS + CLIMATOLOGY], choices[SIMPLE_ABS + PAST_MEAN])
+    if constants[CYCLES] > 0.0:
+        square = min(square, squares[SEASON_MEMBER], squares[LAST_MEMBER])
+        size = min(size, choices[SIMPLE_ABS + LAST_A], choices[SIMPLE_ABS + LAST_B])
+    square, size, variance = max(square, 1e-30), max(size, 1e-30), max(squares[MEAN_MEMBER], 1e-30)
+    best, least = 0, np.inf
+    for c in range(CHOICES if int(constants[KIND]) == AT else CHOICES - 1):
+        off = choices[CHOICE_ABS + c] / size
+        worse = max(0.0, off - 1.0) + max(0.0, (choices[CHOICE_SQUARE + c] - square) / variance)
+        cost = off + math.sqrt(choices[CHOICE_SQUARE + c] / square) + WORSE * worse
+        if c > 0:
+            cost += margin
+        if cost < least:
+            best, least = c, cost
+    return best
+
+
+@register_jitable
+def _follow_members(
+    constants: Floats, state: Floats, item: Floats, y: float, off: float, squares: Floats, choices: Floats,
+    weights: Floats,
+) -> None:  # fmt: skip
+    """Compare what each member and each choice answered with the label that is known now."""
+    most = constants[ERROR_LABELS]
+    rate = max(1.0 / most, RECENT / (state[LABELS] + RECENT))
+    for m in range(MEMBERS):
+        error = _member(item, m) - y
+        squares[m] += rate * (error * error - squares[m])
+    count = choices[CHOICE_LABELS]
+    rate = max(1.0 / most, RECENT / (count + RECENT))
+    for c in range(CHOICES):
+        error = _choice(c, item[CENTRE], off, item[COMPONENTS + NOW_MEMBER], -np.inf, np.inf) - y
+        choices[CHOICE_SQUARE + c] += rate * (error * error - choices[CHOICE_SQUARE + c])
+        choices[CHOICE_ABS + c] += rate * (abs(error) - choices[CHOICE_ABS + c])
+    for b in range(BASELINE_COUNT):
+        choices[SIMPLE_ABS + b] += rate * (abs(item[BASELINES + b] - y) - choices[SIMPLE_ABS + b])
+    choices[CHOICE_LABELS] = count + 1.0
+    windows = min(count, most) * constants[STRIDE] / constants[ROWS]
+    if state[LABELS] > UNLEARNED_NUMBER:
+        _weigh(constants, squares, choices, windows, weights)
+        every = simple = 0.0
+        for m in range(MEMBERS):
+            every += weights[1, m] * _member(item, m)
+            simple += weights[2, m] * _member(item, m)
+        choices[ALONG] += rate * ((every - simple) * (y - simple) - choices[ALONG])
+        choices[AROUND] += rate * ((every - simple) ** 2 - choices[AROUND])
+    if count > UNCHOSEN and windows > ENOUGH:
+        choices[CHOICE] = float(_choose(constants, squares, choices, MARGIN / math.sqrt(windows)))
 
 
 @register_jitable
@@ -640,6 +829,8 @@ def _answer_number(
     size_x: Floats,
     climate: Floats,
     squares: Floats,
+    choices: Floats,
+    weights: Floats,
     td: Floats,
     holds: float,
     seasons: Floats,
@@ -682,38 +873,26 @@ def _answer_number(
         n = small if m == 2 else full
         item[COMPONENTS + 2 * m] = base_now + unit * _dot(W[m, 0], phi, n)
         item[COMPONENTS + 2 * m + 1] = base_season + unit * _dot(W[m, 1], phi, n)
-    item[COMPONENTS + 6], item[COMPONENTS + 7], item[COMPONENTS + 8] = now, base_season, usual
+    simple = item[BASELINES + LAST_B] if cycles else mean
+    item[COMPONENTS + NOW_MEMBER], item[COMPONENTS + SEASON_MEMBER] = now, simple
+    item[COMPONENTS + USUAL_MEMBER] = usual
     for r in range(3):
         if kind in (MAX, MIN, AT):
-            item[COMPONENTS + 9 + r] = usual
+            item[COMPONENTS + TD_MEMBERS + r] = usual
         elif condition:
-            item[COMPONENTS + 9 + r] = td[r]
+            item[COMPONENTS + TD_MEMBERS + r] = td[r]
         else:
-            item[COMPONENTS + 9 + r] = state[ABSOLUTE] + math.sqrt(state[TD_SQUARE]) * td[r]
-    smallest = np.inf
-    for m in range(12):
+            item[COMPONENTS + TD_MEMBERS + r] = state[ABSOLUTE] + math.sqrt(state[TD_SQUARE]) * td[r]
+    for m in range(COMPONENT_COUNT):
         item[COMPONENTS + m] = min(highest, max(lowest, item[COMPONENTS + m]))
-        if squares[m] < smallest:
-            smallest = squares[m]
-    answer, weights = 0.0, 0.0
-    smallest = max(smallest, 1e-30)
-    for m in range(12):
-        ratio = smallest / max(squares[m], 1e-30)
-        weight = ratio * ratio * ratio * ratio
-        answer += weight * item[COMPONENTS + m]
-        weights += weight
-    answer = answer / weights if labels > UNLEARNED_NUMBER else base_now
+    answer = base_now
+    if labels > UNLEARNED_NUMBER:
+        windows = min(labels, constants[ERROR_LABELS]) * constants[STRIDE] / constants[ROWS]
+        _weigh(constants, squares, choices, windows, weights)
+        answer = 0.0
+        for m in range(MEMBERS):
+            answer += weights[0, m] * _member(item, m)
     answer = min(highest, max(lowest, answer))
-    item[OUTCOME] = answer  # (until its label is known)
-    if state[MIX_LABELS] > UNLEARNED_NUMBER:
-        # Where the mixture has been worse than the best simple answer, that takes its place, the more the worse.
-        best = 6
-        for m in range(7, 9):
-            if squares[m] < squares[best]:
-                best = m
-        if squares[best] < state[MIX_SQUARE]:
-            share = (squares[best] / state[MIX_SQUARE]) ** STEEPNESS
-            answer = share * answer + (1.0 - share) * item[COMPONENTS + best]
     for i in range(small):
         size_x[i] = phi[i]
     for i in range(4):
@@ -722,14 +901,15 @@ def _answer_number(
     if state[ERROR] > 0.0:
         sigma = max(_dot(size_w[0], size_x, small + 4) * state[SIZE], 0.2 * state[ERROR], 1e-12)
     item[SIGMA], item[CENTRE] = sigma, answer
+    # Errors of less than a few windows do not tell where the median is. (It waits there until the label is known.)
+    known = min(state[RATIOS], REMEMBERED_RATIOS) * constants[STRIDE] / constants[ROWS]
+    item[OUTCOME] = off = sigma * state[Q_MIDDLE] * known / (known + MEDIAN_WINDOWS)
     low = high = np.nan
     if state[RATIOS] > 50.0:
         hour = int(item[KEY_HOUR])
         low = max(lowest, answer + sigma * (state[Q_LOW] - state[LEVEL_LOW] - levels[hour, 0]))
         high = min(highest, answer + sigma * (state[Q_HIGH] + state[LEVEL_HIGH] + levels[hour, 1]))
-        if kind == AT:
-            # A value is answered by the median, which has the least mean absolute error; the others by the mean.
-            answer = min(highest, max(lowest, answer + sigma * state[Q_MIDDLE]))
+        answer = _choice(int(choices[CHOICE]), answer, off, now, lowest, highest)
         low, high = min(low, answer), max(high, answer)
     item[ANSWER], item[LOW], item[HIGH] = answer, low, high
 
@@ -774,7 +954,7 @@ def _learn_label(
     state: Floats,
     item: Floats,
     y: float,
-    mixture: float,
+    off: float,
     P: Floats,
     W: Floats,
     top_P: Floats,
@@ -784,18 +964,23 @@ def _learn_label(
     size_x: Floats,
     climate: Floats,
     squares: Floats,
+    choices: Floats,
+    weights: Floats,
     ratios: Floats,
     g: Floats,
     targets: Floats,
     levels: Floats,
+    calibration: Floats,
 ) -> None:
-    """Learn from the label of a row: ``item`` holds what was known at that row, ``mixture`` is what was mixed then."""
+    """Learn from the label of a row: ``item`` holds what was known at that row, ``off`` how far the median was then."""
     full, small = int(constants[FULL]), int(constants[SMALL])
     phi = item[FEATURES:]
     event = constants[EVENT] > 0.0
     rows, evidence = constants[ROWS], constants[EVIDENCE]
     if event:
         targets[0] = y
+        if item[UNCORRECTED] == item[UNCORRECTED]:
+            _calibrate(item[UNCORRECTED], y, constants[STRIDE] / rows, calibration)
         _learn(top_P, top_w, 1, item[COMPONENTS + 6 :], targets, 6, TOP_FORGET, True, TOP_RIDGE * evidence, g)
         _learn(P[0], W[0], 1, phi, targets, full, 1.0, True, EVENT_RIDGES[0] * evidence, g)
         _learn(P[1], W[1], 1, phi, targets, full, FORGET, True, EVENT_RIDGES[1] * evidence, g)
@@ -805,18 +990,13 @@ def _learn_label(
         unit = item[UNIT]
         if unit != unit:
             return
-        targets[0], targets[1] = (y - item[BASE_NOW]) / unit, (y - item[BASE_SEASON]) / unit
+        # (the deviation of what was constant until now is no measure)
+        targets[0] = _within((y - item[BASE_NOW]) / unit, FARTHEST)
+        targets[1] = _within((y - item[BASE_SEASON]) / unit, FARTHEST)
         _learn(P[0], W[0], 2, phi, targets, full, FORGET, False, NUMBER_RIDGES[0], g)
         _learn(P[1], W[1], 2, phi, targets, full, 1.0, False, NUMBER_RIDGES[1] * rows, g)
         _learn(P[2], W[2], 2, phi, targets, small, 1.0, False, NUMBER_RIDGES[2] * rows, g)
-        rate = max(1.0 / ERROR_ROWS, 1.0 / (state[LABELS] + 1.0))
-        for m in range(12):
-            off = item[COMPONENTS + m] - y
-            squares[m] += rate * (off * off - squares[m])
-        if mixture == mixture:
-            state[MIX_LABELS] += 1.0
-            rate = max(1.0 / ERROR_ROWS, 1.0 / state[MIX_LABELS])
-            state[MIX_SQUARE] += rate * ((mixture - y) ** 2 - state[MIX_SQUARE])
+        _follow_members(constants, state, item, y, off, squares, choices, weights)
         size = abs(y - item[CENTRE])
         counted = state[RATIOS]
         state[ERROR] = (
@@ -871,14 +1051,15 @@ def _follow_naive(shifted: Floats, row: float, y: float, sums: Floats, part: int
 
 @jit_for((
     _r1, _f1, _r1, _r1, _r1, _b1, _r1, _r2, _f1, _f1, _f2, _f1, _f2, _f2, _f2, _f2, _f3, _f3, _f3, _f2, _f2, _f2, _f2,
-    _f1, _f1, _f1, _f2, _f2, _f2, _f2, _f2, _f2,
+    _f1, _f1, _f1, _f2, _f2, _f2, _f2, _f2, _f1, _f2, _f2,
 ))  # fmt: skip
 def advance(
     constants: Floats, state: Floats, value: Floats, held: Floats, holds: Floats, gap: Flags, time: Floats,
     others: Floats, when: Floats, reading: Floats, pending: Floats, recent: Floats, traces: Floats,
     other_memory: Floats, memory: Floats, moments: Floats, climate: Floats, P: Floats, W: Floats, top_P: Floats,
     top_w: Floats, size_P: Floats, size_w: Floats, squares: Floats, ratios: Floats, td_phi: Floats, td_w: Floats,
-    td_z: Floats, shifted: Floats, sums: Floats, levels: Floats, out: Floats,
+    td_z: Floats, shifted: Floats, sums: Floats, levels: Floats, choices: Floats,
+    calibration: Floats, out: Floats,
 ) -> int:  # fmt: skip
     """Answer at B rows and learn from the windows that they close.
 
@@ -890,6 +1071,7 @@ def advance(
     phi, g = np.zeros(full), np.zeros(full + 8)
     raw, seasons, hits = np.zeros(PLAIN + SEASONAL + 32), np.zeros(8), np.zeros(3)
     size_x, top_x, targets, td = np.zeros(full + 8), np.zeros(6), np.zeros(2), np.zeros(3)
+    weights = np.zeros((3, MEMBERS))
     near = 1e-6 * constants[STEP]
     step, span, kind = constants[STEP], constants[SPAN], int(constants[KIND])
     event, condition = constants[EVENT] > 0.0, constants[CONDITION] > 0.0
@@ -936,14 +1118,14 @@ def advance(
                 begin += 1
             y = _label(constants, when, reading, begin, end, item[AT_TIME])
             part = 0 if item[AT_ROW] < half else 1
-            mixture, item[OUTCOME] = item[OUTCOME], y
+            off, item[OUTCOME] = item[OUTCOME], y
             if y == y:
                 if kind != AT and not event:
                     _follow_naive(shifted, item[AT_ROW], y, sums, part)
                 _add_scores(constants, item, y, sums[part])
                 _learn_label(
-                    constants, state, item, y, mixture, P, W, top_P, top_w, size_P, size_w, size_x, climate, squares,
-                    ratios, g, targets, levels,
+                    constants, state, item, y, off, P, W, top_P, top_w, size_P, size_w, size_x, climate, squares,
+                    choices, weights, ratios, g, targets, levels, calibration,
                 )  # fmt: skip
             else:
                 state[DROPPED] += 1.0
@@ -960,11 +1142,12 @@ def advance(
             _td(constants, state, u, value[t], phi, td_phi, td_w, td_z, full, td)
         if event:
             item[BASELINES + PERSISTENCE] = holds[t]
-            _answer_event(constants, state, item, phi, P, W, top_w, top_x, climate, td)
+            _answer_event(constants, state, item, phi, P, W, top_w, top_x, climate, td, calibration)
         else:
             _answer_number(
-                constants, state, item, phi, W, size_w, size_x, climate, squares, td, holds[t], seasons, hits, levels
-            )
+                constants, state, item, phi, W, size_w, size_x, climate, squares, choices, weights, td, holds[t],
+                seasons, hits, levels,
+            )  # fmt: skip
         for i in range(full):
             item[FEATURES + i] = phi[i]
         out[t, 0], out[t, 1], out[t, 2], out[t, 3] = item[ANSWER], item[LOW], item[HIGH], item[USUAL]

@@ -41,8 +41,9 @@ ANY, AT, FIRST, MEAN, MAX, MIN = range(6)
     SLACK,
     EVIDENCE,
     HOUR_PACE,
-) = range(31)
-CONSTANTS = 31
+    ERROR_LABELS,
+) = range(32)
+CONSTANTS = 32
 
 # What a question carries from row to row.
 (
@@ -72,9 +73,8 @@ CONSTANTS = 31
     SCALE_ROWS,
     SCALE_SUM,
     ABSOLUTE,
-    MIX_SQUARE,
-    MIX_LABELS,
-) = range(28)
+) = range(26)
+#: (two places more than are used: earlier versions saved them)
 STATE = 28
 
 # What waits for the label of a row: when it was, its keys, its answer, and then features and component answers.
@@ -121,8 +121,9 @@ NEARLY = 1e-6
 LOOKED_UP = 48
 #: Rows before which scales are not known, and labels before which the usual answer is given.
 UNSCALED, UNLEARNED, UNLEARNED_NUMBER = 20, 20, 50
-#: The rate of the seasonal means, the most that a standardised feature may be.
-SEASON_RATE, CLIP = 0.2, 5.0
+#: The rate of the seasonal means, the most that a standardised feature may be, and that a target may be in standard
+#: deviations of the readings so far.
+SEASON_RATE, CLIP, FARTHEST = 0.2, 5.0, 50.0
 #: Forgetting, and the rows that errors are averaged over.
 FORGET, ERROR_ROWS = 1.0 - 1.0 / 4000.0, 4000.0
 #: Ridges of the components of a probability and of a number (times the rows of the window where marked), of the
@@ -137,10 +138,41 @@ TRACE_DECAY = 0.9
 ALIKE = 20.0
 #: The most that the ends of the intervals of an hour move with a label.
 HOUR_RATE = 0.05
-#: How steeply a mixture that is worse than the best simple answer gives way to it.
-STEEPNESS = 8.0
+# The answers that a number is combined of: six ridge regressions, now, the last of the long cycle, the usual answer,
+# TD at three rates, the mean so far and the last of the short cycle. All but regressions and TD are simple answers.
+NOW_MEMBER, SEASON_MEMBER, USUAL_MEMBER, TD_MEMBERS, MEAN_MEMBER, LAST_MEMBER = 6, 7, 8, 9, 12, 13
+MEMBERS = 14
+#: The n-th label counts as n to this power less one, so that recent ones count more; so many windows are remembered at
+#: least, where these are long.
+RECENT, ERROR_WINDOWS = 3.0, 20.0
+#: Members are weighted by 1 / (their mean squared error) to such a power, which grows with each window: all of them,
+#: and the simple ones among themselves.
+POWER, POWER_WINDOW, SIMPLE_POWER, SIMPLE_POWER_WINDOW, MOST_POWER = 2.0, 0.01, 4.0, 0.03, 64.0
+#: The share of all members beside the simple ones before anything is known, and the windows that this counts as.
+SHARE, SHARE_WINDOWS = 0.0, 10.0
+# What may be answered in the end: the combination, by a quarter, a half, three quarters and in full towards the median,
+# halfway to now, now. A value may be any of them; what is about a window is not now.
+CHOICES = 7
+# Their mean squared and absolute errors, absolute ones of the baselines, how far all members go beyond the simple ones
+# and how far they should, the choice (0 for none, so that zeros are a beginning) and the labels that were counted.
+CHOICE_SQUARE, CHOICE_ABS = 0, CHOICES
+SIMPLE_ABS = 2 * CHOICES
+ALONG, AROUND, CHOICE, CHOICE_LABELS = range(SIMPLE_ABS + BASELINE_COUNT, SIMPLE_ABS + BASELINE_COUNT + 4)
+CHOICE_STATE = CHOICE_LABELS + 1
+#: Labels and windows before which the combination itself is answered, what it costs to be worse than a simple answer,
+#: and by how much, divided by the root of the windows, it must be better to move towards the median or now.
+UNCHOSEN, ENOUGH, WORSE, MARGIN = 50.0, 30.0, 20.0, 1.0
+#: So many windows halve the distance to the median.
+MEDIAN_WINDOWS = 2.0
 #: Ratios of errors to their expected size that are remembered, rows between two looks at their quantiles.
 REMEMBERED_RATIOS, RATIO_TICKS = 1000, 20
+#: Probabilities are corrected by the mean error of such probabilities so far, which is kept at so many log odds, one
+#: apart from the least on. Errors of so many windows are remembered, and so many without an error are added to them.
+KNOTS, LEAST_KNOT, CALIBRATION_WINDOWS, CALIBRATION_PRIOR = 9, -4.0, 30.0, 10.0
+#: Probabilities nearer to 0 and 1 than this are not corrected.
+SURE = 1e-4
+#: Where the probability before its correction waits, among the components of an event.
+UNCORRECTED = COMPONENTS + 5
 #: The bins of a reliability curve are cut at these probabilities.
 CUTS = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)
 # Sums for the scores of either half: counts, labels, errors, those of the baselines, and of intervals.
