@@ -634,8 +634,8 @@ def _correct(p: float, calibration: Floats) -> float:
     if not SURE < p < 1.0 - SURE:
         return p
     below, share = _knot(p)
-    first = calibration[0, below] / (calibration[1, below] + CALIBRATION_PRIOR)
-    second = calibration[0, below + 1] / (calibration[1, below + 1] + CALIBRATION_PRIOR)
+    first: float = calibration[0, below] / (calibration[1, below] + CALIBRATION_PRIOR)
+    second: float = calibration[0, below + 1] / (calibration[1, below + 1] + CALIBRATION_PRIOR)
     return p + (1.0 - share) * first + share * second
 
 

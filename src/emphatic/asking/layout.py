@@ -149,7 +149,7 @@ RECENT, ERROR_WINDOWS = 3.0, 20.0
 #: and the simple ones among themselves.
 POWER, POWER_WINDOW, SIMPLE_POWER, SIMPLE_POWER_WINDOW, MOST_POWER = 2.0, 0.01, 4.0, 0.03, 64.0
 #: The share of all members beside the simple ones before anything is known, and the windows that this counts as.
-SHARE, SHARE_WINDOWS = 0.0, 10.0
+SHARE, SHARE_WINDOWS = 0.5, 10.0
 # What may be answered in the end: the combination, by a quarter, a half, three quarters and in full towards the median,
 # halfway to now, now. A value may be any of them; what is about a window is not now.
 CHOICES = 7
@@ -161,7 +161,7 @@ ALONG, AROUND, CHOICE, CHOICE_LABELS = range(SIMPLE_ABS + BASELINE_COUNT, SIMPLE
 CHOICE_STATE = CHOICE_LABELS + 1
 #: Labels and windows before which the combination itself is answered, what it costs to be worse than a simple answer,
 #: and by how much, divided by the root of the windows, it must be better to move towards the median or now.
-UNCHOSEN, ENOUGH, WORSE, MARGIN = 50.0, 30.0, 20.0, 1.0
+UNCHOSEN, ENOUGH, WORSE, MARGIN = 50.0, 30.0, 20.0, 0.3
 #: So many windows halve the distance to the median.
 MEDIAN_WINDOWS = 2.0
 #: Ratios of errors to their expected size that are remembered, rows between two looks at their quantiles.
