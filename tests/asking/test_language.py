@@ -44,6 +44,8 @@ def test_each_form_is_read(text: str, kind: str, body: str, horizon: object) -> 
         ("sum of x within 1d", "sum of x over 1d"),
         ("max of x over 1h", "max of x within 1h"),
         ("until x > 3", "time until x > 3"),
+        ("time till x > 3", "time until x > 3"),
+        ("P(x > 5 within 1h", "P(x > 5 within 1h)"),
         ("time until x > 3 within 2h", "time until x > 3 up to 2h"),
         ("integral of x over 1d", "integral of x over 1d in h"),
         ("mean of x > 3 over 1d", "share of time x > 3 over 1d"),
