@@ -97,8 +97,9 @@ _TOGETHER, _FEWEST_ROWS = 1 << 17, 64
 _ASKED_NS = 25_000.0
 #: A log of more rows is told beforehand what the values at each horizon cost.
 _LONG = 2_000_000
-#: Seconds that features of their own cost the questions that share them.
-_MAKER = 0.03
+#: Seconds that features of their own cost the questions that share them, once and for each block of rows; and those
+#: that the verdict on a question takes, and its columns.
+_MAKER, _MAKER_BLOCK, _JUDGED = 0.03, 0.006, 0.0035
 
 
 # ---------------------------------------------------------------------- the Horde that settings describe
@@ -294,6 +295,7 @@ def expected_size(horde: Horde, rows: int) -> Size:
     memory, seconds = _PROGRAM_BYTES + 2 * weights, rows * row + _MAKER * (len(makers) - 1)
     questions = len(horde.questions)
     seconds += rows * questions * _QUESTION_NS * 1e-9
+    seconds += _MAKER_BLOCK * (len(makers) - 1) * math.ceil(rows / block_rows(questions))
     memory += _QUESTION_BYTES * questions + _ROW_BYTES * questions * min(rows, block_rows(questions))
     for maker, group in zip(makers, horde.groups, strict=True):
         if group.ridges is not None:
@@ -314,7 +316,8 @@ def _with_scoring(size: Size, log: OpenedLog, horde: Horde, asked: Asked, offlin
     if offline:
         row += _FIT_NS * sum(maker.active**2 for maker in makers if maker.n <= _FITTED)
     signals = min(len(log.settings.predict or ()), _DRAWN)
-    return size._replace(scoring=log.rows * row * 1e-9 + _SCORING, report=_REPORT + _SIGNAL * signals)
+    scoring = log.rows * row * 1e-9 + _SCORING + _JUDGED * questions
+    return size._replace(scoring=scoring, report=_REPORT + _SIGNAL * signals)
 
 
 def check_memory(size: Size, signals: int, free: int | None) -> None:
