@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numba
+
 import emphatic
 from benchmarks.alternatives import NumPyProduct, NumPySeed, numpy_run
 from benchmarks.cases import RULE, TOLERANCE, Effort, by_reference, loop
@@ -13,6 +15,23 @@ from benchmarks.measure import Gate, Side, fastest, gate
 from benchmarks.report import Row
 from benchmarks.streams import Dense
 from emphatic.reference import TrueOnlineETD
+
+
+def _only_read(alpha: Any, I: Any, lambda_: Any, phi: Any, rho: Any, R: Any, phi_next: Any, gamma_next: Any) -> Any:
+    total = 0.0
+    for component in phi_next:
+        total += component
+    return total
+
+
+def _do_nothing(alpha: Any, I: Any, lambda_: Any, phi: Any, rho: Any, R: Any, phi_next: Any, gamma_next: Any) -> Any:
+    return R
+
+
+#: Calls with the arguments of ``learn``: φ of a step is φ' of the step before, so only φ' comes from memory.
+only_read: Any
+do_nothing: Any
+only_read, do_nothing = numba.njit(fastmath=True)(_only_read), numba.njit(_do_nothing)
 
 
 @dataclass(frozen=True)
@@ -56,8 +75,21 @@ class LearnDense:
     def rows(self, effort: Effort) -> Iterator[Row]:
         stream = Dense(self.n, self.T, self.dtype)
         sides = {side: loop(learner.learn, stream.calls) for side, learner in self.learners().items()}
+        if self.where == "φ from a log":
+            sides |= {"reads": loop(only_read, stream.calls), "nothing": loop(do_nothing, stream.calls)}
         µs = fastest(sides, effort.rounds, effort.seconds)
-        ours = µs.pop("ours")
+        ours, reads, nothing = µs.pop("ours"), µs.pop("reads", None), µs.pop("nothing", None)
+        for what, limit in (("a call that only reads φ'", reads), ("a call that does nothing", nothing)):
+            if limit is not None:
+                yield Row(
+                    "learn from a log, and what any call of these arguments takes; ratio is NumPy's time to that",
+                    f"n = {self.n:,}, {self.dtype}: {what}",
+                    gates=(f"{self.name}: ours",),
+                    ours=limit,
+                    alternative=µs["NumPy"],
+                    versus="NumPy",
+                    ratio=µs["NumPy"] / limit,
+                )
         for side, alternative in µs.items():
             yield Row(
                 "learn, one call a step",
