@@ -533,7 +533,7 @@ def test_what_cannot_be_saved_or_loaded(tmp_path: Path) -> None:
     damages: list[Any] = [5, {}, {"every": 0, "since": 0}, {"every": 1, "since": -1}, {"every": "1", "since": 0}]
     for damage in damages:
         horde.save(path, gymnasium=damage)
-        with pytest.raises(emphatic.CheckpointError, match="sound LearnGVFs"):
+        with pytest.raises(emphatic.CheckpointError, match="valid LearnGVFs"):
             LearnGVFs.load(path, gymnasium.make("CartPole-v1"))
 
 
