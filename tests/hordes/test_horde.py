@@ -20,7 +20,7 @@ import emphatic
 from emphatic import GVF, CheckpointError, Horde, Policy
 from emphatic import features as f
 from emphatic.hordes.blend import Blend
-from emphatic.learning import tensors
+from emphatic.learning import checkpoint, tensors
 from emphatic.learning.returns import UndiscountedWarning
 from emphatic.streams import open_table
 from tests.support.equations import stationary, true_online_etd, true_values
@@ -597,11 +597,10 @@ def rewritten(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], Non
         metadata, stored = tensors.read(file)
         arrays = {name: part.array() for name, part in stored.items()}
     header = json.loads(metadata["emphatic"])
-    header.pop("xxh3", None)  # which would find the change before all else
+    header.pop("xxh3", None)  # which would find the change before all else; it is written anew
     change(header, arrays)
     made = {name: tensors.TensorPart.of(np.ascontiguousarray(array)) for name, array in arrays.items()}
-    with open(path, "wb") as file:
-        tensors.write(file, {"emphatic": json.dumps(header)}, made)
+    checkpoint.write(path, header, made)
 
 
 def _damages() -> dict[str, Callable[[dict[str, Any], dict[str, Any]], None]]:

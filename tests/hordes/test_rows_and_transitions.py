@@ -502,8 +502,8 @@ def test_a_function_for_mu_is_given_again(tmp_path: Path) -> None:
     ("change", "match"),
     [
         (lambda header, arrays: header.update(signals=["x", "y"]), "signals"),
-        (lambda header, arrays: header.update(episode={}), "sound"),
-        (lambda header, arrays: header.update(episode=5), "sound"),
+        (lambda header, arrays: header.update(episode={}), "not a valid Horde"),
+        (lambda header, arrays: header.update(episode=5), "not a valid Horde"),
         (lambda header, arrays: header.update(alpha="much"), "alpha"),
         (lambda header, arrays: header.update(centred="yes"), "centred"),
         (lambda header, arrays: arrays.pop("horde.raw"), "horde.raw"),
