@@ -42,6 +42,7 @@ def cases(quick: bool) -> Sequence[Case]:
             Signals(2, 40, 600),
             Hindsight(4, 300),
             LongLog(500, 3_000),
+            Wide(34, 200),
             Intervals(16_000),
             Pipe(2, 700),
         ]
@@ -50,6 +51,7 @@ def cases(quick: bool) -> Sequence[Case]:
         Signals(4, 64, 10_000),
         Hindsight(32, 1_000),
         LongLog(100_000, 300_000),
+        Wide(500, 4_000),
         Intervals(None),
         Pipe(20, 5_000),
     ]
@@ -222,6 +224,34 @@ class Hindsight:
             unit="s",
             ratio=fit / learning,
             at_most=1,
+        )
+
+
+@dataclass(frozen=True)
+class Wide:
+    """A whole run on a log of very many signals at 2 horizons, from arrays to report."""
+
+    signals: int
+    T: int
+
+    def gates(self) -> Iterator[Gate]:
+        return iter(())  # that of ``Signals``
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        _, log = Signals(0, 0, self.T).made(self.signals)
+        columns = dict(zip(log.names, next(log.blocks(self.T)).values.T, strict=True))
+        with tempfile.TemporaryDirectory() as out:
+            began = perf_counter()
+            emphatic.nexting.run(columns, horizons=[2, 9], out=out)
+            seconds = perf_counter() - began
+        yield Row(
+            f"nexting on very many signals, {self.T:,} rows × {self.signals} signals × 2 horizons",
+            "the whole run, scores and report included",
+            gates=(Signals(0, 0, 0).gate,),
+            ours=seconds,
+            unit="s",
+            ratio=seconds,
+            at_most=60,
         )
 
 
