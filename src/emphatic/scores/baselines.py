@@ -59,7 +59,7 @@ TimedPredictor = Callable[[Array, NDArray[np.bool_], Array], Array]
 
 #: Ridge strengths, in rows.
 STRENGTHS = 10.0 ** np.arange(-2, 7)
-#: Rows of a block of a factor; its first row, the row after its last, and the inverse of its part of L.
+#: FittedRows of a block of a factor; its first row, the row after its last, and the inverse of its part of L.
 _BLOCK = 48
 _Blocks = list[tuple[int, int, Array]]
 #: Solving for more features than this would take minutes.
@@ -794,7 +794,7 @@ class MaskedSums:
 # ------------------------------------------------------------------ rows, where they are fewer than features
 
 
-class Rows(NamedTuple):
+class FittedRows(NamedTuple):
     """Some rows: φ (N, n), and of m questions G (N, m) and the a answers (N, m, a)."""
 
     phi: Array
@@ -802,17 +802,17 @@ class Rows(NamedTuple):
     u: Array
 
     @property
-    def means(self) -> Rows:
+    def means(self) -> FittedRows:
         """Of φ, G and u."""
-        return Rows(*(array.mean(axis=0) for array in self))
+        return FittedRows(*(array.mean(axis=0) for array in self))
 
-    def about(self, means: Rows) -> Rows:
+    def about(self, means: FittedRows) -> FittedRows:
         """The same less these means."""
-        return Rows(*(array - mean for array, mean in zip(self, means, strict=True)))
+        return FittedRows(*(array - mean for array, mean in zip(self, means, strict=True)))
 
-    def of(self, questions: NDArray[np.bool_]) -> Rows:
+    def of(self, questions: NDArray[np.bool_]) -> FittedRows:
         """The same of some questions."""
-        return Rows(self.phi, self.y[:, questions], self.u[:, questions])
+        return FittedRows(self.phi, self.y[:, questions], self.u[:, questions])
 
 
 class KeptRows:
@@ -828,7 +828,7 @@ class KeptRows:
     def __init__(self, masks: Bits, group: NDArray[np.int64], half: int, cut: int, room: int, a: int) -> None:
         m = len(group)
         self._masks, self._group, self._cut = masks, group, cut
-        self._rows = Rows(np.zeros((half, room + 1)), np.zeros((half, m)), np.zeros((half, m, a)))
+        self._rows = FittedRows(np.zeros((half, room + 1)), np.zeros((half, m)), np.zeros((half, m, a)))
 
     def add(self, start: int, at: NDArray[np.int64], value: Array, Y: Array, answers: Array) -> None:
         """Rows from ``start`` on: places of features (−1: none), their values, G (m, B) and answers (a, m, B)."""
@@ -842,8 +842,8 @@ class KeptRows:
         cut, q = int(np.searchsorted(rows, self._cut)), self._group == u
         if not 0 < cut < len(rows):
             return None
-        known = Rows(self._rows.phi[np.ix_(rows, order)], self._rows.y[rows][:, q], self._rows.u[rows][:, q])
-        early, late = (Rows(*(array[part] for array in known)) for part in (slice(cut), slice(cut, None)))
+        known = FittedRows(self._rows.phi[np.ix_(rows, order)], self._rows.y[rows][:, q], self._rows.u[rows][:, q])
+        early, late = (FittedRows(*(array[part] for array in known)) for part in (slice(cut), slice(cut, None)))
         means = early.means
         early, test = early.about(means), late.about(means)
         solve, between, errors = _solve_rows(early), test.phi @ early.phi.T, []
@@ -863,7 +863,7 @@ class KeptRows:
         return theta, w, means.y - means.phi @ theta - np.sum(means.u * w, axis=1), STRENGTHS[best]
 
 
-def _solve_rows(rows: Rows, gram: Array | None = None) -> Callable[[float], tuple[Array, Array]]:
+def _solve_rows(rows: FittedRows, gram: Array | None = None) -> Callable[[float], tuple[Array, Array]]:
     """A function of the strength r: α (N, m) and w (m, a) of ``KeptRows``, for centred rows with this ΦΦᵀ."""
     N, m, a = rows.u.shape
     products = rows.phi @ rows.phi.T if gram is None else gram
