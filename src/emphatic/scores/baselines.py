@@ -59,7 +59,7 @@ TimedPredictor = Callable[[Array, NDArray[np.bool_], Array], Array]
 
 #: Ridge strengths, in rows.
 STRENGTHS = 10.0 ** np.arange(-2, 7)
-#: FittedRows of a block of a factor; its first row, the row after its last, and the inverse of its part of L.
+#: Rows of a block of a factor; its first row, the row after its last, and the inverse of its part of L.
 _BLOCK = 48
 _Blocks = list[tuple[int, int, Array]]
 #: Solving for more features than this would take minutes.
