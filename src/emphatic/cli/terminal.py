@@ -403,7 +403,7 @@ KERNELS = {
 #: the first rows take longer than those that follow.
 _PRIOR, _PRIOR_SHARE = 1.0, 0.15
 #: How long phases take beside what is expected of them, on a machine on which no run has ended yet.
-_PACE = 0.75
+_PACE = 0.9
 #: The share of the time of a phase that lies before the part by which its pace is judged.
 _EARLIER = 0.5
 _FILE = "times.json"
