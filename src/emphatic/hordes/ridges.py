@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning.inputs import Active
+from emphatic.scores.baselines import FACTOR_BLOCK, factor, solve_upper
 
 __all__ = ["LIMIT", "STRENGTHS", "Ridges"]
 
@@ -45,8 +46,6 @@ _TOGETHER, _FIRST, _MOST = 32, 64, 1000
 _GROWTH, _AT_MOST, _LARGE = 0.1, 0.5, 40
 #: A row that follows the row before.
 _FOLLOWS = np.ones(1, bool)
-#: Columns of a block of a factor.
-_BLOCK = 48
 #: Of ``ridge_kernels``: what is counted.
 _ROWS, _WAITING, _WEIGHT, _SQUARES, _ACTIVE, _SOLVED = range(6)
 _BEFORE, _MEAN, _RETURNS, _AHEAD = range(4)
@@ -153,8 +152,8 @@ class Ridges:
             system[:, len(active) :] = (
                 self.b[active] + prediction * self.z[active][:, self._horizon] - np.outer(mean, y)
             )
-            for a in range(0, len(active), _BLOCK):
-                e = min(a + _BLOCK, len(active))
+            for a in range(0, len(active), FACTOR_BLOCK):
+                e = min(a + FACTOR_BLOCK, len(active))
                 system[a:e, a : len(active)] = self.A.take(active[a:e], 1).take(active[a:], 0).T
                 system[a:e, a : len(active)] -= np.outer(N * mean[a:e], mean[a:])
             for s, strength in enumerate(STRENGTHS):
@@ -215,20 +214,7 @@ def _kernel() -> Any:
 def _ridge(system: Array, r: float, work: Array) -> Array | None:
     """(A + r 𝟙)⁻¹ b of the system [A b] with a symmetric A, of which the upper half is read.
 
-    None if that is not positive definite. By Cholesky's factor, in blocks of rows, for NumPy has matrix products but no
-    triangular solver; ``work`` is of the system's shape.
+    None if that is not positive definite. ``work`` is of the system's shape.
     """
-    n, inverses = len(system), []
-    for a in range(0, n, _BLOCK):
-        e = min(a + _BLOCK, n)
-        complement = system[a:e, a:] - work[:a, a:e].T @ work[:a, a:]
-        try:
-            inverse = np.linalg.inv(np.linalg.cholesky(complement[:, : e - a].T + r * np.eye(e - a)))
-        except np.linalg.LinAlgError:
-            return None
-        work[a:e, e:] = inverse @ complement[:, e - a :]
-        inverses.append((a, e, inverse))
-    x = work[:, n:].copy()
-    for a, e, inverse in reversed(inverses):
-        x[a:e] = inverse.T @ (x[a:e] - work[a:e, e:n] @ x[e:])
-    return x
+    blocks = factor(system, r, work)
+    return None if blocks is None else solve_upper(work, blocks, work[:, len(system) :].copy())

@@ -60,7 +60,7 @@ TimedPredictor = Callable[[Array, NDArray[np.bool_], Array], Array]
 #: Ridge strengths, in rows.
 STRENGTHS = 10.0 ** np.arange(-2, 7)
 #: Rows of a block of a factor; its first row, the row after its last, and the inverse of its part of L.
-_BLOCK = 48
+FACTOR_BLOCK = 48
 _Blocks = list[tuple[int, int, Array]]
 #: Solving for more features than this would take minutes.
 _FEATURES = 4096
@@ -616,14 +616,14 @@ def _ridge(S: Sums) -> Callable[[float], tuple[Array, Array]]:
     unit = _unit(np.einsum("maa->ma", S.D))
 
     def solve(r: float) -> tuple[Array, Array]:
-        inverses = _factor(system, r, work)
+        inverses = factor(system, r, work)
         if inverses is None:
             return _solve_plainly(S, r, unit)
         y, V = work[:, n : n + m].copy(), work[:, n + m :].reshape(n, m, a)
         D, d = S.D - np.einsum("nma,nmb->mab", V, V), S.d - np.einsum("nma,nm->ma", V, y)
         w = _solve_answers(D, d, unit)
         y -= np.einsum("nma,ma->nm", V, w)
-        return _solve_upper(work, inverses, y), w
+        return solve_upper(work, inverses, y), w
 
     return solve
 
@@ -654,15 +654,15 @@ def _solve_plainly(S: Sums, r: float, unit: Array) -> tuple[Array, Array]:
     return theta - np.einsum("nma,ma->nm", V, w), w
 
 
-def _factor(system: Array, r: float, work: Array) -> _Blocks | None:
+def factor(system: Array, r: float, work: Array) -> _Blocks | None:
     """With A + r 𝟙 = LLᵀ, write [Lᵀ L⁻¹b] into ``work``, which is of the shape of the system [A b].
 
-    Of the symmetric A the upper half is read, in blocks. Returns what ``_solve_upper`` needs; None if A + r 𝟙 is not
+    Of the symmetric A the upper half is read, in blocks. Returns what ``solve_upper`` needs; None if A + r 𝟙 is not
     positive definite. In blocks of rows, for NumPy has matrix products but no triangular solver.
     """
     n, blocks = len(system), []
-    for a in range(0, n, _BLOCK):
-        e = min(a + _BLOCK, n)
+    for a in range(0, n, FACTOR_BLOCK):
+        e = min(a + FACTOR_BLOCK, n)
         complement = system[a:e, a:] - work[:a, a:e].T @ work[:a, a:]
         try:
             inverse = np.linalg.inv(np.linalg.cholesky(complement[:, : e - a].T + r * np.eye(e - a)))
@@ -673,8 +673,8 @@ def _factor(system: Array, r: float, work: Array) -> _Blocks | None:
     return blocks
 
 
-def _solve_upper(work: Array, blocks: _Blocks, x: Array) -> Array:
-    """L⁻ᵀx, written over x (n, m), for what ``_factor`` left in ``work``."""
+def solve_upper(work: Array, blocks: _Blocks, x: Array) -> Array:
+    """L⁻ᵀx, written over x (n, m), for what ``factor`` left in ``work``."""
     n = len(work)
     for a, e, inverse in reversed(blocks):
         x[a:e] = inverse.T @ (x[a:e] - work[a:e, e:n] @ x[e:])
@@ -871,7 +871,7 @@ def _solve_rows(rows: FittedRows, gram: Array | None = None) -> Callable[[float]
     work, unit = np.empty_like(system), _unit(np.sum(rows.u**2, axis=0))
 
     def solve(r: float) -> tuple[Array, Array]:
-        blocks = _factor(system, r, work)
+        blocks = factor(system, r, work)
         if blocks is None:  # (rounding has left K without a factor)
             solved = np.linalg.solve(products + r * np.eye(N), system[:, N:])
             y, V = solved[:, :m], solved[:, m:].reshape(N, m, a)
@@ -880,7 +880,7 @@ def _solve_rows(rows: FittedRows, gram: Array | None = None) -> Callable[[float]
         y, V = work[:, N : N + m].copy(), work[:, N + m :].reshape(N, m, a)
         w = _solve_answers(r * np.einsum("nma,nmb->mab", V, V), r * np.einsum("nma,nm->ma", V, y), unit)
         y -= np.einsum("nma,ma->nm", V, w)
-        return _solve_upper(work, blocks, y), w
+        return solve_upper(work, blocks, y), w
 
     return solve
 
