@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors
 
 import emphatic
 from emphatic.nexting import learning as related
@@ -181,7 +182,7 @@ def test_a_run_that_does_not_fit_is_refused_beforehand(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("cut", [200, 512, 513, 600])
 def test_a_wide_model_goes_on_from_its_file_with_the_same_bits(cut: int, tmp_path: Path) -> None:
-    """Zeros, vectors that follow from others, and headers of groups are not stored as they are."""
+    """Zeros, vectors that follow from others, traces that are alike and headers are not stored as they are."""
     settings = Settings().filled(open_table(log()), T)
     table = open_table(log())
     whole = related.make_horde(settings, None).warm_up(table, T)
@@ -194,6 +195,11 @@ def test_a_wide_model_goes_on_from_its_file_with_the_same_bits(cut: int, tmp_pat
     assert more == {}
     again.save(tmp_path / "again")
     assert (tmp_path / "model").read_bytes() == (tmp_path / "again").read_bytes()
+    with safetensors.safe_open(tmp_path / "model", "numpy") as file:
+        assert "groups.sparse.H.columns" in file.keys()  # noqa: SIM118
+    dense = emphatic.Horde.load(tmp_path / "model", engine="dense")
+    for group, other in zip(again.groups, dense.groups, strict=True):
+        np.testing.assert_array_equal(group.learner.theta, other.learner.theta)
     if cut < T:
         predictions.append(again.observe_many(block.values[cut:]))
     np.testing.assert_array_equal(np.concatenate(predictions), expected)

@@ -38,7 +38,7 @@ Labels = Mapping[str, Any]
 Beside = tuple[Array | None, Flags | None]
 #: In a file: arrays of more bytes than this are stored without their zeros, unless more than this share are others; and
 #: what the names of their places and shapes end in.
-_SMALL, _DENSE = 512, 0.8
+_SMALL, _DENSE = 512, 0.9
 _PLACES, _SHAPE = ".places", ".shape"
 #: A step that follows the one before, and one that does not.
 _FOLLOWS, _BEGINS = np.ones(1, bool), np.zeros(1, bool)

@@ -110,6 +110,7 @@ from numpy.typing import NDArray
 from emphatic.asking.gvfs import FollowedGVFs
 from emphatic.engines.compiled import direct
 from emphatic.hordes.horde import Horde
+from emphatic.learning.tensors import with_repeats, without_repeats
 from emphatic.nexting.settings import FALSE_ALARM_RATE
 
 if TYPE_CHECKING:
@@ -645,7 +646,10 @@ class Derived:
 
     def state(self) -> dict[str, Any]:
         """What is saved with the horde."""
-        arrays = {f"{owner}.{name}": array for owner, kind in self._kinds() for name, array in kind.arrays().items()}
+        arrays: dict[str, Any] = {}
+        for owner, kind in self._kinds():
+            for name, array in kind.arrays().items():
+                arrays |= without_repeats(f"{owner}.{name}", array)
         return arrays | self.returns.state()
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -657,7 +661,7 @@ class Derived:
             prefix = f"{owner}."
             arrays = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
             if arrays:
-                kind.restore(arrays)
+                kind.restore(with_repeats(arrays))
         self.returns.restore(state)
 
     def _kinds(self) -> list[tuple[str, Intervals | Alarms]]:
