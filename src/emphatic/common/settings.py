@@ -15,7 +15,6 @@ from __future__ import annotations
 import csv
 import math
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
@@ -110,6 +109,8 @@ def read_toml(path: str | Path, refused: str = "this is not TOML") -> dict[str, 
 
 def parse_toml(text: bytes, where: str, refused: str = "this is not TOML") -> dict[str, Any]:
     """The settings in a TOML text; ValueError, which says where it comes from, if it is none."""
+    import tomllib  # late: a run without a file of settings does not need it
+
     try:
         return tomllib.loads(text.decode("utf-8"))
     except ValueError as error:

@@ -10,9 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.ipc
-import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic.common.names import refusal
@@ -32,6 +30,8 @@ class Parquet:
     style = PLAIN
 
     def __init__(self, name: str) -> None:
+        import pyarrow.parquet as pq  # late: other files are opened without it
+
         self.dropped = DroppedRows()
         # Read in parts of a row group: a file may be one single group.
         self._file = pq.ParquetFile(name, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
@@ -55,11 +55,13 @@ class Arrow:
     style = PLAIN
 
     def __init__(self, name: str) -> None:
+        from pyarrow.dataset import dataset  # late, like Parquet
+
         self.dropped = DroppedRows()
         self._file = pa.ipc.open_file(pa.memory_map(name))
         self._batches = self._file.num_record_batches
         # Counted from the metadata of the batches: no value is read.
-        self.rows = int(pyarrow.dataset.dataset(name, format="ipc").count_rows())
+        self.rows = int(dataset(name, format="ipc").count_rows())
 
     def look(self) -> pa.Table:
         batch = self._file.get_batch(0).slice(0, LOOK_ROWS) if self._batches else None

@@ -58,6 +58,8 @@ RULE = "a line of dashes"
 #: The beginning of a line that is unlike those of a table whose first column holds numbers or times.
 _UNLIKE = rb' *"?(?:[^0-9"+.\-\r\n ]|-[^0-9.])'
 _UNLIKE_FIRST, _UNLIKE_LATER = re.compile(_UNLIKE), re.compile(rb"\n" + _UNLIKE)
+#: Which signs a reading usually begins with: none of them begins a line of the other kind.
+_USUAL = np.isin(np.arange(256), list(b"0123456789+."))
 #: A blank line, or one of dashes, as around tables that databases print.
 _RULE = re.compile(rb"[|+:=\-\s]*-{3}[|+:=\-\s]*|")
 #: What rows are called that sum up others.
@@ -248,9 +250,10 @@ class Delimited:
             is_last: Whether the table ends with them.
         """
         judge = self._judge if self._has_unlike_lines(text, reading.rows == 0, is_last) else None
-        batch = self._by_arrow(text, names) if judge is None else None
+        ends = text.count(b"\n")
+        batch = self._by_arrow(text, names, ends) if judge is None else None
         if batch is not None:
-            reading.line += text.count(b"\n") or text.count(b"\r")
+            reading.line += ends or text.count(b"\r")
             return reading.number_rows(batch), b""
         lines = text.splitlines()
         records = Records.read(lines, self.delimiter, len(self.names), self._header, reading.dropped, reading.line, end)
@@ -268,7 +271,7 @@ class Delimited:
             return False
         if self._repeats:
             return True
-        if self._is_regular and (_UNLIKE_FIRST.match(text) or _UNLIKE_LATER.search(text)):
+        if self._is_regular and _begins_unlike(text):
             return True
         first = text[:_BLOCK].splitlines()[:_TOP] if is_first else []
         last = text[-_BLOCK:].rstrip().splitlines()[-_LAST:] if is_last else []
@@ -283,8 +286,8 @@ class Delimited:
         assert self._sample is not None
         return _RowJudge(self._sample.select(list(self.names)), self.style, self._header is not None)
 
-    def _by_arrow(self, text: bytes, names: tuple[str, ...]) -> pa.RecordBatch | None:
-        """The rows of some lines, or None where a line is not one row of as many fields as there are names."""
+    def _by_arrow(self, text: bytes, names: tuple[str, ...], ends: int) -> pa.RecordBatch | None:
+        """The rows of lines with so many ends, or None where a line is not one row of as many fields as names."""
         wrong: list[pcsv.InvalidRow] = []
 
         def skip(row: pcsv.InvalidRow) -> str:
@@ -313,10 +316,17 @@ class Delimited:
         except (pa.ArrowInvalid, ValueError):
             return None
         # Quotes over several lines, and lines that Arrow takes for blank, give another number of rows than of lines.
-        lines = text.count(b"\n") + (not text.endswith(b"\n"))
+        lines = ends + (not text.endswith(b"\n"))
         if wrong or (table.num_rows != lines and table.num_rows != sum(map(bool, text.splitlines()))):
             return None
         return table.combine_chunks().to_batches()[0]
+
+
+def _begins_unlike(text: bytes) -> bool:
+    """Whether a line begins as no reading does. The pattern is searched for only where a line begins unusually."""
+    signs = np.frombuffer(text, np.uint8)
+    begins = signs[np.flatnonzero(signs[:-1] == ord("\n")) + 1]
+    return bool(_UNLIKE_FIRST.match(text) or (not _USUAL[begins].all() and _UNLIKE_LATER.search(text)))
 
 
 def _complete_lines(text: bytes) -> tuple[bytes, bytes]:

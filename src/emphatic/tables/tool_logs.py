@@ -466,8 +466,10 @@ def _is_document(file: File) -> bool:
         return False
     if file.first_sign == b"[":
         return True
+    if file.first_sign != b"{":
+        return False
     lines = [line for line in file.head.splitlines()[:3] if line.strip()]
-    if file.first_sign != b"{" or not lines:
+    if not lines:
         return False
     try:
         json.loads(lines[0])
