@@ -43,6 +43,14 @@ _TURN, _SILENT = 4.0, 12.0
 _PATIENT = 60.0
 #: How often a task is sent again when its shard dies: a task may be what kills it.
 _ATTEMPTS = 5
+#: What a Ray that is started here need not count, because it has no dashboard that would show it.
+_UNCOUNTED = {
+    "RAY_enable_metrics_collection": "0",
+    "RAY_task_events_report_interval_ms": "0",
+    "RAY_event_stats": "0",
+    "RAY_io_context_monitor_probe_interval_ms": "60000",
+    "RAY_io_context_event_loop_lag_collection_interval_ms": "60000",
+}
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
@@ -183,7 +191,8 @@ class Connection:
             return
         if local:
             self._mark = secrets.token_hex(8)
-            with _loopback(), _set({MARK: self._mark}):
+            unset = {name: value for name, value in _UNCOUNTED.items() if name not in os.environ}
+            with _loopback(), _without_log_monitor(), _set({MARK: self._mark} | unset):
                 self._init(address="local", num_cpus=max(cpus or 1, os.cpu_count() or 1))
             return
         if address != "auto":
@@ -310,6 +319,19 @@ def _loopback() -> Iterator[None]:
             yield
     finally:
         constants.ENABLE_RAY_CLUSTER = listens
+
+
+@contextmanager
+def _without_log_monitor() -> Iterator[None]:
+    """Let a Ray that is started here not follow the logs of its processes: none of them is sent to the driver."""
+    from ray._private.node import Node
+
+    start = Node.start_log_monitor
+    setattr(Node, start.__name__, lambda node: None)
+    try:
+        yield
+    finally:
+        setattr(Node, start.__name__, start)
 
 
 @contextmanager
