@@ -5,6 +5,7 @@ that is not in ``COMPILED`` (``tests.support.contract``), unless its parameter `
 rule go to one worker, and benchmarks come last, so that no kernel is compiled twice.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Generator
@@ -68,6 +69,13 @@ FEW = 6
 def pytest_configure(config: pytest.Config) -> None:
     if _without_long(config):
         lanes.MOST_FEATURES = FEW
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: the garbage collector need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -12,6 +12,7 @@ however long the stream. A rule's own parameters (β, λ', κ, π, μ, ξ) chang
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -272,6 +273,17 @@ def make(
     whatever the rule; `active` gives φ as at most that many `Active` features, all 1 if `binary` and
     signed if not, with −1 for "none" here and there; `separate` gives a Phi_next, mostly the next φ.
     """
+    stream = _drawn(seed, T, n, K, rule, given, beta, active, binary, separate)
+    arrays = {name: value.copy() for name, value in vars(stream).items() if isinstance(value, np.ndarray)}
+    return replace(stream, extra={name: value.copy() for name, value in stream.extra.items()}, **arrays)
+
+
+@functools.lru_cache(32)
+def _drawn(
+    seed: int, T: int, n: int, K: int | None, rule: str, given: str, beta: bool, active: int | None, binary: bool,
+    separate: bool,
+) -> Stream:  # fmt: skip
+    """The stream of ``make``, drawn once for all engines that it is asked for."""
     rng = np.random.default_rng(seed)
     shape = (T,) if K is None else (T, K)
 
