@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: the garbage collector need not go through it again and again."""
+    """The garbage collector does not go through what was imported and collected: it stays to the end."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

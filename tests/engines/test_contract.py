@@ -87,8 +87,10 @@ def test_run_and_learn_follow_the_equations(rule: str, engine: str, dtype: str, 
         return emphatic.Learner(rule, n, K, dtype=dtype, engine=engine)
 
     with nullcontext() if compiled else plain_python():
-        for by in ("run", "learn"):
-            assert violations(rule, learner, K, dtype, by=by, T=length(engine, K, compiled)) == []
+        steps = length(engine, K, compiled)
+        assert violations(rule, learner, K, dtype, by="run", T=steps) == []
+        # No chunk of steps begins or ends where they are learned one by one: fewer of them show as much.
+        assert violations(rule, learner, K, dtype, by="learn", T=min(steps, 71)) == []
 
 
 @pytest.mark.parametrize(
