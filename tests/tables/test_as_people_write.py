@@ -56,6 +56,10 @@ WRITTEN: dict[str, tuple[str, Any, str]] = {
     "month by name": ("x,c", lambda t, x: f"{x},{t:%d-%b-%Y %H:%M:%S}", "%d-%b-%Y %H:%M:%S"),
     "day first": ("x,c", lambda t, x: f"{x},{t:%d/%m/%Y %H:%M}", "%d/%m/%Y %H:%M"),
     "month first": ("x,c", lambda t, x: f"{x},{t:%m/%d/%Y %H:%M}", "%m/%d/%Y %H:%M"),
+    "zone by name": ("x,c", lambda t, x: f"{x},{t + timedelta(hours=1):%Y-%m-%d %H:%M} CET", "ISO 8601"),
+    "half of the day by a letter": ("day,at,x", lambda t, x: f"{t:%d/%m/%y},{t:%I:%M}{t:%p},{x}", "%d/%m/%y %I:%M %p"),
+    "years to minutes": ("YY,MM,DD,hh,mm,x", lambda t, x: f"{t:%Y,%m,%d,%H,%M},{x}", "%Y month day hour minute"),
+    "days of a sheet": ("Time,x", lambda t, x: f"{25569 + t.timestamp() / 86400:.6f},{x}", "days since 1899-12-30"),
     "two columns": ("day,clock,x", lambda t, x: f"{t:%d.%m.%Y},{t:%H:%M:%S},{x}", "%d.%m.%Y %H:%M:%S"),
     "two columns, digits": ("day,clock,x", lambda t, x: f"{t:%Y%m%d},{t:%H:%M},{x}", "%Y%m%d %H:%M"),
 }

@@ -572,8 +572,12 @@ def test_an_export_of_line_protocol_with_its_database(tmp_path: Path) -> None:
     assert signal(opened(tmp_path, lines), "used") == X
 
 
+def of_seconds(x: Sequence[float]) -> dict[str, float]:
+    return {str(600 * i): value for i, value in enumerate(x)}
+
+
 @pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize("shape", ["array", "history", "columns", "inside", "pairs"])
+@pytest.mark.parametrize("shape", ["array", "history", "columns", "inside", "pairs", "keyed", "frame", "inverter"])
 def test_json_documents(shape: str, indent: int | None, tmp_path: Path) -> None:
     rows: list[Any] = [{"time": stamp(i), "x": x} for i, x in enumerate(X)]
     history = [{"state": str(x), "last_changed": stamp(i)} for i, x in enumerate(X)]
@@ -583,10 +587,100 @@ def test_json_documents(shape: str, indent: int | None, tmp_path: Path) -> None:
         "columns": {"hourly_units": {"x": "K"}, "hourly": {"time": [stamp(i) for i in range(N)], "x": X}},
         "pairs": [[stamp(i), x] for i, x in enumerate(X)],
         "inside": {"status": "ok", "data": {"count": N, "items": rows}},
+        "keyed": {"about": {"1. of": "x"}, "series": {stamp(i): {"x": x} for i, x in enumerate(X)}},
+        "frame": {"time": {str(i): stamp(i) for i in range(N)}, "x": {str(i): x for i, x in enumerate(X)}},
+        "inverter": {
+            "Head": {"Status": {"Code": 0}},
+            "Body": {
+                "Data": {"inverter/1": {"Start": stamp(0), "Data": {"x": {"Unit": "W", "Values": of_seconds(X)}}}}
+            },
+        },
     }[shape]
     table = opened(tmp_path, [json.dumps(value, indent=indent)], "log.json")
     assert table.names == ({"history": "sensor.x", "pairs": "column_2"}.get(shape, "x"),)
     assert signal(table, table.names[0]) == X
+    assert only(table).time[1] == START.timestamp() + 600.0
+
+
+def test_json_documents_with_several_series(tmp_path: Path) -> None:
+    lists = {name: [{"ts": stamp(i), "value": str(x)} for i, x in enumerate(X)] for name in ("hum", "temp")}
+    data = {"Start": stamp(0), "Data": {name: {"Values": of_seconds(X)} for name in lists}}
+    for document in (lists, {"Body": {"Data": {"meter": data}}}):
+        table = opened(tmp_path, [json.dumps(document)], "log.json")
+        assert table.names == ("hum", "temp")
+        assert signal(table, "temp") == X
+
+
+def test_a_meter_with_a_day_in_each_row(tmp_path: Path) -> None:
+    names = [f"{h:02d}:{m:02d}" for h in range(24) for m in (0, 30)]
+    days = [
+        f"12000,{START + timedelta(days=d):%d/%m/%Y},{','.join(str(48 * d + k) for k in range(48))}" for d in range(9)
+    ]
+    table = opened(tmp_path, [f"MPAN,Date,{','.join(names)}", *days], "meter.csv")
+    assert signal(table, "value") == list(range(432))
+    assert set(np.diff(only(table).time)) == {1800.0}
+    assert only(table).time[0] == START.timestamp()
+
+
+@pytest.mark.parametrize("kinds", ["stamps and all", "all", "devices"])
+def test_iostat(kinds: str, tmp_path: Path) -> None:
+    lines = ["Linux 6.1.0 (host)  03/29/2024  _x86_64_  (4 CPU)", ""]
+    for i, x in enumerate(X):
+        lines += [stamp(i, "%m/%d/%Y %I:%M:%S %p")] if kinds.startswith("stamps") else []
+        lines += [] if kinds == "devices" else ["avg-cpu:  %user %idle", f"          {x}  {100 - x}", ""]
+        lines += ["Device   tps  kB_read/s", f"sda   {x}   2.0", f"sdb   {2 * x}  1.0", ""]
+    table = opened(tmp_path, lines)
+    assert signal(table, "sda tps") == X
+    assert len(only(table)) == N
+    assert kinds == "devices" or signal(table, "%user") == X
+    assert (only(table).time is not None) == kinds.startswith("stamps")
+
+
+def test_headers_of_several_lines_and_of_another_delimiter(tmp_path: Path) -> None:
+    values = [f"{stamp(i)},{x},{2 * x}" for i, x in enumerate(X)]
+    levels = opened(tmp_path, ["room,kitchen,kitchen", "what,temp,hum", "time,,", *values])
+    assert levels.names == ("kitchen temp", "kitchen hum")
+    assert signal(levels, "kitchen temp") == X
+    mixed = opened(tmp_path, ["time;temp;hum", *values])
+    assert mixed.names == ("temp", "hum")
+    assert mixed.facts()["rows_dropped"] == []
+    station = ["\t\tTemp\tOut", "Date\tTime\tOut\tHum", "-" * 40]
+    station += [
+        f"{stamp(i, '%d/%m/%y')}\t{stamp(i, '%I:%M')}{stamp(i, '%p')[0].lower()}\t{x}\t5" for i, x in enumerate(X)
+    ]
+    table = opened(tmp_path, station)
+    assert table.names == ("Temp Out", "Out Hum")
+    assert only(table).time[-1] == START.timestamp() + 600.0 * (N - 1)
+
+
+def test_names_that_repeat_are_refused_with_a_command_that_works(tmp_path: Path) -> None:
+    lines = ["time,x,x", *(f"{stamp(i)},{x},{-x}" for i, x in enumerate(X))]
+    with pytest.raises(TableError, match=r'skip_lines=1, header="time,x,x_2"$'):
+        opened(tmp_path, lines)
+    assert signal(opened(tmp_path, lines, skip_lines=1, header="time,x,x_2"), "x_2") == [-x for x in X]
+
+
+def test_labview_writes_its_own_header_above(tmp_path: Path) -> None:
+    lines = ["LabVIEW Measurement\t", "Separator\tTab", "***End_of_Header***\t", "\t", "Channels\t1", "Samples\t400"]
+    lines += ["X0\t0.0", "Delta_X\t0.01", "***End_of_Header***\t", "X_Value\tForce\tComment"]
+    table = opened(tmp_path, [*lines, *(f"{i * 0.01:.2f}\t{x}" for i, x in enumerate(X))], "log.lvm")
+    assert signal(table, "Force") == X
+    assert only(table).time[2] == 0.02
+
+
+def test_hexadecimal_numbers_and_brackets(tmp_path: Path) -> None:
+    lines = ["time,register,profit", *(f"{stamp(i)},0x{i:04X},{f'({i}.5)' if i % 2 else f'{i}.5'}" for i in range(N))]
+    table = opened(tmp_path, lines)
+    assert signal(table, "register") == list(range(N))
+    assert signal(table, "profit")[:3] == [0.5, -1.5, 2.5]
+
+
+def test_a_log_of_wincc_is_in_long_format(tmp_path: Path) -> None:
+    lines = ['"VarName";"TimeString";"VarValue";"Validity";"Time_ms"']
+    for i, x in enumerate(X):
+        cells = f"{x:.3f};1;{45000 + i / 100:.2f}".replace(".", ",")
+        lines += [f'"{name}";"{stamp(i, "%d.%m.%Y %H:%M:%S")}";{cells}' for name in ("level", "speed")]
+    assert {*opened(tmp_path, lines).names} == {"level", "speed"}
 
 
 def test_a_json_document_without_a_table_is_refused(tmp_path: Path) -> None:

@@ -224,7 +224,8 @@ def _message(error: BaseException) -> str:
         flag = f"--{name.replace('_', '-')}"
         for keyword, written in ((f"{name}=False", f"{flag} ''"), (f"{name}=…", f"{flag} …"), (f"{name}=True", flag)):
             message = message.replace(keyword, written)
-    quoted = r'\b(pivot|by|predict)="([^"]*)"'
+    message = re.sub(r"\bskip_lines=(\d+),?", r"--skip-lines \1", message)
+    quoted = r'\b(pivot|by|predict|header)="([^"]*)"'
     message = re.sub(quoted, lambda match: f"--{match[1]} {shlex.quote(match[2])}", message)
     message = re.sub(r"query=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", _query_flag, message)
     return " ".join(message.split())

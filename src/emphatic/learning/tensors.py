@@ -242,8 +242,8 @@ class StoredColumns(Stored):
         which = np.array([places.setdefault(column.tobytes(), len(places)) for column in columns], np.int64)
         if len(places) > _LEFT * len(columns):
             return None
-        first = np.unique(which, return_index=True)[1]
-        return np.ascontiguousarray(columns[first].T), which.reshape(array.shape[1:])
+        places_of_first = np.unique(which, return_index=True)[1]
+        return np.ascontiguousarray(columns[places_of_first].T), which.reshape(array.shape[1:])
 
     def into(self, out: NDArray[Any], first: int = 0) -> None:
         out.reshape(-1)[:] = self.array().reshape(-1)[first : first + out.size]
@@ -283,11 +283,11 @@ def without_repeats(name: str, array: NDArray[np.float64]) -> dict[str, NDArray[
 
 def with_repeats(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Arrays of which ``without_repeats`` wrote some, each whole; ValueError if one is damaged."""
-    whole = {}
+    complete = {}
     for name, stored in arrays.items():
         if name.endswith((_NUMBERS, _COUNTS, _WHICH, _SHAPE)):
             continue
-        whole[name] = stored
+        complete[name] = stored
         if f"{name}{_COUNTS}" not in arrays:
             continue
         numbers, counts, which, shape = (arrays[f"{name}{kind}"] for kind in (_NUMBERS, _COUNTS, _WHICH, _SHAPE))
@@ -298,8 +298,8 @@ def with_repeats(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         rows = np.empty((len(stored), len(counts)))
         rows[:, ~short] = stored
         rows[:, short] = numbers[places + (np.cumsum(counts) - counts)[short]]
-        whole[name] = rows.reshape(shape)
-    return whole
+        complete[name] = rows.reshape(shape)
+    return complete
 
 
 def read(file: BinaryIO) -> tuple[dict[str, str], dict[str, Stored]]:

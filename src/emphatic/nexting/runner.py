@@ -813,6 +813,7 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
     That is ``Table.facts``, with the number of rows, the usual step (in seconds where times are dates), the gaps and
     the times that go back; whether the rows were ``sorted``; ``guarded`` counts the far readings of each signal that
     were pulled in or taken for missing, ``sentinels`` names those that were taken for missing again and again;
+    ``unreadable`` counts the values of each signal that are not numbers;
     ``increments`` are the counters that are learned as their increments, and how often each went back; ``unscored`` are
     signals and horizons
     without a score, and why.
@@ -820,6 +821,7 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
     learned = scored.learned
     log, clock, table = learned.log, learned.clock, learned.log.table
     step = None if clock is None or not np.isfinite(clock.step) else clock.step
+    unreadable = zip(table.names, learned.counts.unreadable, strict=True)
     facts: dict[str, Any] = table.facts() | {
         "rows": log.rows,
         "step": step,
@@ -829,6 +831,7 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
         "sorted": bool(log.settings.sort),
         "guarded": learned.guarded_counts(),
         "sentinels": learned.guard.sentinels(table.names),
+        "unreadable": {name: count for name, count in unreadable if count},
         "increments": _increments(table),
         "unscored": _unscored(scored),
     }
@@ -898,6 +901,9 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
     if facts.get("units_in_values"):
         named = [f"{column!r} in {facts['units'][column]}" for column in facts["units_in_values"]]
         lines.append(f"Units read from the values: {_list(named)}.")
+    if facts.get("unreadable"):
+        counted = [f"{count:,} of {name!r}" for name, count in facts["unreadable"].items()]
+        lines.append(f"Not numbers, counted as missing: {_list(counted)}.")
     if facts["guarded"]:
         lines.append(f"Outliers: {_list(guarded_texts(facts['guarded']))}.")
     if facts.get("sentinels"):

@@ -61,11 +61,16 @@ _WORDS = {"true": (1.0, True), "false": (0.0, True)} | dict.fromkeys((*MISSING, 
 _MISSING_WORDS = frozenset(MISSING)
 _MISSING_ARRAY = pa.array(MISSING)
 
+_HEXADECIMAL, _IN_BRACKETS = re.compile(r"0[xX][0-9a-fA-F]{1,13}"), re.compile(r"\([0-9]+\.?[0-9]*\)")
 #: Whole seconds within years whose nanoseconds a float64 holds exactly: there every way to compute them agrees.
 _PLAIN_ISO = re.compile(r"(?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(?::[0-9]{2})?Z?")
 _BELOW_MICRO = re.compile(r"[.,][0-9]{6}([0-9]{1,3})")
-#: Universal time by its name at the end of a stamp.
+#: Zones by their names at the end of a stamp: universal time; those of RFC 822; and those of Europe.
 _NAMED_ZONE = r"\s*\b(UTC|GMT)$"
+_ZONE_NAMES = {"EDT": "-04:00", "EST": "-05:00", "CDT": "-05:00", "CST": "-06:00", "MDT": "-06:00", "MST": "-07:00"}
+_ZONE_NAMES |= {"PDT": "-07:00", "PST": "-08:00", "WET": "+00:00", "WEST": "+01:00", "CET": "+01:00", "CEST": "+02:00"}
+_ZONE_NAMES |= {"MEZ": "+01:00", "MESZ": "+02:00", "EET": "+02:00", "EEST": "+03:00"}
+_ANY_ZONE_NAME = rf"[0-9] ?({'|'.join(_ZONE_NAMES)})$"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Rows that decide on the unit of a column of text.
 _LOOK_AT_UNITS = 10_000
@@ -142,6 +147,8 @@ def parse_number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, b
     ((1100.5, True), (0.0, True))
     >>> parse_number("50 %", NumberStyle(percent=True)), parse_number("50 %")
     ((50.0, True), (nan, False))
+    >>> parse_number("0x05DC"), parse_number("(3.20)")
+    ((1500.0, True), (-3.2, True))
     >>> [parse_number(text, NumberStyle(unit="kW"))[0] for text in ("1.5kW", "1.5 kW", "1500 W", "1.5")]
     [1.5, 1.5, 1.5, 1.5]
     """
@@ -161,7 +168,7 @@ def parse_number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, b
         value, readable = parse_number(text, replace(style, missing=()))
         is_code = text in style.missing or value in style.missing_numbers
         return (math.nan, True) if is_code else (value, readable)
-    if style.thousands and re.fullmatch(_grouped(style), text):
+    if style.thousands and re.fullmatch(_grouped(style), text.strip("()")):
         text = text.replace(style.thousands, "")
     if style.comma:
         text = text.replace(",", ".")
@@ -171,7 +178,13 @@ def parse_number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, b
         # Python reads 1_000 as a number; Arrow does not, and here it is a word.
         return known or (float("_" if "_" in text else text), True)
     except ValueError:
-        return math.nan, False
+        pass
+    if _HEXADECIMAL.fullmatch(text):
+        return float(int(text, 16)), True
+    # Accounts write a negative number in brackets.
+    if _IN_BRACKETS.fullmatch(text):
+        return -float(text[1:-1]), True
+    return math.nan, False
 
 
 def parse_numbers(array: pa.Array, style: NumberStyle = PLAIN) -> tuple[FloatArray, int]:
@@ -415,8 +428,8 @@ def parse_time(text: str | None, form: str | None, style: NumberStyle = PLAIN) -
     """
     if form is None:
         return parse_number(text, style)[0]
-    if form == _HOURS:
-        return 3600.0 * parse_number(text, style)[0]
+    if form in (_HOURS, _SHEET_DAYS):
+        return float(_from_units(np.array(parse_number(text, style)[0]), form))
     if form == "iso" and text is not None and _PLAIN_ISO.fullmatch(text):
         when = _datetime(text)
         return math.nan if when is None else when.timestamp()
@@ -427,11 +440,14 @@ def parse_times(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -
     """``parse_time`` of an Arrow array of text."""
     if form is None:
         return parse_numbers(array, style)[0]
-    if form == _HOURS:
-        return 3600.0 * parse_numbers(array, style)[0]
+    if form in (_HOURS, _SHEET_DAYS):
+        return _from_units(parse_numbers(array, style)[0], form)
     array = pc.utf8_trim_whitespace(array)
     if form == "iso":
         return _iso(array)
+    if "%p" in form:  # 8:00a, 8:00AM, 8:00 a.m.
+        for letters, half in (("aA", "AM"), ("pP", "PM")):
+            array = pc.replace_substring_regex(array, rf"([0-9])\s?[{letters}](\.?[mM]\.?)?$", rf"\1 {half}")
     if form.startswith("clock "):  # a time of day is one of the first day of 1970
         array, form = pc.binary_join_element_wise("1970-01-01", array, " "), f"%Y-%m-%d {form[6:]}"
     if "%q" in form:
@@ -450,6 +466,11 @@ def parse_times(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -
     # No year below 1653: 07 is 2007.
     recent: FloatArray = np.where(np.abs(seconds) < 1e10, seconds, np.nan) + fraction
     return recent
+
+
+def _from_units(values: FloatArray, form: str) -> FloatArray:
+    """Seconds of hours, or since 1970 of the days of a spreadsheet, to a tenth of a second: it has few more digits."""
+    return 3600.0 * values if form == _HOURS else np.round((values - _DAY_OF_1970) * _DAY, 1)
 
 
 def _begin_quarters(array: pa.Array) -> pa.Array:
@@ -483,8 +504,12 @@ def _iso(array: pa.Array) -> FloatArray:
 
 
 def _with_offset(array: pa.Array) -> pa.Array:
-    """Stamps that end in UTC or GMT, as in 2024-03-25 00:10:00 UTC, with Z in the place of that."""
-    return pc.replace_substring_regex(array, _NAMED_ZONE, "Z")
+    """Stamps that end in the name of a zone, as in 2024-03-25 00:10:00 UTC, with its offset in the place of that."""
+    array = pc.replace_substring_regex(array, _NAMED_ZONE, "Z")
+    if pc.any(pc.match_substring_regex(array, _ANY_ZONE_NAME)).as_py():
+        for name, offset in _ZONE_NAMES.items():
+            array = pc.replace_substring_regex(array, rf"([0-9]) ?{name}$", rf"\1{offset}")
+    return array
 
 
 def _nanoseconds(text: str | None) -> int | None:
@@ -597,22 +622,24 @@ _DIGITS = {"%Y%m%d%H%M%S": 1e10, "%Y%m%d%H%M": 1e8, "%Y%m%d": 1e4, "%Y%m": 1e2}
 _DAY = 86400.0
 #: A column of this name may hold a time that is only a count; one like the other may hold Unix time.
 _TIME_NAME = re.compile(
-    r"(t|ts|time|time[ _]?stamps?|date|date[ _]?time|epoch|unix|unix[ _]?time|yyyymm(dd)?(hh)?)"
+    r"(t|ts|x_value|time|time[ _]?stamps?|date|date[ _]?time|epoch|unix|unix[ _]?time|yyyymm(dd)?(hh)?)"
     r"([ _]?[\[(]?(n|u|µ|m)?(s|sec|seconds)[\])]?)?"
 )
 #: Columns of whole years, and of the months, days, hours, minutes and seconds beside them.
-_YEAR = re.compile(r"(calendar[ _]?)?(year|yr|yyyy|jahr|année|annee|año|anno|jaar)s?")
+_YEAR = re.compile(r"(calendar[ _]?)?(year|yr|yy|yyyy|jahr|année|annee|año|anno|jaar)s?")
 _MONTH, _DAY_OF_MONTH = (
     re.compile(r"month|mon|mm|mo|monat|mois|mes|mese|maand"),
-    re.compile(r"day|dd|dom|tag|jour|dia|giorno"),
+    re.compile(r"day|dd|dy|dom|tag|jour|dia|giorno"),
 )
 _DAY_OF_YEAR = re.compile(r"doy|jday|yday|julian|julian[ _]?day|day[ _]?of[ _]?(the[ _]?)?year")
 _HOUR, _MINUTE, _SECOND = (
     re.compile(r"hour|hours|hr|hh|stunde|heure|hora|ora|uur"),
-    re.compile(r"minute|minutes|min|mi|minuto"),
+    re.compile(r"minute|minutes|min|mi|mn|mm|minuto"),
     re.compile(r"second|seconds|sec|ss|sekunde|seconde|segundo|secondo"),
 )
 _YEARS, _OF_YEAR, _HOURS = "%Y", "day of year", "hour"
+#: Days since the end of 1899, as spreadsheets count them; that of 1970, and those of 2000 to 2061.
+_SHEET_DAYS, _DAY_OF_1970, _SHEET_RANGE = "days since 1899-12-30", 25569.0, (36526.0, 58849.0)
 _LIKE_TIME = re.compile(r"time|date|stamp|epoch|when|_at$|(^|_)ts(_|$)")
 _EARLIEST, _LATEST = datetime(2001, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 #: Dates may go back this often, and numbers that the user says are times: clocks are put back, loggers start again.
@@ -786,9 +813,12 @@ def _are_years(column: pa.ChunkedArray, style: NumberStyle) -> bool:
     return bool(len(values)) and bool(((values % 1.0 == 0.0) & (values >= 1000.0) & (values < 3000.0)).all())
 
 
-def _beside(kinds: dict[str, str], pattern: re.Pattern[str], kind: Sequence[str]) -> str | None:
-    """The first column of such a name and kind."""
-    return next((name for name in kinds if pattern.fullmatch(name.strip().lower()) and kinds[name] in kind), None)
+def _beside(
+    kinds: dict[str, str], pattern: re.Pattern[str], kind: Sequence[str], taken: Sequence[str] = ()
+) -> str | None:
+    """The first column of such a name and kind that is not taken: MM is the month, mm the minute."""
+    free = (name for name in kinds if name not in taken and kinds[name] in kind)
+    return next((name for name in free if pattern.fullmatch(name.strip().lower())), None)
 
 
 def _are_hours(look: pa.Table, date: TimeColumn, hours: str) -> bool:
@@ -814,7 +844,7 @@ def _years(look: pa.Table, kinds: dict[str, str], year: str) -> TimeColumn:
     if of_year is not None and _beside(kinds, _MONTH, ("number", "text")) is None:
         finer[:2] = [(_DAY_OF_YEAR, _OF_YEAR)]
     for pattern, form in finer:
-        name = _beside(kinds, pattern, ("number", "text") if form == "month" else ("number",))
+        name = _beside(kinds, pattern, ("number", "text") if form == "month" else ("number",), names)
         # Where no time comes twice there is nothing finer: "min" is then the least value, not a minute.
         is_clock = form in (_HOURS, "minute", "second")
         if name is None or (
@@ -882,6 +912,8 @@ def _time_column(
         name = names[0].strip().lower()
         if (_YEAR.fullmatch(name) or name == "date") and _are_years(look.column(names[0]), style):
             return _years(look, kinds, names[0])
+        if form is None and _are_sheet_days(names[0], values):
+            return TimeColumn(names[:1], (_SHEET_DAYS,), style=style)
         if form is None:
             units = unix_units(middle)
             return TimeColumn(names[:1], (None,), units or 1.0, units is not None, style)
@@ -890,6 +922,15 @@ def _time_column(
         formats.append(date_format(array) or "iso")
     formats += [clock_format(as_plain(look.column(n))) or "clock %H:%M:%S" for n in names[1:]]
     return TimeColumn(names, tuple(formats), style=style, zone=_zone(array))
+
+
+def _are_sheet_days(name: str, values: FloatArray) -> bool:
+    """Whether a column named as a time holds dates as spreadsheets count them, in steps of less than a day."""
+    known = values[np.isfinite(values)]
+    if _rank(name) == 2 or len(known) < 3 or "s" in re.split(r"[^a-z]+", name.lower()):
+        return False
+    steps, (low, high) = np.abs(np.diff(known)), _SHEET_RANGE
+    return bool((known >= low).all() and (known < high).all() and 0.0 < np.median(steps) < 1.0)
 
 
 def _digit_format(array: pa.Array, values: FloatArray, middle: float, style: NumberStyle) -> str | None:
@@ -907,7 +948,7 @@ def _zone(array: pa.Array) -> str | None:
         return str(array.type.tz) if array.type.tz else None
     if not is_text(array):
         return None
-    texts = pc.utf8_trim_whitespace(array.slice(0, 10_000))
+    texts = _with_offset(pc.utf8_trim_whitespace(array.slice(0, 10_000)))
     present = texts.filter(pc.invert(pc.is_in(texts, pa.array(MISSING)))).drop_null()
     zones = set(pc.extract_regex(present, _ZONE).field("zone").to_pylist())
     if not zones or zones & {None, ""}:
@@ -996,8 +1037,10 @@ def _seconds(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -> F
     if is_text(array):
         return parse_times(array, form, style)
     values = as_floats(array)[0]
-    if form is None or form == _HOURS:
-        return values if form is None else 3600.0 * values
+    if form is None:
+        return values
+    if form in (_HOURS, _SHEET_DAYS):
+        return _from_units(values, form)
     digits = pa.array(np.where(np.abs(values) < 1e15, values, np.nan), from_pandas=True)
     return parse_times(digits.cast(pa.int64(), safe=False).cast(pa.string()), form)
 

@@ -568,17 +568,17 @@ def records_of_rows(
 
 #: Names of columns that say which sensor a value is of, of columns of values, and of columns that go with them.
 _KEY = re.compile(
-    r"_?(sensor|tag|variable|channel|metric|measurement|point|signal|param|parameter|item|entity|topic|field|key|"
+    r"_?(sensor|tag|variable|var|channel|metric|measurement|point|signal|param|parameter|item|entity|topic|field|key|"
     r"series|attribute|property|quantity|observable|statistic|register)[ _.]?(id|name|no|nr|number)?"
 )
 #: Names of columns that may also say which machine a row is of.
 _PLACE = re.compile(r"(device|probe|station|node|name|id)[ _]?(id|name|no|nr|number)?")
 _VALUE = re.compile(
-    r"((metric|sensor|tag|signal|point|parameter|numeric|measured|observed)[ _.]?)?"
+    r"((metric|sensor|tag|var|signal|point|parameter|numeric|measured|observed)[ _.]?)?"
     r"_?(value|val|reading|state|data|measurement|payload|wert|messwert|valeur|valor|waarde|y)s?"
     r"([ _.](num|number|numeric|float|double|str))?"
 )
-_BESIDE = re.compile(r".*(^|[ _.])(id|quality|status|flag|table|index|row|no|nr|qos|attributes_id)")
+_BESIDE = re.compile(r".*(^|[ _.])(id|quality|status|validity|time_ms|flag|table|index|row|no|nr|qos|attributes_id)")
 #: The most sensors of a table in long format.
 _SENSORS = 10_000
 

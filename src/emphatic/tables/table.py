@@ -367,6 +367,8 @@ class Table:
             if mixed := [why for why in self.ignored.values() if why.startswith(MIXED_UNITS)]:
                 rarest = mixed[0].rpartition(" and ")[2]
                 remedy = f" Keep the rows of one unit: grep -v '{rarest}' {name} > one_unit.csv"
+            if all(column[:1] == column[-1:] == "'" for column in view.kinds):
+                remedy = f' Remove the single quotes: tr -d "\'" < {name} > unquoted.csv'
             raise TableError(
                 f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}.{remedy}"
             )

@@ -58,6 +58,7 @@ RULE = "a line of dashes"
 #: The beginning of a line that is unlike those of a table whose first column holds numbers or times.
 _UNLIKE = rb' *"?(?:[^0-9"+.\-\r\n ]|-[^0-9.])'
 _UNLIKE_FIRST, _UNLIKE_LATER = re.compile(_UNLIKE), re.compile(rb"\n" + _UNLIKE)
+_END_OF_HEADER = b"***End_of_Header***"
 #: Which signs a reading usually begins with: none of them begins a line of the other kind.
 _USUAL = np.isin(np.arange(256), list(b"0123456789+."))
 #: A blank line, or one of dashes, as around tables that databases print.
@@ -99,6 +100,9 @@ class Delimited:
         self._skip = 3 if head.startswith(b"\xef\xbb\xbf") else 0
         self._line = 1
         lines = head[self._skip :].splitlines(keepends=True)
+        # LabVIEW ends each block above the rows with a line that says so.
+        ends = [i for i, line in enumerate(lines[:LOOK_LINES]) if line.startswith(_END_OF_HEADER)]
+        skip_lines = skip_lines or (max(ends, default=-1) + 1 if header_line is None else 0)
         above = header_line - 1 if isinstance(header_line, int) and header_line > 0 else 0
         for _ in range(min(skip_lines + above, len(lines))):
             self._pass(lines.pop(0))
@@ -117,7 +121,7 @@ class Delimited:
         titles = find_titles(text, self.delimiter) if header_line is None else 0
         for _ in range(titles):
             self._pass(lines.pop(0))
-        text = text[titles:]
+        title, text = text[titles - 1], text[titles:]
         #: Lines above the header that are no part of the table, besides comments.
         self._titles = skip_lines + above + titles
         header = read_header(text[0], self.delimiter)
@@ -137,12 +141,20 @@ class Delimited:
             if header_line and not header.present:
                 fields_of_line = [field.strip() for field in split_fields(text[0].strip("\r\n"), self.delimiter)[0]]
                 header = Header(tuple(fields_of_line), (), True)
+        joined, height = ((), 1) if header_line is not None or hashed else join_headers(text, self.delimiter)
+        if joined and header.present:
+            header = Header(joined, (), True)
+        # The header may be written with another delimiter than the rows.
+        foreign = read_other_header(title, self.delimiter, header) if titles and not header.present else None
+        if foreign is not None:
+            header, self._titles = foreign, self._titles - 1
         self._header = lines[0].strip(b"\r\n") if header.present else None
         self._unit_rows = 0
         if hashed is not None:
             header, self._header = hashed, comment.strip(b"\r\n")
         elif header.present:
-            self._pass(lines[0])
+            for line in lines[: height if joined else 1]:
+                self._pass(line)
         self._block = max(_BLOCK, 4 * len(lines[0]))  # a line may be long where there are very many columns
         self.names, self.unnamed = header.names, header.unnamed
         self.style = fields.PLAIN
@@ -166,9 +178,11 @@ class Delimited:
         name, start = self.file.name, self.file.head[self._skip :]
         repeated = find_repeated(self.names)
         if repeated is not None:
-            raise TableError(
-                f"{name}: line {self._line - 1} names more than one column {repeated!r}. Give each its own name."
-            )
+            remedy = "Give each its own name."
+            if not any("," in column or '"' in column for column in self.names):
+                names = ",".join(make_distinct(self.names))
+                remedy = f'Give each its own name: skip_lines={self._line - 1}, header="{names}"'
+            raise TableError(f"{name}: line {self._line - 1} names more than one column {repeated!r}. {remedy}")
         table = pa.Table.from_batches([self._batch(start, self.names, True, self._start())[0]])
         self._is_regular = 10 * len(_UNLIKE_LATER.findall(start)) <= table.num_rows
         first = start[:_BLOCK].splitlines()[:_SAMPLE]
@@ -382,6 +396,50 @@ def find_repeated(names: Sequence[str]) -> str | None:
     """A name that is there more than once."""
     counts = Counter(names)
     return next((name for name in names if counts[name] > 1), None)
+
+
+def make_distinct(names: Sequence[str]) -> list[str]:
+    """The names, each but the first of several that are equal with a number.
+
+    >>> make_distinct(["t", "x", "x", "x"])
+    ['t', 'x', 'x_2', 'x_3']
+    """
+    distinct: list[str] = []
+    for name in names:
+        numbered = (name, *(f"{name}_{i}" for i in range(2, len(names) + 2)))
+        distinct.append(next(candidate for candidate in numbered if candidate not in distinct))
+    return distinct
+
+
+def join_headers(lines: Sequence[str], delimiter: str) -> tuple[tuple[str, ...], int]:
+    """The names of columns that several lines give together, and how many lines these are; none, and 1, if the first
+    line tells the columns apart. Frames with several levels write them like that, and weather stations.
+
+    >>> join_headers(["room,kitchen,kitchen", "what,temp,hum", "time,,", "2024-01-01,20,50"], ",")
+    (('room what time', 'kitchen temp', 'kitchen hum'), 3)
+    """
+    rows = [[cell.strip() for cell in split_fields(line.strip("\r\n"), delimiter)[0]] for line in lines[:6]]
+    named = [name for name in rows[0] if name]
+    if len(named) == len({*named}) and len(named) > len(rows[0]) - 2:
+        return (), 1
+    count = 0
+    for row in rows:
+        words = pa.array([cell or None for cell in row], pa.string())
+        is_words = fields.parse_numbers(words)[1] == len(words) - words.null_count > 0
+        if len(row) != len(rows[0]) or not is_words or fields.date_format(words) or fields.date_format(words[:1]):
+            break
+        count += 1
+    names = tuple(" ".join(filter(None, cells)) for cells in zip(*rows[:count], strict=True))
+    return (names, count) if 1 < count < len(rows) and all(names) and len({*names}) == len(names) else ((), 1)
+
+
+def read_other_header(line: str, delimiter: str, header: Header) -> Header | None:
+    """The header above rows that have none, if another delimiter separates it into as many names; else None."""
+    for sign in DELIMITERS.keys() - {delimiter, " "}:
+        foreign = read_header(line, sign)
+        if foreign.present and len(foreign.names) == len(header.names) > 1:
+            return Header(foreign.names, foreign.unnamed, False)
+    return None
 
 
 def _is_header(texts: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What tools print and export: vmstat, sar, sadf, dmesg, journalctl, InfluxDB line protocol and annotated CSV,
+"""What tools print and export: vmstat, sar, sadf, iostat, dmesg, journalctl, InfluxDB line protocol and annotated CSV,
 Prometheus, JSON documents, spreadsheets.
 
 Each becomes a table in memory. Where a tool has a series after the other, or writes numbers into sentences, that is a
@@ -7,6 +7,7 @@ table in long format (time, series, value), which is arranged as any other.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -15,7 +16,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -25,8 +26,8 @@ from emphatic.tables.frames import Frame
 from emphatic.tables.table import TableError
 from emphatic.tables.text import Delimited, JsonLines
 
-__all__ = ["ALIGNED", "ANNOTATED_CSV", "DMESG", "JOURNAL", "JSON_DOCUMENT", "LINE_PROTOCOL", "LOGFMT", "PROMETHEUS"]
-__all__ += ["SADF", "SAR", "SPREADSHEET", "VMSTAT"]
+__all__ = ["ALIGNED", "ANNOTATED_CSV", "DAY_ROWS", "DMESG", "IOSTAT", "JOURNAL", "JSON_DOCUMENT", "LINE_PROTOCOL"]
+__all__ += ["LOGFMT", "PROMETHEUS", "SADF", "SAR", "SPREADSHEET", "VMSTAT"]
 
 #: The most kinds of messages whose numbers are series, and the fewest messages of a kind.
 _KINDS, _MESSAGES = 50, 10
@@ -475,7 +476,7 @@ def _is_document(file: File) -> bool:
         json.loads(lines[0])
     except ValueError:
         return len(lines) > 1 and not lines[1].lstrip().startswith(b"{")
-    return len(lines) == 1 and _find_objects(_read_document(file)) is not None
+    return len(lines) == 1 and _find_rows(_read_document(file)) is not None
 
 
 def _read_document(file: File) -> Any:
@@ -490,6 +491,69 @@ def _read_document(file: File) -> Any:
         return json.loads(text.decode().removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         raise TableError(f"{file.name}: this is not JSON: {error}. Correct it, or export it again.") from None
+
+
+def _find_rows(document: object) -> list[dict[str, Any]] | None:
+    """The rows of a document: those of its objects and lists, or of series whose keys are times, if these are more."""
+    objects, series = _find_objects(document), list(_find_series(document, (), None))
+    keyed = _join_series(series) if series else []
+    return keyed if len(keyed) > len(objects or ()) else objects
+
+
+#: A key of JSON that is a time: a date, or a number of seconds or rows.
+_TIME_KEY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*|-?[0-9]+(\.[0-9]+)?")
+
+
+class _KeyedSeries(NamedTuple):
+    """Values by time: the keys that lead to them, the time from which the numbers count, and the values."""
+
+    path: tuple[str, ...]
+    start: str | None
+    values: Mapping[str, Any]
+
+
+def _find_series(value: object, path: tuple[str, ...], start: str | None) -> Iterator[_KeyedSeries]:
+    """The objects of a document whose keys are times, as solar inverters and data frames write them."""
+    if not isinstance(value, dict) or len(path) > 8:
+        return
+    names = {name.lower(): name for name in value}
+    begin = value.get(names.get("start", ""))
+    start = begin if isinstance(begin, str) else start
+    if len(value) > 2 and all(map(_TIME_KEY.fullmatch, value)):
+        if all(isinstance(row, dict) for row in value.values()):
+            for name in dict.fromkeys(name for row in value.values() for name in row):
+                yield _KeyedSeries((*path, name), start, {key: row.get(name) for key, row in value.items()})
+        elif not any(isinstance(cell, dict | list) for cell in value.values()):
+            yield _KeyedSeries(path, start, value)
+        return
+    for name, inner in value.items():
+        yield from _find_series(inner, (*path, name), start)
+
+
+def _join_series(series: Sequence[_KeyedSeries]) -> list[dict[str, Any]]:
+    """A row for each time, with a column for each series: named by the keys that not all of them have.
+
+    >>> _join_series([_KeyedSeries(("data", "x"), None, {"0": 1, "9": 2}), _KeyedSeries(("data", "y"), None, {"9": 3})])
+    [{'time': 0, 'x': 1}, {'time': 9, 'x': 2, 'y': 3}]
+    """
+    common = set.intersection(*(set(keyed.path) for keyed in series))
+    rows: dict[Any, dict[str, Any]] = {}
+    for keyed in series:
+        generic = [name for name in keyed.path if name.lower() not in ("values", "data")]
+        name = " ".join(key for key in keyed.path if key not in common) or (generic or ["value"])[-1]
+        for key, cell in keyed.values.items():
+            time = key if "-" in key[1:] else float(key) if "." in key else int(key)
+            if keyed.start is not None and not isinstance(time, str):
+                with contextlib.suppress(ValueError, OverflowError):
+                    time = (datetime.fromisoformat(keyed.start) + timedelta(seconds=time)).isoformat()
+            rows.setdefault(time, {"time": time})[name] = cell
+    try:
+        ordered = [rows[time] for time in sorted(rows)]
+    except TypeError:  # dates among numbers
+        return []
+    if [row["time"] for row in ordered] == list(range(len(ordered))):  # only the numbers of rows
+        ordered = [{name: cell for name, cell in row.items() if name != "time"} for row in ordered]
+    return ordered
 
 
 def _find_objects(value: object, depth: int = 0) -> list[dict[str, Any]] | None:
@@ -519,6 +583,10 @@ def _find_objects(value: object, depth: int = 0) -> list[dict[str, Any]] | None:
         and not any(isinstance(c, dict) for cells in columns.values() for c in cells)
     ):
         return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    series = {name: cells for name, cells in columns.items() if cells and all(isinstance(c, dict) for c in cells)}
+    if len(series) > 1 and len({frozenset(cell) for cells in series.values() for cell in cells}) == 1:
+        # A list for each series, all with the same fields.
+        return [{"series": name} | cell for name, cells in series.items() for cell in cells]
     tables = [table for inner in value.values() if (table := _find_objects(inner, depth + 1)) is not None]
     return max(tables, key=len, default=None) if tables and max(map(len, tables)) > 1 else None
 
@@ -531,7 +599,7 @@ def _are_rows(items: Sequence[Any]) -> bool:
 
 
 def _open_document(file: File, options: OpenOptions) -> Source:
-    objects = _find_objects(_read_document(file))
+    objects = _find_rows(_read_document(file))
     if not objects:
         raise TableError(
             f"{file.name}: there is no table in this JSON document: no list of objects, and no lists of equal length. "
@@ -645,6 +713,93 @@ def _open_logfmt(file: File, options: OpenOptions) -> Source:
     return JsonLines(cast(File, _Text(file.name, text.encode())))
 
 
+# ---------------------------------------------------------------------- a day in a row
+
+_CLOCK_NAME = re.compile(r"([01]?[0-9]|2[0-4]):([0-5][0-9])(:00)?")
+#: The fewest columns that are times of the day.
+_CLOCKS_OF_A_DAY = 12
+
+
+def _find_day_rows(file: File) -> tuple[str, list[int]] | None:
+    """The delimiter, and the columns that are the times of a day, of a table that has a row for each day; else None.
+
+    Meters are read out like that: a date, then a column for each half-hour.
+    """
+    lines = _sample(file)[:2]
+    for delimiter in ",;\t" if len(lines) == 2 else "":
+        names, row = (next(csv.reader([line], delimiter=delimiter), []) for line in lines)
+        clocks = [i for i, name in enumerate(names) if _CLOCK_NAME.fullmatch(name.strip())]
+        if len(clocks) >= _CLOCKS_OF_A_DAY and len(row) == len(names) and len(names) - len(clocks) <= 8:
+            beside = pa.array([cell for i, cell in enumerate(row) if i not in clocks], pa.string())
+            if any(date_format(beside.slice(i, 1)) for i in range(len(beside))):
+                return delimiter, clocks
+    return None
+
+
+def _open_day_rows(file: File, options: OpenOptions) -> Source:
+    """A row for each time of each day, with the columns beside the date as they are."""
+    layout = _find_day_rows(file)
+    assert layout is not None
+    delimiter, clocks = layout
+    names, *days = [row for row in csv.reader(_lines(file), delimiter=delimiter) if row]
+    days = [row for row in days if len(row) == len(names)]
+    beside = [i for i in range(len(names)) if i not in clocks]
+    texts = {i: pa.array([row[i] for row in days], pa.string()) for i in beside}
+    forms = {i: form for i in beside if (form := date_format(texts[i])) is not None}
+    date = next(iter(forms))
+    dates = parse_times(texts[date], forms[date])
+    beside.remove(date)
+    offsets = [60 * int(match[1]) + int(match[2]) for i in clocks if (match := _CLOCK_NAME.fullmatch(names[i].strip()))]
+    # The first time of a day may be the end of its first half-hour, and the last one midnight.
+    offsets = [minutes + 1440 * (k > 0 and minutes < offsets[0]) for k, minutes in enumerate(offsets)]
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(["time", *(names[i] for i in beside), "value"])
+    for row, day in zip(days, dates.tolist(), strict=True):
+        for i, minutes in zip(clocks, offsets, strict=True):
+            when = "" if day != day else datetime.fromtimestamp(day + 60 * minutes, UTC).strftime("%Y-%m-%d %H:%M:%S")
+            writer.writerow([when, *(row[j] for j in beside), row[i]])
+    return Delimited(cast(File, _Text(file.name, text.getvalue().encode())), delimiter)
+
+
+# ---------------------------------------------------------------------- iostat
+
+_REPORT = re.compile(r"[0-9]{2,4}[-/.][0-9]{2}[-/.][0-9]{2,4}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}( ?[AP]M|[-+0-9Z]*)")
+
+
+def _is_iostat(file: File) -> bool:
+    lines = _first_lines(file, 12)
+    is_report = any(line.startswith(("avg-cpu:", "Device")) for line in lines)
+    return bool(lines) and bool(_BANNER.match(lines[0])) and is_report
+
+
+def _open_iostat(file: File, options: OpenOptions) -> Source:
+    """A row for each report: the processor's columns, and those of each device with its name before them."""
+    rows: list[dict[str, str]] = []
+    names: list[str] = []
+    has_begun = False
+    for line in _lines(file):
+        cells = line.split()
+        if stamp := _REPORT.fullmatch(line.strip()):
+            rows.append({"time": stamp[0]})
+            has_begun = True
+        elif cells and cells[0] in ("avg-cpu:", "Device", "Device:"):
+            # Without stamps a report begins with the processor, or with the devices if it has only these.
+            if not has_begun or cells[1] in rows[-1]:
+                rows.append({})
+            names, has_begun = cells, cells[0] == "avg-cpu:"
+        elif rows and cells and names:
+            numbers = [cell.replace(",", ".") for cell in cells]
+            if names[0] == "avg-cpu:":
+                rows[-1] |= dict(zip(names[1:], numbers, strict=False))
+            elif len(cells) == len(names):
+                rows[-1] |= {f"{cells[0]} {name}": number for name, number in zip(names[1:], numbers[1:], strict=True)}
+    text = "".join(json.dumps(row) + "\n" for row in rows if row)
+    return JsonLines(cast(File, _Text(file.name, text.encode())))
+
+
+DAY_ROWS = Format("a day in a row", lambda file: _find_day_rows(file) is not None, _open_day_rows, text=True)
+IOSTAT = Format("iostat", _is_iostat, _open_iostat, text=True)
 ALIGNED = Format("aligned columns", _is_aligned, _open_aligned, text=True)
 LOGFMT = Format("logfmt", _is_logfmt, _open_logfmt, text=True)
 PROMETHEUS = Format("Prometheus", _is_prometheus, _open_prometheus, text=True)
