@@ -66,6 +66,12 @@ def nexting(
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
+    threads: Annotated[
+        str,
+        typer.Option(
+            help="Number of threads, or auto for one a core. The results do not depend on it.", rich_help_panel=_OUTPUT
+        ),
+    ] = "1",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.", rich_help_panel=_OUTPUT)] = False,
     model: Annotated[
         Path | None, typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel=_LIVE)
@@ -130,6 +136,8 @@ def nexting(
                 "--resume, --overwrite, --no-offline and --print-config need a file. A pipe always continues from its "
                 "--model."
             )
+        if threads != "1":
+            _refuse("--threads needs a file: readings of a pipe are learned from one after the other.")
         if write is not None or any(flags[name] is not None for name in ("query", "range", "step")):
             _refuse("--query, --range, --step and --write need a table: name a database or a file instead of -.")
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
@@ -140,6 +148,8 @@ def nexting(
     cluster = {name: value for name, value in cluster.items() if value is not None}
     if cluster and ray is None:
         _refuse(f"--{next(iter(cluster)).replace('_', '-')} needs a cluster: --ray ADDRESS, or --ray local.")
+    if threads != "1" and ray is not None:
+        _refuse("--threads is for one process. With --ray use --shards.")
     folder = out
 
     began = time.perf_counter()
@@ -173,7 +183,10 @@ def nexting(
                 "announce": None if quiet else _announce,
             }
             with compile_notice(progress):
-                result = library.run(path, **arguments) if ray is None else _run_on_ray(path, ray, cluster | arguments)
+                if ray is None:
+                    result = library.run(path, threads=threads, **arguments)
+                else:
+                    result = _run_on_ray(path, ray, cluster | arguments)
         estimate.finish()
         if not quiet:
             _show(result, folder, began)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emphatic.cli.terminal import Report, bars, carry_out, flag_values, report_error, with_settings
+from emphatic.common.locks import count_threads
 from emphatic.studies.sweep_config import SweepConfig
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def reproduce(
     every: Annotated[bool, typer.Option("--all", help="Run all studies, and write a page with links to each.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer runs, with wider tolerances.")] = False,
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("reproduce"),
-    jobs: Annotated[int, typer.Option(help="Number of processes; -1: one per core.")] = 1,
+    jobs: Annotated[int | None, typer.Option(help="Number of processes; -1: one per core; default: 1.")] = None,
+    threads: Annotated[str | None, typer.Option(help="Number of cores to use, or auto for all: as --jobs.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed, 0 or more.")] = 0,
     rule: Annotated[
         str | None,
@@ -43,6 +45,7 @@ def reproduce(
         if every == bool(names):
             known = ", ".join(reproductions.names())
             raise ValueError(f"Name one study or more, or give --all. There are: {known}.")
+        processes = _count_processes(jobs, threads) or 1
         for name in names or ():
             reproductions.find(name)  # a slip in the last name should not cost the studies before it
         own_rules = None if rule is None else resolve([name.strip() for name in rule.split(",")])
@@ -50,7 +53,7 @@ def reproduce(
         for name in reproductions.names() if every else dict.fromkeys(names or ()):
             with bars() as progress:
                 outcome = reproductions.reproduce(
-                    name, quick, out, seed=seed, jobs=jobs, progress=_named(name, progress), rule=own_rules
+                    name, quick, out, seed=seed, jobs=processes, progress=_named(name, progress), rule=own_rules
                 )
             _show_outcome(outcome, out)
             outcomes.append(outcome)
@@ -111,6 +114,7 @@ def sweep(
         str | None, typer.Option(help="Also draw figures, comma-separated: svg, pdf, png. Needs emphatic[plot].")
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Number of processes; −1 for one per core.")] = None,
+    threads: Annotated[str | None, typer.Option(help="Number of cores to use, or auto for all: as --jobs.")] = None,
     ray: Annotated[
         str | None, typer.Option(help="A Ray cluster to learn on, host:port, or 'local'.", rich_help_panel=_CLUSTER)
     ] = None,
@@ -138,8 +142,9 @@ def sweep(
 
     if shards is not None and ray is None:
         raise typer.Exit(report_error(ValueError("--shards needs a cluster: --ray ADDRESS, or --ray local.")))
-    if jobs is not None and ray is not None:
-        raise typer.Exit(report_error(ValueError("--jobs is for one machine. With --ray use --shards.")))
+    if (jobs is not None or threads is not None) and ray is not None:
+        flag = "--threads" if jobs is None else "--jobs"
+        raise typer.Exit(report_error(ValueError(f"{flag} is for one machine. With --ray use --shards.")))
     grid = {"rule": rule, "alpha": alpha, "lambda": lambda_, "eta": eta, "beta": beta, "kappa": kappa, "zeta": zeta}
     grid |= {"xi": xi, "stepsize": stepsize, "ridge": ridge, "forgetting": forgetting}
     grid |= {"epsilon": epsilon, "gamma": gamma}
@@ -172,7 +177,7 @@ def sweep(
                 sweep_config.source(),
                 sweep_config.grids,
                 **sweep_config.arguments,
-                **({"jobs": jobs} if ray is None else {"address": ray, "shards": shards}),
+                **({"jobs": _count_processes(jobs, threads)} if ray is None else {"address": ray, "shards": shards}),
                 out=folder,
                 resume=resume,
                 progress=lambda done, total: progress("learning", done, total),
@@ -243,6 +248,15 @@ def _format(value: float | str | None, digits: int = 5) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else f"{value:.{digits}g}"
+
+
+def _count_processes(jobs: int | None, threads: str | None) -> int | None:
+    """How many processes are meant: each runs on one core, and the table does not depend on how many there are."""
+    if threads is None:
+        return jobs
+    if jobs is not None:
+        raise ValueError("--threads and --jobs say the same: give one of them.")
+    return count_threads(threads)
 
 
 def _parse_option(text: str) -> tuple[str, Any]:

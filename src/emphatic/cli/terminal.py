@@ -31,8 +31,8 @@ import typer
 from typer.core import TyperCommand
 
 from emphatic.common.files import atomic_file
+from emphatic.common.locks import count_cores
 from emphatic.common.settings import Setting, declared_settings
-from emphatic.engines.generated import count_cores
 from emphatic.nexting.settings import Settings
 
 if TYPE_CHECKING:

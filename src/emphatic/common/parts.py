@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.files import atomic_file
-from emphatic.common.locks import LOCK
+from emphatic.common.locks import LOCK, Follower
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import pyarrow as pa
 
 __all__ = ["PartReader", "PartStore", "ResumePoint", "repeating_columns"]
@@ -208,13 +210,22 @@ class PartReader:
     Args:
         store: Where the parts lie.
         kind: What is read.
-        on_read: Called with every part when it is read.
+        on_read: Called with every part when it is read, in their order where they are read forwards.
+        follower: With a second thread, it reads the part that comes next.
     """
 
-    def __init__(self, store: PartStore, kind: str, on_read: Callable[[pa.Table], None] | None = None) -> None:
+    def __init__(
+        self,
+        store: PartStore,
+        kind: str,
+        on_read: Callable[[pa.Table], None] | None = None,
+        follower: Follower | None = None,
+    ) -> None:
         self._store, self._kind, self._on_read = store, kind, on_read
+        self._follower = None if follower is None or follower.is_alone else follower
         self.starts = store.starts(kind)
         self._tables: dict[int, pa.Table] = {}
+        self._coming: dict[int, Future[pa.Table]] = {}
 
     def rows(self, begin: int, end: int) -> pa.Table:
         """The rows from number ``begin`` to before ``end``, which must have been written."""
@@ -228,6 +239,14 @@ class PartReader:
         return pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces)
 
     def _load(self, number: int) -> pa.Table:
+        if self._follower is None:
+            return self._read(number)
+        table = self._coming.pop(number).result() if number in self._coming else self._read(number)
+        for following in self.starts[self.starts.index(number) + 1 :][:1]:
+            self._coming[following] = self._follower.submit(self._read, following)
+        return table
+
+    def _read(self, number: int) -> pa.Table:
         table = self._store.read(self._kind, number)
         if self._on_read is not None:
             self._on_read(table)

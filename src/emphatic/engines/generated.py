@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from emphatic.common.files import atomic_file
+from emphatic.common.locks import count_cores
 
-__all__ = ["PREFIX", "cache_folder", "compile_in_background", "count_cores", "module"]
+__all__ = ["PREFIX", "cache_folder", "compile_in_background", "module"]
 
 #: How the name of every generated module begins.
 PREFIX = "emphatic_"
@@ -122,11 +123,6 @@ def _written(path: Path, source: str) -> bool:
         return True
     except OSError:
         return False
-
-
-def count_cores() -> int:
-    """The cores that this process may run on: on a second one, kernels are compiled ahead."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

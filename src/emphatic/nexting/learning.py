@@ -17,7 +17,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from emphatic import rules
 from emphatic.asking.answers import Asked, Timing
 from emphatic.asking.headline import MOST_SIGNALS, Headline
-from emphatic.common.locks import UNFINISHED
+from emphatic.common.locks import UNFINISHED, Follower
 from emphatic.common.parts import PartStore, ResumePoint
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
@@ -1053,6 +1053,7 @@ def learn_log(
     progress: Progress,
     announce: Announce,
     offline: bool = True,
+    threads: int = 1,
 ) -> Learned:
     """Learn from all rows of a log, or from those after the point where a stopped run resumes.
 
@@ -1064,7 +1065,11 @@ def learn_log(
             the seconds that are expected of each phase, and returns how long the run takes in all.
         announce: Called before the first row, with how large the run will be.
         offline: Whether an offline fit is made later, which takes time.
+        threads: With two or more, a second thread answers and writes what the first has learned from, with the same
+            bits.
     """
+    from emphatic.engines.compiled import blas_threads  # late: it imports numba
+
     began = time.perf_counter()
     point, store = resumption.point, resumption.store
     if point is None:
@@ -1096,13 +1101,16 @@ def learn_log(
     if (note := describe_headline(log.settings, asked.headline, log.rows)) is not None:
         announce(note)
     states = _States(log, resumption, clock, guard, counts, began)
-    writer = _PartWriter(log, store, horde.names, derived, asked)
+    follower = Follower(threads)
+    writer = _PartWriter(log, store, horde.names, derived, asked, follower)
 
     def on_checkpoint(rows: int) -> Mapping[str, Any]:
+        follower.wait()
         writer.flush(rows)
         return states.take(rows)
 
-    with catch_stop() as request:
+    # Threads that limit BLAS by turns would undo each other's limits.
+    with catch_stop() as request, nullcontext() if follower.is_alone else blas_threads(1), follower:
         blocks = states.read(learners.rows, executor.block, request)
         with closing(learners.stream(blocks, on_checkpoint)) as stream:
             for predictions in stream:
@@ -1265,8 +1273,17 @@ class _PartWriter:
     second half of the log. A row takes four bytes an answer and question.
     """
 
-    def __init__(self, log: OpenedLog, store: PartStore, names: Sequence[str], derived: Derived, asked: Asked) -> None:
+    def __init__(
+        self,
+        log: OpenedLog,
+        store: PartStore,
+        names: Sequence[str],
+        derived: Derived,
+        asked: Asked,
+        follower: Follower,
+    ) -> None:
         self._log, self._store, self._names, self._derived, self._asked = log, store, names, derived, asked
+        self._follower = follower
         self._waiting: list[_LearnedRows] = []
 
     def add(self, block: Block, predictions: Array, answers: Mapping[str, Array]) -> None:
@@ -1275,15 +1292,32 @@ class _PartWriter:
         Intervals, alarms and answers are computed here, not when a part is written: each block then takes about as
         long as the one before, and the time that is left can be told from it.
         """
-        end, rows = block.row + len(block), LogRows.from_block(block)
+        if self._asked.headline is None:
+            self._follower.call(self._add, block, predictions, answers)
+        else:  # Values at each horizon take about as long as learning: intervals are left to the thread that learns.
+            self._follower.call(self._add, block, predictions, answers, self._derive(block, predictions))
+
+    def _derive(self, block: Block, predictions: Array) -> Mapping[str, NDArray[Any]]:
+        rows = LogRows.from_block(block)
+        return self._derived(predictions, rows.values, rows.gap, rows.time, rows.guarded, rows.labels)
+
+    def _add(
+        self,
+        block: Block,
+        predictions: Array,
+        answers: Mapping[str, Array],
+        derived: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:
+        if derived is None:
+            derived = self._derive(block, predictions)
+        rows = LogRows.from_block(block)
         with np.errstate(all="ignore"):
             differences = {name: (answer - predictions).astype(np.float32) for name, answer in answers.items()}
         width = predictions.shape[1] * (1 + len(answers)) + block.values.shape[1] + len(block.labels)
-        derived = self._derived(predictions, rows.values, rows.gap, rows.time, rows.guarded, rows.labels)
         asked = self._asked(rows.values, rows.guarded, rows.gap, rows.time, predictions)
         self._waiting.append(_LearnedRows(block, predictions, differences, len(block) * width, derived, asked))
         if sum(learned.size for learned in self._waiting) >= WAITING:
-            self.flush(end)
+            self.flush(block.row + len(block))
 
     def flush(self, rows: int) -> None:
         """Write the blocks that wait, up to that row."""

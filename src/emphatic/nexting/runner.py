@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from emphatic.asking.language import parse
 from emphatic.common.files import atomic_file
-from emphatic.common.locks import hold_folder
+from emphatic.common.locks import count_threads, hold_folder
 from emphatic.engines.generated import compile_in_background
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
@@ -140,6 +140,8 @@ class NextingResult:
             resume: Whether to continue a run that was stopped.
         """
         if job.settings.by is not None:
+            if job.threads > 1:
+                raise ValueError("threads: 'by' uses one thread, as machines are learned one after the other.")
             return run_machines(job, resume)
         return run_job(job, LocalExecutor(job.out), resume)
 
@@ -369,6 +371,7 @@ def run(
     write: str | None = None,
     progress: Progress | None = None,
     announce: Callable[[str], None] | None = None,
+    threads: int | str = 1,
 ) -> NextingResult:
     """Learn predictions of signals at several horizons in one pass over a table, and score them: ``emphatic nexting``.
 
@@ -424,6 +427,8 @@ def run(
         progress: Called now and then with the phase, how much is done, and of how much: 0 while that is not known.
         announce: Called once before learning begins with a line about the number of learners and features, and the
             expected memory and time.
+        threads: The number of threads, or "auto" for one a core. More than two are not used. The results are equal to
+            the bit.
 
     >>> import numpy as np
     >>> import emphatic
@@ -440,6 +445,7 @@ def run(
         raise ValueError(
             "overwrite=True starts again and resume=True continues a run that was stopped: give one of them."
         )
+    count = count_threads(threads)
     settings = Settings.combine(
         config,
         predict=predict,
@@ -476,7 +482,9 @@ def run(
                 check_free(folder)
         else:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="emphatic-"))) / "nexting"
-        job = Nexting(data, settings, folder, progress or silent, offline, announce or silent, write=write)
+        job = Nexting(
+            data, settings, folder, progress or silent, offline, announce or silent, write=write, threads=count
+        )
         result = NextingResult.of(job, resume)
         return result if out is not None else result.in_memory()
 
@@ -629,6 +637,7 @@ class Nexting:
         write: The address of a store to write the results to.
         opened: The log after ``open``.
         prepared: The Horde after ``begin``.
+        threads: The number of threads.
     """
 
     source: object
@@ -641,6 +650,7 @@ class Nexting:
     write: str | None = None
     opened: OpenedLog | None = None
     prepared: Horde | None = None
+    threads: int = 1
 
     #: Why no component answers are scored, where none are.
     without_answers: ClassVar[str] = LocalExecutor.without_answers
@@ -743,10 +753,10 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
             background = compile_in_background([name for name in _LATE if not name.startswith(left_out)])
             with np.errstate(all="ignore"), warnings.catch_warnings(), background:
                 warnings.simplefilter("ignore", UndiscountedWarning)
-                learned = learn_log(log, executor, resumption, job.progress, job.announce, job.offline)
+                learned = learn_log(log, executor, resumption, job.progress, job.announce, job.offline, job.threads)
                 _log_learning(learned)
                 release_memory()
-                scored = score_log(learned, job.offline, job.progress)
+                scored = score_log(learned, job.offline, job.progress, job.threads)
                 _log.info("scored in %.1f s", scored.seconds)
                 release_memory()
                 seconds = write_results(scored, job.out)

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from emphatic.common.locks import Follower
 from emphatic.common.parts import PartReader, repeating_columns
 from emphatic.features import Features
 from emphatic.hordes.ridges import LIMIT
@@ -318,7 +319,7 @@ class Scored:
     history: History | None = None
 
 
-def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
+def score_log(learned: Learned, offline: bool, progress: Progress, threads: int = 1) -> Scored:
     """Score the plain questions of a log: each signal that is predicted at each horizon.
 
     On the way the predictions are written as one file, ``predictions``, beside their parts.
@@ -327,6 +328,7 @@ def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
         learned: The log after learning.
         offline: Whether the predictions are compared with an offline fit.
         progress: Called now and then.
+        threads: With two or more, a second thread reads what comes next and writes the predictions.
     """
     import pyarrow as pa
 
@@ -351,7 +353,8 @@ def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
 
         plain, meter = _Plain(learned), _Meter(learned.log.rows, progress)
         is_wide = len(plain.names) > _WIDE
-        scored = _score(plain, learned, offline, meter, (lambda _: None) if is_wide else write)
+        with Follower(threads) as follower:
+            scored = _score(plain, learned, offline, meter, (lambda _: None) if is_wide else write, follower)
         if is_wide:  # The parts are read once more, when what scoring takes is free again.
             release_memory()
             for number in learned.store.starts("predictions"):
@@ -490,15 +493,20 @@ class _Passes:
         return _Hindsight(states, known_until, lowest, highest, dated)
 
     def forwards(
-        self, stop: int, half: int, states: Mapping[int, Array], write: Callable[[pa.Table], None] | None = None
+        self,
+        stop: int,
+        half: int,
+        states: Mapping[int, Array],
+        write: Callable[[pa.Table], None] | None = None,
+        follower: Follower | None = None,
     ) -> Iterator[_Rows]:
         """All rows before ``stop``, in blocks that do not reach across the half.
 
         With ``write``, which is called with each part of the predictions, rows have their predictions and answers.
         """
         hold, hold_guarded = Hold(len(self._plain.signals)), Hold(len(self._plain.signals))
-        predictions = None if write is None else PartReader(self._store, "predictions", write)
-        answers = PartReader(self._store, "answers")
+        predictions = None if write is None else PartReader(self._store, "predictions", write, follower)
+        answers = PartReader(self._store, "answers", follower=follower)
         for begin in range(0, stop, self._block):
             readings = self._read(begin, min(begin + self._block, self._rows))
             self._returns.state[:] = states[begin]
@@ -554,7 +562,14 @@ class _Passes:
         return answers
 
 
-def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write: Callable[[pa.Table], None]) -> Scored:
+def _score(
+    plain: _Plain,
+    learned: Learned,
+    offline: bool,
+    meter: _Meter,
+    write: Callable[[pa.Table], None],
+    follower: Follower,
+) -> Scored:
     rows_total, H = learned.log.rows, len(plain.horizons)
     passes = _Passes(plain, learned, meter)
     half = FirstHalf(rows_total, np.repeat(plain.centres, H))
@@ -576,7 +591,7 @@ def _score(plain: _Plain, learned: Learned, offline: bool, meter: _Meter, write:
     alarms = AlarmList(plain.predict)
     intervals = IntervalScores(len(plain.names), half.half, learned.log.settings.coverage)
     begins = None
-    for rows in passes.forwards(rows_total, half.half, hindsight.states, write):
+    for rows in passes.forwards(rows_total, half.half, hindsight.states, write, follower):
         time = rows.readings.time
         begins = float(time[0]) if begins is None and time is not None else begins
         worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
