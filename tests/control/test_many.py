@@ -10,7 +10,7 @@ import pytest
 
 from emphatic import features as f
 from emphatic import problems, rules
-from emphatic.control import ALGORITHMS, WORLDS, Agents, Algorithm, Softmax, linear, tile_coding
+from emphatic.control import ALGORITHMS, WORLDS, Agents, Algorithm, Softmax, linear, many, tile_coding
 from emphatic.problems import worlds
 from emphatic.problems.control import words_of
 from tests.support.plain import plain_python
@@ -31,8 +31,9 @@ def lengths_alone(agents: Agents, k: int, episodes: int, limit: int) -> tuple[An
 
 
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS, "replacing"])
-def test_each_of_many_agents_is_the_agent_alone(algorithm: str) -> None:
-    """The same episodes and θ, with settings and random numbers of its own; three agents in groups of two."""
+def test_each_of_many_agents_is_the_agent_alone(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same episodes and θ, with settings and random numbers of its own; three agents in two lanes."""
+    monkeypatch.setattr(many, "GROUP", 2)
     world = "access_control" if algorithm.startswith("differential") else "cliff_walking"
     kind = Algorithm("replacing", rules.replacing_td) if algorithm == "replacing" else algorithm
     with plain_python():
@@ -169,9 +170,12 @@ def test_a_world_without_an_end_needs_a_limit() -> None:
 def test_random_numbers_are_those_of_numpy() -> None:
     with np.errstate(over="ignore"):
         for seed in (0, [3, 1]):
-            words, generator = words_of(seed), np.random.default_rng(seed)
-            plain = getattr(worlds.uniform, "py_func", worlds.uniform)
-            assert [plain(words) for _ in range(50)] == generator.random(50).tolist()
+            (high, low, *step), generator = words_of(seed), np.random.default_rng(seed)
+            plain, numbers = getattr(worlds.following, "py_func", worlds.following), []
+            for _ in range(50):
+                high, low, u = plain(high, low, *step)
+                numbers.append(u)
+            assert numbers == generator.random(50).tolist()
 
 
 def test_mountain_car_moves_as_in_the_book() -> None:

@@ -40,8 +40,10 @@ WORLDS: dict[str, Callable[..., World]] = {
     "cliff_walking": lambda **options: problems.Environment(problems.cliff_walking(), **options),
     "access_control": lambda **options: problems.Environment(problems.access_control(), **options),
 }
-#: Agents that are advanced in turn, step by step: more than these would displace one another's weights from the cache.
-GROUP = 2
+#: Agents that are advanced side by side: as many as a processor computes with one instruction.
+GROUP = 8
+#: So many rows fewer than a learner's table has, which is as long as a power of two: one line of the cache for each.
+ROWS_LESS = 32
 #: Steps of an episode, at most, where no limit is given.
 ENDLESS = np.iinfo(np.int64).max
 
@@ -196,16 +198,19 @@ class Agents:
             np.array([words_of([self.seed, run, stream]) for run in self.runs]) for stream in (0, 1)
         )
         self._rows = np.full((K, 3, slots), -1, np.int64), np.zeros((K, 3, slots))
-        lanes = min(GROUP, K)
+        lanes, count = GROUP if K > 1 else 1, max(len(world.ranges), 1)
         self._work = (
-            np.zeros((lanes, max(len(world.ranges), 1))),
+            np.zeros((lanes, count)),
             np.full((lanes, slots), -1, np.int64),
             np.zeros((lanes, slots)),
-            np.zeros((lanes, 2)),
             np.zeros((lanes, A * slots), np.int64),
             np.zeros((lanes, A * slots)),
-            *np.zeros((3, lanes, A)),
+            np.zeros(count * lanes),
+            np.zeros(slots * lanes, np.int64),
+            *np.zeros((3, A * lanes)),
+            *np.zeros((5, lanes)),
             *np.zeros((2, lanes), np.int64),
+            *np.zeros((2, 4 * lanes), np.uint64),
         )
         plan = None if maker is None else maker.constant_arguments()
         self._plan = _no_plan() if plan is None else plan
@@ -217,9 +222,10 @@ class Agents:
         following = dict(zip(SETTINGS, self._setting[0].tolist(), strict=True))
         numbers = tuple((name, following[name]) for name in ("ETA", "SIGMA", "NEXT", "RATIO", "CUTS", "GREEDY"))
         unit = self._plan[6]  # (op, first slot, first feature, first member, members, …)
-        dimensions = int(unit[0, 4]) if len(unit) == 1 and unit[0, 0] == EXACT else 0
+        dimensions = int(unit[0, 4]) if len(unit) == 1 and unit[0, 0] == EXACT and _are_even(self._plan) else 0
         constants = (("WORLD", world.number), ("DIMENSIONS", dimensions), ("IS_DENSE", int(self._dense.size > 0)))
-        known = Known(A, slots, numbers)
+        self._aligned = not self._elementwise and (dimensions > 0 or not world.ranges)
+        known = Known(A, slots, lanes, self._aligned, numbers)
         interpreted = compiled.interpreted()
         self._kernel = _kernel(self._engine.rule, self._engine.dtype, known, constants, signature, interpreted)
 
@@ -237,6 +243,8 @@ class Agents:
     def _spread_state(self, array: NDArray[Any], i: int) -> NDArray[Any]:
         """One of the engine's arrays for every agent; of a linear rule only the scalars have an axis for learners."""
         one = array[0] if self._elementwise or i == 4 else array
+        if i == 3 and not self._elementwise:  # the tables of lanes must not lie on one another in the cache
+            one = one[:, : one.shape[1] - ROWS_LESS]
         every = np.zeros((self.K, *one.shape), one.dtype)
         if one.tobytes().strip(b"\0"):
             every[:] = one
@@ -274,6 +282,10 @@ class Agents:
         for i, (one, every) in enumerate(zip(self._engine.arrays, self._state, strict=True)):
             if self._elementwise or i == 4:
                 one[0] = every[k]
+            elif i == 3:
+                one[:, : every.shape[2]] = every[k]
+            elif i == 0 and self._aligned:  # all actions of a feature are side by side in the kernel
+                one[:] = every[k].reshape(self.n, -1).T.reshape(-1)
             else:
                 one[:] = every[k]
 
@@ -387,6 +399,12 @@ def _spread(name: str, value: object, K: int) -> list[Any]:
 # ------------------------------------------------------------------ compiling
 
 
+def _are_even(plan: tuple[NDArray[Any], ...]) -> bool:
+    """Whether the knots of every scale are at equal distances, up to rounding."""
+    knots = [plan[10][start : start + count] for _, start, count in plan[5][:, :3].tolist()]
+    return all(np.allclose(np.diff(k), (k[-1] - k[0]) / (len(k) - 1), rtol=1e-6, atol=0.0) for k in knots)
+
+
 def _no_plan() -> tuple[NDArray[Any], ...]:
     """Arguments of ``activate`` where nothing is to be activated."""
     return tuple(np.zeros((0,) * ndim, dtype) for dtype, ndim in _PLAN)
@@ -434,7 +452,7 @@ def _kernel(
             "state[6][k] = 0",
         ]
         if elementwise
-        else [f"forget({lazy})"]
+        else [f"forget({lazy})", "begin_epochs(state[2][k], state[3][k])"]
     )
     text = compiled.compose(functions, *kernels)
     late = "\n".join(["@small", "def cut_lane(state, k):", *(f"    {line}" for line in forget)])

@@ -9,7 +9,7 @@ Everything is rounded as it stands, so that a world has the same bits wherever i
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,21 +38,26 @@ _UNIT = 1.0 / 9007199254740992.0
 
 
 @exact
-def uniform(random: Words) -> float:
-    """The next number of ``default_rng(seed).random()``; ``random`` is (state, increment), high words first."""
-    high, low = random[0], random[1]
+def following(high: Any, low: Any, high_step: Any, low_step: Any) -> tuple[Any, Any, float]:
+    """The state after one, high word first, and the number in [0, 1) that it gives; the increment is (…_step)."""
     a, b = low & _LOW_HALF, low >> _HALF
     c, d = _MULTIPLIER & _LOW_HALF, _MULTIPLIER >> _HALF
     middle = ((a * c) >> _HALF) + ((a * d) & _LOW_HALF) + ((b * c) & _LOW_HALF)
     carried = b * d + ((a * d) >> _HALF) + ((b * c) >> _HALF) + (middle >> _HALF)
     product = low * _MULTIPLIER
-    low_next = product + random[3]
+    low_next = product + low_step
     carry = _ONE if low_next < product else _ZERO
-    high_next = carried + high * _MULTIPLIER + low * _MULTIPLIER_HIGH + random[2] + carry
-    random[0], random[1] = high_next, low_next
+    high_next = carried + high * _MULTIPLIER + low * _MULTIPLIER_HIGH + high_step + carry
     mixed, turn = high_next ^ low_next, high_next >> _TOP
     word = (mixed >> turn) | (mixed << ((_WORD - turn) & _LAST))
-    return float(word >> _LOST) * _UNIT
+    return high_next, low_next, float(word >> _LOST) * _UNIT
+
+
+@exact
+def uniform(random: Words) -> float:
+    """The next number of ``default_rng(seed).random()``; ``random`` is (state, increment), high words first."""
+    random[0], random[1], u = following(random[0], random[1], random[2], random[3])
+    return u
 
 
 @exact
@@ -95,17 +100,17 @@ def depth(x: float, y: float) -> float:
 
 
 @exact
-def enter_table(tables: Tables, place: Floats, random: Words) -> None:
-    """Begin an episode of an MDP."""
+def enter_table(tables: Tables, place: Floats, u: float) -> None:
+    """Begin an episode of an MDP, by a random number."""
     start = tables[0].shape[0] - 2
-    place[0] = tables[1][drawn(tables[0][start], tables[0][start + 1], tables[2], uniform(random))]
+    place[0] = tables[1][drawn(tables[0][start], tables[0][start + 1], tables[2], u)]
 
 
 @exact
-def follow_table(tables: Tables, actions: int, place: Floats, random: Words, action: int) -> tuple[float, bool]:
+def follow_table(tables: Tables, actions: int, place: Floats, u: float, action: int) -> tuple[float, bool]:
     """Take an action in an MDP: the reward, and whether the episode has ended; the last state is left as it is then."""
     pair = int(place[0]) * actions + action
-    at = drawn(tables[0][pair], tables[0][pair + 1], tables[2], uniform(random))
+    at = drawn(tables[0][pair], tables[0][pair + 1], tables[2], u)
     ended = tables[1][at] * actions >= tables[0].shape[0] - 2
     if not ended:
         place[0] = tables[1][at]
@@ -155,11 +160,11 @@ def follow(world: int, place: Floats, random: Words, action: int) -> tuple[float
 
 def reset_table(tables: Tables, place: Floats, random: Words) -> None:
     """``enter_table``, as a function of its own; and so the others."""
-    enter_table(tables, place, random)
+    enter_table(tables, place, uniform(random))
 
 
 def step_table(tables: Tables, actions: int, place: Floats, random: Words, action: int) -> tuple[float, bool]:
-    return follow_table(tables, actions, place, random, action)
+    return follow_table(tables, actions, place, uniform(random), action)
 
 
 def reset(world: int, place: Floats, random: Words) -> None:

@@ -37,9 +37,21 @@ TIES = 1e-10
 
 N = ALPHA = GAMMA = LAMBDA = ETA = SIGMA = NEXT = RATIO = CUTS = GREEDY = SOFTMAX = KIND = START = END = STEPS = 0
 ACTION = PI = MU = IS_GREEDY = DECISIONS = DELTA = 0
+#: How many agents ``q``, ``target`` and ``behaviour`` have room for.
+LANES: int
+#: Whether all features are active, and φ(S) and φ(S') have a feature at the same place or not both.
+ALIGNED: int
+#: (column, table) → H of it as it is when up to date; (column, e, table) sets it so. Both do the same whether or not it
+#: is already: that cannot be foreseen by a processor.
+current: Callable[[np.void, NDArray[np.float64]], Scalars]
+refresh: Callable[[np.void, Scalars, NDArray[np.float64]], None]
+#: (sums, h, value) → sums + h·value.
+add_current: Callable[[Scalars, Scalars, float], Scalars]
 #: (state, index, value, begin, end) → θ·φ; and the same, with the columns of φ up to date then.
 value_in: Callable[..., float]
 fetch_value: Callable[..., float]
+#: (state, index, value, action) → θ·φ(S, a) of aligned features.
+value_aligned: Callable[..., float]
 #: (state, index, value, index_next, value_next, step) → δ, or NaN where the step was refused.
 learn_with: Callable[..., float]
 #: (alpha, lambda, rho, gamma_next, R, eta, lambda_next) → the parameters of a step.
@@ -69,11 +81,15 @@ class Known(NamedTuple):
     Args:
         actions: The number of actions.
         slots: The number of active features of a state.
+        lanes: How many agents act side by side.
+        aligned: Whether all features are active, and φ(S) and φ(S') have a feature at the same place or not both.
         numbers: What ``setting`` has at places that are the same for all agents.
     """
 
     actions: int
     slots: int
+    lanes: int
+    aligned: bool
     numbers: tuple[tuple[str, float], ...]
 
 
@@ -91,6 +107,9 @@ def _add(functions: Functions, rule: AnyRule, known: Known | None) -> None:
     for place, name in (*enumerate(SETTINGS), *enumerate(STATUS)):
         functions.constant(name, place)
     functions.constant("TIES", TIES)
+    functions.constant("LANES", 1 if known is None else known.lanes)
+    aligned = known is not None and known.aligned and not isinstance(rule, ElementwiseRule)
+    functions.constant("ALIGNED", int(aligned))
     unknown = [name for name in rule.parameters if name not in _PARAMETERS]
     if unknown:
         raise refusal("algorithm", "Agent", "have a rule whose parameters an agent knows", f"{unknown[0]!r} of it")
@@ -105,6 +124,13 @@ def _add(functions: Functions, rule: AnyRule, known: Known | None) -> None:
     learns = f"learn_step({arrays}, index, value, index_next, value_next, step)"
     if known is not None and not elementwise:  # features and numbers that need no check
         learns = f"take_step({arrays}, step, index, value, 0, SLOTS, index_next, value_next, 0, len(index_next))[0]"
+    if aligned:
+        learns = f"take_aligned_step({arrays}, step, index, value, index_next, value_next)"
+        _add_current(functions, Layout(rule))
+        functions.add(
+            "value_aligned(state, index, value, action)",
+            f"return aligned_value({lazy}, index, value, action, ACTIONS)",
+        )
     functions.add("learn_with(state, index, value, index_next, value_next, step)", f"return {learns}")
     if known is None:
         functions.add("count_actions(q)", "return q.shape[0]")
@@ -117,6 +143,21 @@ def _add(functions: Functions, rule: AnyRule, known: Known | None) -> None:
     functions.add("count_slots(index)", "return SLOTS")
     cases = [f"if place == {name}:\n        return {value!r}" for name, value in known.numbers]
     functions.add("fixed(setting, place)", *cases, "return setting[place]")
+
+
+def _add_current(functions: Functions, at: Layout) -> None:
+    """``current``, ``refresh`` and ``add_current``."""
+    u, w = functions.u, at.w
+    h = [f"h{r}" for r in u.vectors]
+    lines = [f"h{r} = np.float64(column['H{r}'])" for r in u.vectors]
+    for j in u.traces:
+        lines.append(f"s = np.uint64(column['E{j}'])")
+        lines += [f"h{r} += table[{j - w}, s, {r}] * h{j}" for r in u.weights if j in at.takes[r]]
+        lines.append(f"h{j} *= table[{j - w}, s, {w}]")
+    stamps = [f"column['E{j}'] = e[{j - w}]" for j in u.traces]
+    functions.add("current(column, table)", *lines, f"return {tuple_of(h)}")
+    functions.add("refresh(column, e, table)", *lines, *(f"column['H{r}'] = h{r}" for r in u.vectors), *stamps)
+    functions.add("add_current(sums, h, v)", f"return {tuple_of(f'sums[{r}] + h[{r}] * v' for r in u.vectors)}")
 
 
 @functools.cache

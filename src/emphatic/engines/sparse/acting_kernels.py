@@ -1,7 +1,9 @@
 """One step of an agent: action values, the next action, and the update of its learner, in one compiled call.
 
 φ(S, A) has the features of S at A·n + i. The action A' is chosen from θ before the update, and the update follows.
-``state`` is the state of a sparse engine with one learner; functions that are not defined here belong to the rule, to
+``state`` is the state of a sparse engine with one learner. ``q``, ``target`` (π) and ``behaviour`` (μ) are of several
+agents that act side by side, LANES of them: all first actions, then all second ones, so that a processor can compute
+the probabilities of several agents with one instruction. Functions that are not defined here belong to the rule, to
 ``sparse_kernels`` and to ``acting``.
 """
 
@@ -11,18 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emphatic.engines.compiled import exact, inner
+from emphatic.engines.compiled import exact, inner, small, strict
+from emphatic.engines.intrinsics import get_apart, put_apart
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emphatic.engines.rule_functions import HUGE, zeros
-    from emphatic.engines.sparse import add_held, combine, epochs, fetch
-    from emphatic.engines.sparse.acting import (
-        ACTION, ALPHA, CUTS, DECISIONS, DELTA, END, ETA, GAMMA, GREEDY, IS_GREEDY, KIND, LAMBDA, MU, N, NEXT, PI,
-        RATIO, SIGMA, SOFTMAX, START, STEPS, TIES, count_actions, count_slots, fetch_value, fixed, learn_with, step_of,
-        value_in,
+    from emphatic.engines.rule_functions import (
+        COUNTER, HUGE, LIMIT, TRACES, WEIGHTS, bounds, decide, is_finite, is_small, load, store, zeros,
     )  # fmt: skip
+    from emphatic.engines.sparse import (
+        HIGH, LOW, NEAR_THE_END, add_held, add_phi, add_phi_next, advance, at_least_one, combine, epochs, fetch,
+        increments,
+    )  # fmt: skip
+    from emphatic.engines.sparse.acting import (
+        ACTION, ALIGNED, ALPHA, CUTS, DECISIONS, DELTA, END, ETA, GAMMA, GREEDY, IS_GREEDY, KIND, LAMBDA, LANES, MU, N,
+        NEXT, PI, RATIO, SIGMA, SOFTMAX, START, STEPS, TIES, add_current, count_actions, count_slots, current,
+        fetch_value, fixed, learn_with, refresh, step_of, value_aligned, value_in,
+    )  # fmt: skip
+    from emphatic.engines.sparse.sparse_kernels import close_epoch, is_over, move_plain, settle
+    from emphatic.rules import Scalars
 
     State = tuple[NDArray[Any], ...]
     Floats = NDArray[np.float64]
@@ -57,77 +67,187 @@ def value_up_to_date(
     return float(combine(scale, h)[0])
 
 
+@strict
+def aligned_value(
+    columns: NDArray[np.void], scale: Floats, epoch: Integers, table: Floats, index: Integers, value: Floats,
+    action: int, actions: int,
+) -> float:  # fmt: skip
+    """θ·φ(S, a) of aligned features, changing nothing."""
+    h = zeros()
+    for i in range(count_slots(index)):
+        h = add_current(h, current(columns[np.uint64(index[i] * actions + action)], table), value[i])
+    return float(combine(scale, h)[0])
+
+
+@inner
+def begin_epochs(epoch: Integers, table: Floats) -> None:
+    """What columns of the present epochs owe: nothing. So nobody has to ask whether a column is up to date."""
+    for trace in range(TRACES):
+        for r in range(WEIGHTS):
+            table[trace, epoch[2 * trace], r] = 0.0
+        table[trace, epoch[2 * trace], WEIGHTS] = 1.0
+
+
+@small
+def aligned_products(
+    columns: NDArray[np.void], scale: Floats, epoch: Integers, table: Floats, index: Integers, value: Floats,
+    index_next: Integers, value_next: Floats,
+) -> tuple[Scalars, Scalars, Scalars]:  # fmt: skip
+    """``products`` of aligned features: for φ·φ', each of φ' is compared with the one of φ at its place."""
+    slots, e = count_slots(index), epochs(epoch)
+    h, h_next = zeros(), zeros()
+    pp, pq, qq = 0.0, 0.0, 0.0
+    for a in range(slots):
+        fetch(columns[np.uint64(index[a])], e, table)
+        pp += value[a] * value[a]
+        h = add_held(h, columns[np.uint64(index[a])], value[a])
+    for first in range(0, index_next.shape[0], slots):
+        for a in range(slots):
+            i, v = index_next[first + a], value_next[first + a]
+            refresh(columns[np.uint64(i)], e, table)
+            same = index[a] == i
+            pq += value[a] * v * same  # a product, as a processor could not foresee a branch
+            qq += v * v
+            h_next = add_held(h_next, columns[np.uint64(i)], v)
+    return combine(scale, h), combine(scale, h_next), (pp, pq, qq)
+
+
+@exact  # a division for each of u, and not one for each of the columns
+def increments_of(scale: Floats, c: Scalars) -> tuple[Scalars, Scalars]:
+    """``increments``."""
+    return increments(scale, c)
+
+
+@inner
+def take_aligned_step(
+    columns: NDArray[np.void], scale: Floats, epoch: Integers, table: Floats, scalars: Floats, step: Scalars,
+    index: Integers, value: Floats, index_next: Integers, value_next: Floats,
+) -> float:  # fmt: skip
+    """``take_step`` of aligned features; δ, or NaN."""
+    slots, after = count_slots(index), index_next.shape[0]
+    x, x_next, g = aligned_products(columns, scale, epoch, table, index, value, index_next, value_next)
+    memory, size = load(scalars, 0)
+    delta, c, memory = decide(step, memory, x, x_next, g)
+    size = bounds(c, at_least_one(size), 1.0 + g[0], 1.0 + g[2])
+    if not (is_finite(delta, memory) and abs(x[0]) <= LIMIT and abs(x_next[0]) <= LIMIT):
+        return np.nan
+    if is_small(c, size, NEAR_THE_END):
+        advance(scale, c)
+        for r in range(WEIGHTS):
+            if not LOW < abs(scale[r]) < HIGH:
+                settle(columns, scale, epoch, table)
+                begin_epochs(epoch, table)
+        for trace in range(TRACES):
+            if is_over(scale, trace):
+                if epoch[2 * trace] + 1 < table.shape[1]:
+                    close_epoch(scale, epoch, table, trace)
+                else:
+                    settle(columns, scale, epoch, table)
+                begin_epochs(epoch, table)
+        e = epochs(epoch)
+        u, u_next = increments_of(scale, c)
+        for a in range(slots):
+            fetch(columns[np.uint64(index[a])], e, table)
+            add_phi(columns[np.uint64(index[a])], u, value[a])
+        if len(u_next) > 0:
+            for a in range(after):
+                fetch(columns[np.uint64(index_next[a])], e, table)
+                add_phi_next(columns[np.uint64(index_next[a])], u_next, value_next[a])
+    else:
+        fine, size = move_plain(
+            columns, scale, epoch, table, c, index, value, 0, slots, index_next, value_next, 0, after
+        )
+        if not fine:
+            return np.nan
+        begin_epochs(epoch, table)
+    store(scalars, 0, memory, size)
+    scalars[0, COUNTER] += 1.0
+    return float(delta)
+
+
 @inner
 def evaluate(
     state: State, setting: Floats, index: Integers, value: Floats, next_index: Integers, next_value: Floats, q: Floats,
-    fetches: bool,
+    lane: int, fetches: bool,
 ) -> None:  # fmt: skip
     """θ·φ(S, a) of every action; ``next_index`` and ``next_value`` hold φ(S, a), one action after the other."""
     slots, n = count_slots(index), int(setting[N])
     for a in range(count_actions(q)):
+        if ALIGNED == 1:
+            q[a * LANES + lane] = value_aligned(state, index, value, a)
+            continue
         for i in range(slots):
             next_index[a * slots + i] = a * n + index[i] if 0 <= index[i] < n else -1
             next_value[a * slots + i] = value[i]
         if fetches:
-            q[a] = fetch_value(state, next_index, next_value, a * slots, (a + 1) * slots)
+            q[a * LANES + lane] = fetch_value(state, next_index, next_value, a * slots, (a + 1) * slots)
         else:
-            q[a] = value_in(state, next_index, next_value, a * slots, (a + 1) * slots)
+            q[a * LANES + lane] = value_in(state, next_index, next_value, a * slots, (a + 1) * slots)
 
 
 @inner
-def find_policies(setting: Floats, status: Floats, q: Floats, target: Floats, behaviour: Floats) -> None:
-    """μ(a|S), ε-greedy or softmax, and π(a|S), greedy or the same; values that differ by rounding alone are tied."""
-    actions, largest = count_actions(q), q[0]
+def find_policies(rate: float, q: Floats, target: Floats, behaviour: Floats, lane: int) -> None:
+    """μ(a|S), ε-greedy with ε = ``rate``, and the greedy π(a|S); values that differ by rounding alone are tied."""
+    actions, largest = count_actions(q), get_apart(q, lane, 0)
     for a in range(actions):
-        largest = max(largest, q[a])
+        largest = max(largest, get_apart(q, a * LANES + lane, 0))
     least = largest - TIES * max(1.0, abs(largest))
-    tied = 0
+    tied = 0.0
     for a in range(actions):
-        tied += q[a] >= least
-    rate, share = scheduled(setting, status[DECISIONS]), 1.0 / tied
-    other = rate / actions
+        tied += 1.0 if get_apart(q, a * LANES + lane, 0) >= least else 0.0
+    share, other = 1.0 / max(tied, 1.0), rate / actions  # none is tied where a value is NaN
     greedy = other + (1.0 - rate) * share
     for a in range(actions):
-        target[a] = share if q[a] >= least else 0.0
-        behaviour[a] = greedy if q[a] >= least else other
-    if setting[SOFTMAX] > 0.0:
-        total = 0.0
-        for a in range(actions):
-            behaviour[a] = np.exp((q[a] - largest) / rate)
-            total += behaviour[a]
-        for a in range(actions):
-            behaviour[a] /= total
+        is_best = get_apart(q, a * LANES + lane, 0) >= least
+        put_apart(target, a * LANES + lane, 1, share if is_best else 0.0)
+        put_apart(behaviour, a * LANES + lane, 2, greedy if is_best else other)
 
 
 @inner
-def choose(behaviour: Floats, u: float) -> int:
-    """The first action whose cumulative probability is above u."""
-    total, action, chosen = 0.0, 0, False
-    for a in range(count_actions(behaviour)):  # to the end: which action comes first cannot be foreseen by a processor
-        total += behaviour[a]
-        action = a if behaviour[a] > 0.0 and not chosen else action
+def soften(rate: float, q: Floats, behaviour: Floats, lane: int) -> None:
+    """μ(a|S) of a softmax policy with this temperature."""
+    actions, largest, total = count_actions(q), q[lane], 0.0
+    for a in range(actions):
+        largest = max(largest, q[a * LANES + lane])
+    for a in range(actions):
+        behaviour[a * LANES + lane] = np.exp((q[a * LANES + lane] - largest) / rate)
+        total += behaviour[a * LANES + lane]
+    for a in range(actions):
+        behaviour[a * LANES + lane] /= total
+
+
+@inner
+def choose(q: Floats, behaviour: Floats, lane: int, u: float) -> int:
+    """The first action whose cumulative probability is above u; −3 if values are not finite."""
+    total, action, chosen, fine = 0.0, 0, False, True
+    for a in range(count_actions(q)):  # to the end: which action comes first cannot be foreseen by a processor
+        likely = get_apart(behaviour, a * LANES + lane, 2)
+        total += likely
+        action = a if likely > 0.0 and not chosen else action
         chosen = chosen or u < total
-    return action
+        fine = fine and abs(get_apart(q, a * LANES + lane, 0)) <= HUGE
+    return action if fine else -3
 
 
 @inner
-def remember(setting: Floats, status: Floats, action: int, target: Floats, behaviour: Floats) -> None:
+def remember(setting: Floats, status: Floats, action: int, target: Floats, behaviour: Floats, lane: int) -> None:
     """The action that the agent takes, and how likely it was."""
+    at = action * LANES + lane
     status[ACTION] = action
-    status[IS_GREEDY] = 1.0 if target[action] > 0.0 else 0.0
-    status[MU] = behaviour[action]
-    status[PI] = target[action] if fixed(setting, GREEDY) > 0.0 else behaviour[action]
+    status[IS_GREEDY] = 1.0 if target[at] > 0.0 else 0.0
+    status[MU] = behaviour[at]
+    status[PI] = target[at] if fixed(setting, GREEDY) > 0.0 else behaviour[at]
 
 
 @inner
 def weigh_actions(
-    setting: Floats, action: int, target: Floats, behaviour: Floats, slots: int, next_index: Integers,
-    next_value: Floats,
+    setting: Floats, action: int, target: Floats, behaviour: Floats, lane: int, slots: int, index: Integers,
+    value: Floats, next_index: Integers, next_value: Floats,
 ) -> int:  # fmt: skip
     """Make φ' of φ(S', a): that of A', the mean under π, or σ of one and 1 − σ of the other; how many are active."""
-    count = 0
-    for a in range(count_actions(target)):
-        expected = target[a] if fixed(setting, GREEDY) > 0.0 else behaviour[a]
+    count, actions = 0, count_actions(target)
+    for a in range(actions):
+        expected = target[a * LANES + lane] if fixed(setting, GREEDY) > 0.0 else behaviour[a * LANES + lane]
         sampled = 1.0 if a == action else 0.0
         if fixed(setting, NEXT) == 0.0:
             weight = sampled
@@ -137,8 +257,11 @@ def weigh_actions(
             weight = fixed(setting, SIGMA) * sampled + (1.0 - fixed(setting, SIGMA)) * expected
         if weight > 0.0:
             for i in range(slots):
-                next_index[count] = next_index[a * slots + i]
-                next_value[count] = weight * next_value[a * slots + i]
+                if ALIGNED == 1:
+                    next_index[count], next_value[count] = index[i] * actions + a, weight * value[i]
+                else:
+                    next_index[count] = next_index[a * slots + i]
+                    next_value[count] = weight * next_value[a * slots + i]
                 count += 1
     return count
 
@@ -168,21 +291,22 @@ def are_finite_readings(readings: Floats) -> bool:
 
 @inner
 def pick(setting: Floats, status: Floats, q: Floats, target: Floats, behaviour: Floats, u: float) -> int:
-    """The action for the values q, and with which probabilities; −3 if they are not finite."""
-    for a in range(count_actions(q)):
-        if not abs(q[a]) <= HUGE:
-            return -3
-    find_policies(setting, status, q, target, behaviour)
-    return choose(behaviour, u)
+    """The action of one agent for the values q, and with which probabilities; −3 if they are not finite."""
+    rate = scheduled(setting, status[DECISIONS])
+    find_policies(rate, q, target, behaviour, 0)
+    if setting[SOFTMAX] > 0.0:
+        soften(rate, q, behaviour, 0)
+    return choose(q, behaviour, 0, u)
 
 
 @inner
 def begin_episode(
-    setting: Floats, status: Floats, index: Integers, value: Floats, action: int, target: Floats, behaviour: Floats
-) -> None:
+    setting: Floats, status: Floats, index: Integers, value: Floats, action: int, target: Floats, behaviour: Floats,
+    lane: int,
+) -> None:  # fmt: skip
     """The action that was picked is the first of an episode that begins in row 1."""
     status[DECISIONS] += 1.0
-    remember(setting, status, action, target, behaviour)
+    remember(setting, status, action, target, behaviour, lane)
     for i in range(count_slots(index)):
         index[0, i], value[0, i] = index[1, i], value[1, i]
 
@@ -190,30 +314,43 @@ def begin_episode(
 @inner
 def take_action(
     state: State, setting: Floats, status: Floats, index: Integers, value: Floats, next_index: Integers,
-    next_value: Floats, action: int, target: Floats, behaviour: Floats, reward: float, terminated: bool,
+    next_value: Floats, action: int, target: Floats, behaviour: Floats, lane: int, reward: float, terminated: bool,
     truncated: bool,
 ) -> int:  # fmt: skip
     """Learn from the step to row 1, where ``action`` was picked, unless it terminated; the action, −1 at an end.
 
     −3 if the learner would diverge: nothing has changed then.
     """
-    slots, n, count, gamma = count_slots(index), int(setting[N]), 0, 0.0
+    slots, n, first_next, end_next, gamma = count_slots(index), int(setting[N]), 0, 0, 0.0
     if not terminated:
         gamma = setting[GAMMA]
-        count = weigh_actions(setting, action, target, behaviour, slots, next_index, next_value)
+        if fixed(setting, NEXT) == 0.0 and ALIGNED == 1:
+            for i in range(slots):
+                next_index[i], next_value[i] = index[1, i] * count_actions(target) + action, value[1, i]
+            end_next = slots
+        elif fixed(setting, NEXT) == 0.0:  # φ' is φ(S', A') as it stands
+            first_next, end_next = action * slots, (action + 1) * slots
+        else:
+            end_next = weigh_actions(
+                setting, action, target, behaviour, lane, slots, index[1], value[1], next_index, next_value
+            )
     rho = ratio(setting, status)
     trace = setting[LAMBDA] * (status[IS_GREEDY] if fixed(setting, CUTS) > 0.0 else 1.0)
-    offset, first = int(status[ACTION]) * n, index[0]
+    taken, first = int(status[ACTION]), index[0]
     for i in range(slots):
-        index[2, i] = offset + first[i] if 0 <= first[i] < n else -1
+        if ALIGNED == 1:
+            index[2, i] = first[i] * count_actions(target) + taken
+        else:
+            index[2, i] = taken * n + first[i] if 0 <= first[i] < n else -1
     step = step_of(setting[ALPHA], trace, rho, gamma, reward, fixed(setting, ETA), setting[LAMBDA])
-    delta = learn_with(state, index[2], value[0], next_index[:count], next_value[:count], step)
+    after = next_index[first_next:end_next], next_value[first_next:end_next]
+    delta = learn_with(state, index[2], value[0], after[0], after[1], step)
     if not abs(delta) <= HUGE:
         return -3
     status[DELTA] = delta
     if not terminated:
         status[DECISIONS] += 1.0
-        remember(setting, status, action, target, behaviour)
+        remember(setting, status, action, target, behaviour, lane)
     if terminated or truncated:
         return -1
     for i in range(slots):
@@ -228,10 +365,10 @@ def begin(
     """The first action of an episode that begins in row 1; −2 if the observation is not finite, −3 if q is not."""
     if not are_finite_readings(readings):
         return -2
-    evaluate(state, setting, index[1], value[1], next_index, next_value, q, True)
+    evaluate(state, setting, index[1], value[1], next_index, next_value, q, 0, True)
     action = pick(setting, status, q, target, behaviour, u)
     if action >= 0:
-        begin_episode(setting, status, index, value, action, target, behaviour)
+        begin_episode(setting, status, index, value, action, target, behaviour, 0)
     return action
 
 
@@ -248,12 +385,12 @@ def act(
         return -2
     action = -1
     if not terminated:
-        evaluate(state, setting, index[1], value[1], next_index, next_value, q, True)
+        evaluate(state, setting, index[1], value[1], next_index, next_value, q, 0, True)
         action = pick(setting, status, q, target, behaviour, u)
         if action < 0:
             return action
     return take_action(
-        state, setting, status, index, value, next_index, next_value, action, target, behaviour, reward, terminated,
+        state, setting, status, index, value, next_index, next_value, action, target, behaviour, 0, reward, terminated,
         truncated,
     )  # fmt: skip
 
@@ -262,4 +399,4 @@ def appraise(
     state: State, setting: Floats, index: Integers, value: Floats, next_index: Integers, next_value: Floats, q: Floats
 ) -> None:
     """``evaluate``, as a function of its own, that changes nothing."""
-    evaluate(state, setting, index[2], value[2], next_index, next_value, q, False)
+    evaluate(state, setting, index[2], value[2], next_index, next_value, q, 0, False)
