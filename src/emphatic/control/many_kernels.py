@@ -64,9 +64,9 @@ def tile(live: int, readings: Floats, plan: Arrays, index: Integers) -> None:
             cell = min(int(at), last)
             fine = min(int(at * tilings), (last + 1) * tilings - 1) - cell * tilings
             for tiling in range(tilings):
-                before = tiling if d == 0 else get_apart(index, tiling * LANES + lane, 2)
+                i = tiling if d == 0 else get_apart(index, tiling * LANES + lane, 2)
                 above = 1 if fine + tiling * (2 * d + 1) % tilings >= tilings else 0
-                i = before * size + cell + above
+                i = i * size + cell + above
                 put_apart(index, tiling * LANES + lane, 2, i + offset if d == DIMENSIONS - 1 else i)
 
 

@@ -101,9 +101,9 @@ def aligned_products(
         fetch(columns[np.uint64(index[a])], e, table)
         pp += value[a] * value[a]
         h = add_held(h, columns[np.uint64(index[a])], value[a])
-    for first in range(0, index_next.shape[0], slots):
+    for offset in range(0, index_next.shape[0], slots):
         for a in range(slots):
-            i, v = index_next[first + a], value_next[first + a]
+            i, v = index_next[offset + a], value_next[offset + a]
             refresh(columns[np.uint64(i)], e, table)
             same = index[a] == i
             pq += value[a] * v * same  # a product, as a processor could not foresee a branch
@@ -124,7 +124,7 @@ def take_aligned_step(
     index: Integers, value: Floats, index_next: Integers, value_next: Floats,
 ) -> float:  # fmt: skip
     """``take_step`` of aligned features; δ, or NaN."""
-    slots, after = count_slots(index), index_next.shape[0]
+    slots, slots_next = count_slots(index), index_next.shape[0]
     x, x_next, g = aligned_products(columns, scale, epoch, table, index, value, index_next, value_next)
     memory, size = load(scalars, 0)
     delta, c, memory = decide(step, memory, x, x_next, g)
@@ -150,12 +150,12 @@ def take_aligned_step(
             fetch(columns[np.uint64(index[a])], e, table)
             add_phi(columns[np.uint64(index[a])], u, value[a])
         if len(u_next) > 0:
-            for a in range(after):
+            for a in range(slots_next):
                 fetch(columns[np.uint64(index_next[a])], e, table)
                 add_phi_next(columns[np.uint64(index_next[a])], u_next, value_next[a])
     else:
         fine, size = move_plain(
-            columns, scale, epoch, table, c, index, value, 0, slots, index_next, value_next, 0, after
+            columns, scale, epoch, table, c, index, value, 0, slots, index_next, value_next, 0, slots_next
         )
         if not fine:
             return np.nan
@@ -195,12 +195,12 @@ def find_policies(rate: float, q: Floats, target: Floats, behaviour: Floats, lan
     tied = 0.0
     for a in range(actions):
         tied += 1.0 if get_apart(q, a * LANES + lane, 0) >= least else 0.0
-    share, other = 1.0 / max(tied, 1.0), rate / actions  # none is tied where a value is NaN
-    greedy = other + (1.0 - rate) * share
+    share, least_likely = 1.0 / max(tied, 1.0), rate / actions  # none is tied where a value is NaN
+    greedy = least_likely + (1.0 - rate) * share
     for a in range(actions):
         is_best = get_apart(q, a * LANES + lane, 0) >= least
         put_apart(target, a * LANES + lane, 1, share if is_best else 0.0)
-        put_apart(behaviour, a * LANES + lane, 2, greedy if is_best else other)
+        put_apart(behaviour, a * LANES + lane, 2, greedy if is_best else least_likely)
 
 
 @inner
@@ -336,15 +336,15 @@ def take_action(
             )
     rho = ratio(setting, status)
     trace = setting[LAMBDA] * (status[IS_GREEDY] if fixed(setting, CUTS) > 0.0 else 1.0)
-    taken, first = int(status[ACTION]), index[0]
+    previous = int(status[ACTION])
     for i in range(slots):
         if ALIGNED == 1:
-            index[2, i] = first[i] * count_actions(target) + taken
+            index[2, i] = index[0, i] * count_actions(target) + previous
         else:
-            index[2, i] = taken * n + first[i] if 0 <= first[i] < n else -1
+            index[2, i] = previous * n + index[0, i] if 0 <= index[0, i] < n else -1
     step = step_of(setting[ALPHA], trace, rho, gamma, reward, fixed(setting, ETA), setting[LAMBDA])
-    after = next_index[first_next:end_next], next_value[first_next:end_next]
-    delta = learn_with(state, index[2], value[0], after[0], after[1], step)
+    active_next, value_next = next_index[first_next:end_next], next_value[first_next:end_next]
+    delta = learn_with(state, index[2], value[0], active_next, value_next, step)
     if not abs(delta) <= HUGE:
         return -3
     status[DELTA] = delta

@@ -269,12 +269,13 @@ class ControlStudy:
         mdp = problems.access_control()
         below = int((rates <= 2.31).sum())
         note = (
-            f"α = β = .01, ε = .1, {runs} runs, standard deviation over runs. The book prints about 2.31 for one run; "
-            f"{below} of {runs} runs are at or below it. R̄ fluctuates, as β is constant"
+            f"α = β = .01, ε = .1; mean of {runs} runs, whose standard deviation is {rates.std(ddof=1):.2f}, as β is "
+            f"constant. The book prints about 2.31, of one run; {below} of {runs} runs are at or below it"
         )
-        text = f"{rates.mean():.3f} ± {rates.std(ddof=1):.2f}"
+        name = f"access control: R̄ after {steps:,} steps"
         return [
-            finding(f"access control: R̄ after {steps:,} steps", text, note),
+            compare(name, 2.31, float(rates.mean()), 0.5 if options.quick else 0.1, note, "printed"),
+            *_queue_variants(),
             compare(
                 "access control: mean reward of the second half",
                 _soft_rate(mdp, 0.1),
@@ -314,6 +315,34 @@ def _order(rows: list[Array], best: dict[str, float], span: int, runs: int) -> l
         else:
             checks.append(claim(f"{name}: {order}", order, text(gap), bool(gap.mean() > 0.0), note))
     return checks
+
+
+def _queue_variants() -> list[Check]:
+    """Exact rates of the queue as the book describes it, and of queues that a reader might take it for."""
+    text = problems.access_control()
+    kinds, servers = 4, 10
+    P = np.zeros_like(text.P)  # a customer takes a server after the others have left theirs, and so stays for a step
+    for s in range(text.S):
+        free = s // kinds
+        P[s, 0] = P[s, 1] = text.P[s, 0]
+        if free:
+            P[s, 1] = np.roll(text.P[s, 0], -kinds)
+    accepting = text.replace(pi=[0.0, 1.0])
+    variants = {
+        "as in the text": text,
+        "who is accepted stays for a step at least": text.replace(P=P),
+        "9 servers": problems.access_control(servers=servers - 1),
+        "8 servers": problems.access_control(servers=servers - 2),
+        "p = .05": problems.access_control(p=0.05),
+        "p = .04": problems.access_control(p=0.04),
+    }
+    note = "exact: the best ε-greedy policy with ε = .1, and the best policy. The book's R̄ is about 2.31"
+    checks = [
+        finding(f"access control, {name}: rates", f"{_soft_rate(mdp, 0.1):.4f}, {mdp.optimal_reward_rate:.4f}", note)
+        for name, mdp in variants.items()
+    ]
+    plain = f"{accepting.reward_rate:.4f}, {text.reward_rate:.4f}"
+    return [*checks, finding("access control: rates of accepting everybody, of accepting at random", plain, "exact")]
 
 
 def _soft_rate(mdp: MDP, epsilon: float) -> float:
