@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -37,6 +39,13 @@ def opened(path: Path, lines: Sequence[str], name: str = "log.txt", **options: A
 def signal(table: Table, name: str) -> list[float]:
     values: list[float] = only(table).values[:, table.names.index(name)].tolist()
     return values
+
+
+def times(table: Table) -> list[float]:
+    time = only(table).time
+    assert time is not None
+    seconds: list[float] = time.tolist()
+    return seconds
 
 
 def stamp(i: int, form: str = "%Y-%m-%d %H:%M:%S", minutes: float = 10) -> str:
@@ -599,7 +608,7 @@ def test_json_documents(shape: str, indent: int | None, tmp_path: Path) -> None:
     table = opened(tmp_path, [json.dumps(value, indent=indent)], "log.json")
     assert table.names == ({"history": "sensor.x", "pairs": "column_2"}.get(shape, "x"),)
     assert signal(table, table.names[0]) == X
-    assert only(table).time[1] == START.timestamp() + 600.0
+    assert times(table)[1] == START.timestamp() + 600.0
 
 
 def test_json_documents_with_several_series(tmp_path: Path) -> None:
@@ -618,8 +627,8 @@ def test_a_meter_with_a_day_in_each_row(tmp_path: Path) -> None:
     ]
     table = opened(tmp_path, [f"MPAN,Date,{','.join(names)}", *days], "meter.csv")
     assert signal(table, "value") == list(range(432))
-    assert set(np.diff(only(table).time)) == {1800.0}
-    assert only(table).time[0] == START.timestamp()
+    assert set(np.diff(times(table))) == {1800.0}
+    assert times(table)[0] == START.timestamp()
 
 
 @pytest.mark.parametrize("kinds", ["stamps and all", "all", "devices"])
@@ -650,7 +659,7 @@ def test_headers_of_several_lines_and_of_another_delimiter(tmp_path: Path) -> No
     ]
     table = opened(tmp_path, station)
     assert table.names == ("Temp Out", "Out Hum")
-    assert only(table).time[-1] == START.timestamp() + 600.0 * (N - 1)
+    assert times(table)[-1] == START.timestamp() + 600.0 * (N - 1)
 
 
 def test_names_that_repeat_are_refused_with_a_command_that_works(tmp_path: Path) -> None:
@@ -660,12 +669,68 @@ def test_names_that_repeat_are_refused_with_a_command_that_works(tmp_path: Path)
     assert signal(opened(tmp_path, lines, skip_lines=1, header="time,x,x_2"), "x_2") == [-x for x in X]
 
 
+def test_names_over_several_lines(tmp_path: Path) -> None:
+    values = [f"{stamp(i)},{x},{2 * x}" for i, x in enumerate(X)]
+    table = opened(tmp_path, ['time,"temp', '(°C)","power', '(W)"', *values])
+    assert table.names == ("temp (°C)", "power (W)")
+    assert signal(table, "temp (°C)") == X
+
+
+def test_a_first_line_with_a_date_like_the_second_is_no_header(tmp_path: Path) -> None:
+    table = opened(tmp_path, [f"{stamp(i)},{x}" for i, x in enumerate(X)])
+    assert signal(table, "column_2") == X
+
+
+def test_a_program_logs_names_and_values_after_the_time(tmp_path: Path) -> None:
+    table = opened(tmp_path, [f"{stamp(i)},{i:03d} INFO root: temp={x} level={2 * x}" for i, x in enumerate(X)])
+    assert signal(table, "temp") == X
+    assert times(table)[2] == pytest.approx(START.timestamp() + 1200.002)
+
+
+#: Files that are refused: their lines, a part of the command in the message, and the signals that it then gives.
+REFUSED = {
+    "dates where a day begins": (
+        ["Date;Time;x", *(f"{stamp(i, '%d.%m.%Y') if i % 144 == 0 else ''};{stamp(i, '%H:%M')};{i}" for i in range(N))],
+        "awk -F';'",
+        ("x",),
+    ),
+    "two tables": (
+        [
+            "time,x",
+            *(f"{stamp(i)},{i}" for i in range(N)),
+            "",
+            "time,y,z",
+            *(f"{stamp(i)},{i},1" for i in range(2 * N)),
+        ],
+        "head -n 122",
+        ("x",),
+    ),
+    "null bytes": (["time,x", *(f"{stamp(i)},{i}" for i in range(N)), "\0" * 300], "tr -d '\\0'", ("x",)),
+    "single quotes": (["'time','x'", *(f"'{stamp(i)}','{i}'" for i in range(N))], 'tr -d "\'"', ("x",)),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_is_refused_comes_with_a_command_that_works(kind: str, tmp_path: Path) -> None:
+    lines, command, names = REFUSED[kind]
+    with pytest.raises(TableError) as refusal:
+        opened(tmp_path, lines)
+    message = str(refusal.value)
+    assert command in message
+    subprocess.run(message[message.index(command) :], shell=True, check=True, cwd=tmp_path)
+    written = re.search(r"> (\S+\.csv)", message)
+    assert written is not None
+    table = open_table(tmp_path / written[1])
+    assert table.names == names
+    assert len(only(table)) == N
+
+
 def test_labview_writes_its_own_header_above(tmp_path: Path) -> None:
     lines = ["LabVIEW Measurement\t", "Separator\tTab", "***End_of_Header***\t", "\t", "Channels\t1", "Samples\t400"]
     lines += ["X0\t0.0", "Delta_X\t0.01", "***End_of_Header***\t", "X_Value\tForce\tComment"]
     table = opened(tmp_path, [*lines, *(f"{i * 0.01:.2f}\t{x}" for i, x in enumerate(X))], "log.lvm")
     assert signal(table, "Force") == X
-    assert only(table).time[2] == 0.02
+    assert times(table)[2] == 0.02
 
 
 def test_hexadecimal_numbers_and_brackets(tmp_path: Path) -> None:

@@ -61,7 +61,8 @@ _WORDS = {"true": (1.0, True), "false": (0.0, True)} | dict.fromkeys((*MISSING, 
 _MISSING_WORDS = frozenset(MISSING)
 _MISSING_ARRAY = pa.array(MISSING)
 
-_HEXADECIMAL, _IN_BRACKETS = re.compile(r"0[xX][0-9a-fA-F]{1,13}"), re.compile(r"\([0-9]+\.?[0-9]*\)")
+_HEXADECIMAL, _IN_BRACKETS = re.compile(r"0[xX][0-9a-fA-F]{1,13}"), re.compile(r"\([0-9]{1,9}(\.[0-9]*)?\)")
+_FORTRAN = re.compile(r"[-+]?[0-9]*\.?[0-9]+[dD][-+]?[0-9]{1,3}")
 #: Whole seconds within years whose nanoseconds a float64 holds exactly: there every way to compute them agrees.
 _PLAIN_ISO = re.compile(r"(?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(?::[0-9]{2})?Z?")
 _BELOW_MICRO = re.compile(r"[.,][0-9]{6}([0-9]{1,3})")
@@ -181,6 +182,11 @@ def parse_number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, b
         pass
     if _HEXADECIMAL.fullmatch(text):
         return float(int(text, 16)), True
+    # Typeset minus signs, and exponents as Fortran writes them.
+    if "\u2212" in text:
+        return parse_number(text.replace("\u2212", "-"), PLAIN)
+    if _FORTRAN.fullmatch(text):
+        return float(re.sub("[dD]", "e", text)), True
     # Accounts write a negative number in brackets.
     if _IN_BRACKETS.fullmatch(text):
         return -float(text[1:-1]), True
@@ -445,6 +451,10 @@ def parse_times(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -
     array = pc.utf8_trim_whitespace(array)
     if form == "iso":
         return _iso(array)
+    if "%b" in form:  # Fri 29 Mar 2024
+        array = pc.replace_substring_regex(array, r"^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? +", "")
+    if form.startswith("%Y/%m/%d "):  # 2024/03/29-20:00
+        array = pc.replace_substring_regex(array, r"^([0-9]{4}/[0-9]{2}/[0-9]{2})[-_T]", r"\1 ")
     if "%p" in form:  # 8:00a, 8:00AM, 8:00 a.m.
         for letters, half in (("aA", "AM"), ("pP", "PM")):
             array = pc.replace_substring_regex(array, rf"([0-9])\s?[{letters}](\.?[mM]\.?)?$", rf"\1 {half}")
@@ -617,6 +627,7 @@ _DATE_FORMATS = sorted(
     (f"{date}{clock}" for clock in ("", *(f" {clock}" for clock in _CLOCKS)) for date in _DATES),
     key=lambda form: form.endswith("%p") and not form.startswith("%m"),  # AM and PM: the month comes first
 )
+_DATE_FORMATS.append("%b %d %H:%M:%S %Y")
 #: Dates written as digits, and what to divide by to get the year.
 _DIGITS = {"%Y%m%d%H%M%S": 1e10, "%Y%m%d%H%M": 1e8, "%Y%m%d": 1e4, "%Y%m": 1e2}
 _DAY = 86400.0

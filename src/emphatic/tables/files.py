@@ -11,6 +11,7 @@ import codecs
 import functools
 import logging
 import lzma
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,8 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", 
 #: The first bytes of text in UTF-16, as Windows writes it.
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _AS_CSV = "export its table as CSV, or convert a GPS track: gpsbabel -i gpx -f FILE -o unicsv -F track.csv"
+#: Bytes that no text has, besides 0.
+_NOT_TEXT = re.compile(rb"[\x01-\x08\x0e-\x19\x1c-\x1f]")
 #: The first bytes of files that are no tables, and what to do with them.
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive: unpack it",
@@ -136,6 +139,9 @@ class File:
                 return f"this is {what.replace('FILE', self.name)}."
         if self.head.startswith((b"PAR1", b"ARROW1")):
             return "a compressed Parquet or Arrow file. Unpack it; these compress their own columns."
+        if b"\0" in self.head and _NOT_TEXT.search(self.head) is None and len(re.findall(rb"\0+", self.head)) < 10:
+            remedy = f"Remove them: tr -d '\\0' < {self.name} > repaired.csv"
+            return f"the file has null bytes, as after a power failure. {remedy}"
         if b"\0" in self.head:  # which no text has
             return "this is a binary file that is not Parquet or Arrow. Export its table as CSV."
         if not self.head:

@@ -39,6 +39,8 @@ _NAMED = re.compile(rb'"?sep=([,;\t| ])"?\s*', re.IGNORECASE)
 _BLOCK, _LONGEST, _JSON_BLOCK = 1 << 19, 1 << 26, 1 << 21
 #: Lines that a quoted field may go on over, and their bytes.
 _LINES, _BYTES = 1000, 1 << 20
+#: Lines over which the names of columns may go on, in quotes.
+_TOP_LINES = 40
 #: Lines among which the header is looked for, if there is a title above it.
 _TITLES = 50
 #: Of a quote that is not closed within its line: a later line may close it, or it is a stray one.
@@ -116,6 +118,7 @@ class Delimited:
         if named and len(lines) > 1:
             delimiter = delimiter or named[1].decode()
             self._pass(lines.pop(0))
+        _join_quoted(lines)
         text = [line.decode() for line in lines[:LOOK_LINES]]
         self.delimiter = delimiter or find_delimiter(text)
         titles = find_titles(text, self.delimiter) if header_line is None else 0
@@ -141,6 +144,8 @@ class Delimited:
             if header_line and not header.present:
                 fields_of_line = [field.strip() for field in split_fields(text[0].strip("\r\n"), self.delimiter)[0]]
                 header = Header(tuple(fields_of_line), (), True)
+        if header_line is None and header.present and _are_both_dated(text, self.delimiter):
+            header = Header(tuple(f"column_{i}" for i in range(1, len(header.names) + 1)), (), False)
         joined, height = ((), 1) if header_line is not None or hashed else join_headers(text, self.delimiter)
         if joined and header.present:
             header = Header(joined, (), True)
@@ -166,7 +171,7 @@ class Delimited:
 
     def _pass(self, line: bytes) -> None:
         self._skip += len(line)
-        self._line += 1
+        self._line += max(1, line.count(b"\n"))
 
     def _start(self) -> ReadingPass:
         reading = ReadingPass(self._line)
@@ -199,6 +204,7 @@ class Delimited:
         if table.num_rows == 0:
             raise TableError(f"{name}: the file has a header but no rows.")
         table = table.select(list(self.names))
+        self._check_dates(table)
         if self._sample is None:
             self.style = fields.find_style([fields.as_plain(c) for c in table.columns], self.delimiter)
         if len(self.names) == 1 and fields.find_kind(fields.as_plain(table.column(0)), self.style) == "text":
@@ -213,11 +219,37 @@ class Delimited:
                 self._unit_rows += 1
         return table.slice(self._unit_rows)
 
+    def _check_dates(self, table: pa.Table) -> None:
+        """Refuse a table that writes a date only where a day begins, beside the time of day of each row."""
+        place = _find_sparse_dates(table)
+        if place:
+            sign = "\\t" if self.delimiter == "\t" else self.delimiter
+            fill = f"awk -F'{sign}' -v OFS='{sign}' '{{if(${place}==\"\")${place}=d;else d=${place}}}1'"
+            raise TableError(
+                f"{self.file.name}: column {self.names[place - 1]!r} has a date only where a day begins. Write it in "
+                f"each row: {fill} {self.file.name} > filled.csv"
+            )
+
+    def _check_blanks(self, widths: Sequence[int]) -> None:
+        """Refuse a file whose lines have different numbers of fields between blanks."""
+        if self.delimiter == " " and 2 * sum(have != len(self.names) for have in widths) > len(widths):
+            raise TableError(
+                f"{self.file.name}: most lines do not have as many fields as the first, when separated by a blank. "
+                f"If several blanks separate the fields, make them one: tr -s ' ' < {self.file.name} > squeezed.txt"
+            )
+
     def _check_fields(self, start: bytes) -> None:
         """Refuse a file most of whose lines have more fields than there are names, or one field for several names."""
         width, lines = len(self.names), start.splitlines()
         fields_in = [len(split_fields(line.decode(), self.delimiter)[0]) if line else 0 for line in lines]
         wrong = [i for i, have in enumerate(fields_in) if have > width or have == 1 < width]
+        if (second := _find_second_width(fields_in, wrong)) is not None:
+            line = self._line + second
+            raise TableError(
+                f"{self.file.name}: another table begins at line {line}. Divide the file: "
+                f"head -n {line - 1} {self.file.name} > table1.csv; tail -n +{line} {self.file.name} > table2.csv"
+            )
+        self._check_blanks([have for have in fields_in if have])
         if 2 * len(wrong) > sum(map(bool, fields_in)):
             raise TableError(
                 f"{self.file.name}: line {self._line + wrong[0]} has {fields_in[wrong[0]]} fields where the first has "
@@ -384,7 +416,7 @@ class Header:
 
 def read_header(line: str, delimiter: str, known: Collection[str] = ()) -> Header:
     """What the first line says of the columns. It is a header for certain if it has one of the ``known`` names."""
-    texts = [text.strip() for text in split_fields(line.strip("\r\n"), delimiter)[0]]
+    texts = [" ".join(text.strip().splitlines()) for text in split_fields(line.strip("\r\n"), delimiter)[0]]
     present = any(text in known for text in texts) or _is_header(texts)
     names = tuple((present and text) or f"column_{i}" for i, text in enumerate(texts, 1))
     # Frames write their row numbers without a name.
@@ -431,6 +463,42 @@ def join_headers(lines: Sequence[str], delimiter: str) -> tuple[tuple[str, ...],
         count += 1
     names = tuple(" ".join(filter(None, cells)) for cells in zip(*rows[:count], strict=True))
     return (names, count) if 1 < count < len(rows) and all(names) and len({*names}) == len(names) else ((), 1)
+
+
+def _find_sparse_dates(table: pa.Table) -> int:
+    """The place, from 1 on, of a column of dates most of which are missing, before one of times of day; 0 if none."""
+    for i, column in enumerate(table.columns[:-1]):
+        if 2 * column.null_count > len(column) > column.null_count and column[0].is_valid:
+            beside = fields.as_plain(table.column(i + 1))
+            if not beside.null_count and fields.date_format(fields.as_plain(column)) and fields.clock_format(beside):
+                return i + 1
+    return 0
+
+
+def _find_second_width(widths: Sequence[int], wrong: Sequence[int]) -> int | None:
+    """The line at which a table of another width begins, after a blank line; None if none does."""
+    second = next((i for i in wrong if widths[i - 1] == 0 < i and widths[i] > 1), None)
+    is_table = second is not None and {*widths[second:]} <= {0, widths[second]}
+    return second if is_table else None
+
+
+def _join_quoted(lines: list[bytes]) -> None:
+    """Join the first lines where a name in quotes goes on over several, as spreadsheets write it."""
+    for count in range(2, min(_TOP_LINES, len(lines)) if lines[0].count(b'"') % 2 else 0):
+        joined = b"".join(lines[:count])
+        if joined.count(b'"') % 2 == 0:
+            name, row = joined.decode().strip("\r\n"), lines[count].decode().strip("\r\n")
+            if any(len(split_fields(name, sign)[0]) == len(split_fields(row, sign)[0]) > 1 for sign in DELIMITERS):
+                lines[:count] = [joined]
+            return
+
+
+def _are_both_dated(lines: Sequence[str], delimiter: str) -> bool:
+    """Whether the first two lines have a date in the same place, one of the first: then neither is a header."""
+    if len(lines) < 2:
+        return False
+    cells = zip(*(split_fields(line.strip("\r\n"), delimiter)[0][:4] for line in lines[:2]), strict=False)
+    return any(fields.date_format(pa.array(pair, pa.string())) is not None for pair in cells)
 
 
 def read_other_header(line: str, delimiter: str, header: Header) -> Header | None:

@@ -670,6 +670,14 @@ def _cell(cell: object) -> str:
 _PAIR = re.compile(r'([A-Za-z_][\w./-]*)=("(?:[^"\\]|\\.)*"|[^\s"]*)(?=\s|$)')
 
 
+#: A stamp at the beginning of a line, as programs write it above what they log.
+_LOGGED = re.compile(
+    r"\[?([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}"
+    r"(?::[0-9]{2}(?:[.,][0-9]+)?)?(?:Z|[-+][0-9]{2}:?[0-9]{2})?)\]?\s"
+    r"(?!\S+ \S+\[[0-9]+\]:)"  # a host and a process: the journal of a system
+)
+
+
 def _sample(file: File) -> list[str]:
     """The first lines that are neither blank nor dashes; none of a file that is no text."""
     lines = [] if file.obstacle is not None else _first_lines(file, 60)
@@ -702,13 +710,21 @@ def _open_aligned(file: File, options: OpenOptions) -> Source:
 
 def _is_logfmt(file: File) -> bool:
     lines = _sample(file)
-    named = [_PAIR.match(line.strip()) and len(_PAIR.findall(line)) > 1 for line in lines]
+    pairs = [len(_PAIR.findall(line)) for line in lines]
+    named = [
+        (count > 1 and _PAIR.match(line.strip())) or (count > 0 and _LOGGED.match(line))
+        for count, line in zip(pairs, lines, strict=True)
+    ]
     return len(lines) > 2 and 10 * sum(map(bool, named)) >= 9 * len(lines)
 
 
 def _open_logfmt(file: File, options: OpenOptions) -> Source:
-    """Lines of ``name=value``."""
-    rows = [{name: value.strip('"') for name, value in _PAIR.findall(line)} for line in _lines(file)]
+    """Lines of ``name=value``, perhaps with a time before them."""
+    rows = []
+    for line in _lines(file):
+        logged = _LOGGED.match(line)
+        pairs = {name: value.strip('"') for name, value in _PAIR.findall(line)}
+        rows.append(({"time": logged[1].replace(",", ".")} if logged and pairs else {}) | pairs)
     text = "".join(json.dumps(row) + "\n" for row in rows if row)
     return JsonLines(cast(File, _Text(file.name, text.encode())))
 
