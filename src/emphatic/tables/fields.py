@@ -1034,7 +1034,13 @@ def _format(array: pa.Array, formats: tuple[str, ...]) -> str | None:
 @functools.lru_cache(64)  # a table's kinds of columns, its time and a pipe's warm-up ask again and again
 def _likely(texts: tuple[str, ...], formats: tuple[str, ...]) -> tuple[str, ...]:
     """The formats by which more than half of these texts can be read."""
-    few = pa.array(texts, pa.string())
+    few, joined = pa.array(texts, pa.string()), "".join(texts)
+    # Most columns of text have no digit, and most dates no letter: then many formats need no try.
+    if not any(sign.isdigit() for sign in joined):
+        return ()
+    absent = [] if any(sign.isalpha() for sign in joined) else ["%b", "%p", "%q"]
+    absent += [] if ":" in joined else [":"]
+    formats = tuple(form for form in formats if not any(sign in form for sign in absent))
     return tuple(form for form in formats if texts and 2 * np.isfinite(parse_times(few, form)).sum() > len(few))
 
 
