@@ -500,8 +500,8 @@ def _are_both_dated(lines: Sequence[str], delimiter: str) -> bool:
     if len(lines) < 2:
         return False
     cells = zip(*(split_fields(line.strip("\r\n"), delimiter)[0][:4] for line in lines[:2]), strict=False)
-    cells = (pair for pair in cells if all(map(_LIKE_DATE.search, pair)))
-    return any(fields.date_format(pa.array(pair, pa.string())) is not None for pair in cells)
+    likely = [pair for pair in cells if all(map(_LIKE_DATE.search, pair))]
+    return any(fields.date_format(pa.array(pair, pa.string())) is not None for pair in likely)
 
 
 def read_other_header(line: str, delimiter: str, header: Header) -> Header | None:
