@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 import emphatic
 from benchmarks.cases import Case, Effort, run_cases
@@ -42,6 +43,7 @@ def cases(quick: bool) -> Sequence[Case]:
             Signals(2, 40, 600),
             Hindsight(4, 300),
             LongLog(500, 3_000),
+            TwoThreads(1_200),
             Wide(34, 200),
             Intervals(16_000),
             Pipe(2, 700),
@@ -51,6 +53,7 @@ def cases(quick: bool) -> Sequence[Case]:
         Signals(4, 64, 10_000),
         Hindsight(32, 1_000),
         LongLog(100_000, 300_000),
+        TwoThreads(None),
         Wide(500, 4_000),
         Intervals(None),
         Pipe(20, 5_000),
@@ -309,6 +312,47 @@ class LongLog:
             ratio=each,
             at_most=9.6,
         )
+
+
+@dataclass(frozen=True)
+class TwoThreads:
+    """The whole of ``emphatic nexting`` on the household's log with one thread, and with two on two idle cores."""
+
+    T: int | None
+
+    @property
+    def gate(self) -> str:
+        return "two threads: the predictions of one"
+
+    def measure(self, threads: int, exponential_only: bool) -> tuple[float, NDArray[np.float64]]:
+        """The seconds of a run, and its predictions."""
+        log = pq.read_table(emphatic.data.household())[: self.T]
+        with tempfile.TemporaryDirectory() as out:
+            began = perf_counter()
+            result = emphatic.nexting.run(log, exponential_only=exponential_only, out=out, threads=threads)
+            seconds = perf_counter() - began
+            predictions = np.column_stack([result.predictions[name].to_numpy() for name in result.model.names])
+        return seconds, predictions
+
+    def gates(self) -> Iterator[Gate]:
+        small = TwoThreads(1_200)
+        yield gate(self.gate, small.measure(2, True)[1], small.measure(1, True)[1])
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        for exponential_only in (False, True):
+            rounds = range(min(2, effort.rounds))
+            one, two = (min(self.measure(n, exponential_only)[0] for _ in rounds) for n in (1, 2))
+            yield Row(
+                f"`emphatic nexting` on the household's log{', exponential only' if exponential_only else ''}",
+                "with two threads, and with one",
+                gates=(self.gate,),
+                ours=two,
+                alternative=one,
+                versus="one thread",
+                unit="s",
+                ratio=one / two,
+                at_least=1.7,
+            )
 
 
 @dataclass(frozen=True)
