@@ -42,7 +42,8 @@ WORLDS: dict[str, Callable[..., World]] = {
 }
 #: Agents that are advanced side by side: as many as a processor computes with one instruction.
 GROUP = 8
-#: So many rows fewer than a learner's table has, which is as long as a power of two: one line of the cache for each.
+#: The table of epochs of an agent is short where there are few columns to settle when it is full, to stay in the cache,
+#: and so many rows fewer than a multiple of 64: the tables of lanes would lie on one another in the cache.
 ROWS_LESS = 32
 #: Steps of an episode, at most, where no limit is given.
 ENDLESS = np.iinfo(np.int64).max
@@ -243,8 +244,9 @@ class Agents:
     def _spread_state(self, array: NDArray[Any], i: int) -> NDArray[Any]:
         """One of the engine's arrays for every agent; of a linear rule only the scalars have an axis for learners."""
         one = array[0] if self._elementwise or i == 4 else array
-        if i == 3 and not self._elementwise:  # the tables of lanes must not lie on one another in the cache
-            one = one[:, : one.shape[1] - ROWS_LESS]
+        if i == 3 and not self._elementwise:
+            columns = self.n * self.world.actions
+            one = one[:, : min(one.shape[1], max(4 * columns, 128)) // 64 * 64 - ROWS_LESS]
         every = np.zeros((self.K, *one.shape), one.dtype)
         if one.tobytes().strip(b"\0"):
             every[:] = one

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 @inner
 def scheduled(setting: Floats, decisions: float) -> float:
     """ε or the temperature at this decision: constant, linear, or geometric from ``START`` to ``END``."""
-    share = min(decisions / setting[STEPS], 1.0)
-    if setting[KIND] == 1.0:
-        rate = setting[START] + share * (setting[END] - setting[START])
-    elif setting[KIND] == 2.0:
-        rate = setting[START] * (setting[END] / setting[START]) ** share
-    else:
-        rate = setting[START]
+    rate = setting[START]
+    if setting[KIND] > 0.0:
+        share = min(decisions / setting[STEPS], 1.0)
+        if setting[KIND] == 1.0:
+            rate += share * (setting[END] - rate)
+        else:
+            rate *= (setting[END] / rate) ** share
     return float(rate)
 
 
@@ -255,13 +255,14 @@ def weigh_actions(
             weight = expected
         else:
             weight = fixed(setting, SIGMA) * sampled + (1.0 - fixed(setting, SIGMA)) * expected
-        if weight > 0.0:
+        if ALIGNED == 1:  # written in any case: which actions have a weight cannot be foreseen by a processor
             for i in range(slots):
-                if ALIGNED == 1:
-                    next_index[count], next_value[count] = index[i] * actions + a, weight * value[i]
-                else:
-                    next_index[count] = next_index[a * slots + i]
-                    next_value[count] = weight * next_value[a * slots + i]
+                next_index[count + i], next_value[count + i] = index[i] * actions + a, weight * value[i]
+            count += slots if weight > 0.0 else 0
+        elif weight > 0.0:
+            for i in range(slots):
+                next_index[count] = next_index[a * slots + i]
+                next_value[count] = weight * next_value[a * slots + i]
                 count += 1
     return count
 
