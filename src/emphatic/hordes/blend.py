@@ -131,8 +131,8 @@ class Combination:
     - Every v_i, c_k and p is kept within the range of the trace and half its width beyond, or the present reading.
     - A bound that readings have reached ten times, as 0 is by meters and counts, is passed by none.
     - An answer that is suddenly far from all others, measured by how far it usually is, or that repeats itself exactly,
-      or is no number, is pulled towards the others, as their errors weigh them, for as long. Its error is that of what
-      it said.
+      or is no number, is pulled towards the others, as their errors weigh them, for as long; the further it is, the
+      closer to them. Its error is that of what it said.
 
     Where a reading is missing, or does not follow the row before, nothing is learned, and earlier returns stay as they
     are. Before the first reading the answer is that of the middle learner.
@@ -165,7 +165,7 @@ class Combination:
             x: The readings (B, Q), NaN where missing.
             follows: The rows (B,) that follow the row before.
             fresh: Where an answer is another one from this row on, (B, Q, E): what was known of it no longer holds, and
-                it is taken for as good as the best of the others. None: nowhere.
+                it is taken for as good as the second best of the others. None: nowhere.
             optional: Answers from this one on are NaN where there is none, and in V the last ones before them stand in:
                 a copy of the reading, or no answer at all, would harm a combination more. None: there are all.
         """

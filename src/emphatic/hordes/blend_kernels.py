@@ -42,8 +42,9 @@ ALIKE = 0.003
 EQUAL = 1e-6
 #: How far beyond the range of the trace answers may lie, in its width.
 ROOM = 0.5
-#: What an answer may deviate in one row and recently, squared and in terms of its usual deviation.
-FAR, FAR_RECENTLY = 16.0, 6.0
+#: What an answer may deviate in one row and recently, squared and in terms of its usual deviation. What it deviates
+#: more counts the less the further it is.
+FAR, FAR_RECENTLY = 9.0, 6.0
 #: How fast the largest deviation so far grows, once exceeded.
 GROWTH = 4.0
 #: The rows after which an answer's usual deviation is known, and the fewest rows of a recent one.
@@ -164,19 +165,27 @@ def add_to_range(s: Floats, x: float, known: bool, h: float) -> tuple[float, flo
 
 @register_jitable
 def renew(i: int, a: Floats, W: Floats, R: Floats) -> None:
-    """Answer i is another one from here on: take over what is known of the best of the others, and its weight."""
+    """Answer i is another one from here on: take over what is known of the second best of the others.
+
+    Its own weight goes to that one. The best may not stay so: its few errors would let the new answer outweigh all
+    others for long.
+    """
     N = len(R)
-    best = N - 1
+    best = second = -1
     for j in range(N):
-        if j != i and R[j, j] < R[best, best]:
-            best = j
+        if j == i:
+            continue
+        if best < 0 or R[j, j] < R[best, best]:
+            best, second = j, best
+        elif second < 0 or R[j, j] < R[second, second]:
+            second = j
     for j in range(N):
-        R[max(i, j), min(i, j)] = R[max(best, j), min(best, j)]
-    R[i, i] = R[best, best]
-    for k in range(len(a)):  # OPEN_ERROR and ERROR are the best's
-        a[k, i] = a[k, best] if k <= ERROR else 1.0 if k == TRUST else 0.0
+        R[max(i, j), min(i, j)] = R[max(second, j), min(second, j)]
+    R[i, i] = R[second, second]
+    for k in range(len(a)):  # OPEN_ERROR and ERROR are those of the second best
+        a[k, i] = a[k, second] if k <= ERROR else 1.0 if k == TRUST else 0.0
     for k in range(len(W)):
-        W[k, best] += W[k, i]
+        W[k, second] += W[k, i]
         W[k, i] = 0.0
 
 
@@ -222,7 +231,7 @@ def doubt(
                 trust = 0.0
             else:
                 if far:
-                    trust = math.sqrt(limit / square)
+                    trust = limit / square
                 if far_recently:
                     trust *= limit_recently / a[RECENT, i]
             if known:
@@ -241,7 +250,7 @@ def doubt(
             a[TRUST, i] = trust
         # The others stand in for what is doubted, as their errors weigh them: an answer that was much better than all
         # others may have left them weights near 0.
-        weight = weights[i] + 1e-12 if trust == 1.0 else 0.0
+        weight = weights[i] + 1e-250 if trust == 1.0 else 0.0
         trusted += weight
         trusted_value += weight * v[i]
         doubted = doubted or trust < 1.0
