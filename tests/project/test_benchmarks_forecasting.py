@@ -11,7 +11,7 @@ import pytest
 
 import emphatic
 from benchmarks import __main__ as command
-from benchmarks import forecasting
+from benchmarks import combination, forecasting
 from benchmarks.cases import Effort
 from benchmarks.development_logs import DevelopmentLog, development_logs, is_installed
 from benchmarks.forecasters import (
@@ -275,3 +275,22 @@ def test_a_table_of_one_s_own_is_for_this_suite_alone(words: list[str], monkeypa
 
 def test_features_of_a_log_that_never_varies_are_finite() -> None:
     assert np.isfinite(scaled(np.ones((600, 3)))).all()
+
+
+def test_the_combination_is_compared_with_its_candidates(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The recorded answers give the predictions of the run, and all tables have their lines."""
+    x = np.sin(np.arange(300) / 7) + 0.1 * np.random.default_rng(0).normal(size=300)
+    made_up = DevelopmentLog("made up", "", lambda: {"x": x}, (2,))
+    recorded = combination.record(made_up)
+    run = emphatic.nexting.run({"x": x}, horizons=[2], exponential_only=True, offline=False)
+    assert np.array_equal(recorded.combine()[0][:, 0], run.predictions.column("x@2").to_numpy())
+    (whole, *_) = list(combination.compare_with_candidates(recorded))
+    assert whole[0] == 0
+    assert whole[1] == pytest.approx(max(run.summary[0]["answers"].values()) - run.summary[0]["variance_explained"])
+    monkeypatch.setattr(combination, "development_logs", lambda: [made_up])
+    assert combination.main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("| whole logs | 1 |")]
+    assert [line for line in lines if line.startswith("| the return, then stuck | 1 |")]
