@@ -50,14 +50,16 @@ def sources(rule: Rule, dtype: str, apart: bool, broken: bool = True) -> dict[st
     constants: dict[str, Any] = {f"p{i}_varies": i == 5 for i in range(count)}
     constants |= {"p5_k": 1, "KEEP": True, "APART": apart, "BROKEN": broken, "ROWS": ROWS}
     passes = cuda_part._passes(rule.form[0])
-    unused = {"dual" if len(rule.vectors) > 3 else "dual of many"}
+    unused = {"dual" if len(rule.vectors) > 2 else "dual of many"}
     unused |= set() if any(r == s for r, s in passes) else {"update of one"}
     one, other = passes[0]
     constants |= {"ONE": one, "OTHER": other}
-    constants |= {"PRECISION": "tf32x3", "THREE": True} if dtype == "float32" else {"PRECISION": "ieee", "THREE": False}
+    constants |= {"THREE": dtype == "float32"}
     pointers = dict.fromkeys(("X", "Z", "G", "H", "P", "P_rest", "TAIL", "OUT"), f"*fp{dtype[-2:]}")
     pointers |= {"FLAG": "*i32", "FROZEN": "*i8", "FIRST": "*i32", "SCALE": "*fp32"}
-    pointers |= dict.fromkeys(("BEFORE", "AFTER", "DELTA", "TOP", *(f"p{i}_at" for i in range(count))), "*fp64")
+    pointers |= dict.fromkeys(
+        ("BEFORE", "AFTER", "GROUPS", "DELTA", "TOP", *(f"p{i}_at" for i in range(count))), "*fp64"
+    )
     halves = [("halves", dict.fromkeys(("P", "P_rest"), "*fp16"))] if dtype == "float32" else []
     functions = {"dual": made.dual, "update": made.update, "project": cuda_products.project}
     found = {}
@@ -66,7 +68,7 @@ def sources(rule: Rule, dtype: str, apart: bool, broken: bool = True) -> dict[st
             if name in unused:
                 continue
             function, settings = functions[name.split()[0]], dict(shapes[0])
-            options = {"num_warps": settings.pop("num_warps")}
+            options = {name: settings.pop(name) for name in ("num_warps", "maxnreg") if name in settings}
             settings |= {"HALVES": form == "halves", "NEXT": form == "halves"}
             settings |= {"OTHER": one} if name == "update of one" else {}
             given = {name: value for name, value in (constants | settings).items() if name in function.arg_names}

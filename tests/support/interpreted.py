@@ -270,6 +270,18 @@ def take_other_arrays() -> None:
         assert learner.predict(kind(stream.Phi[0])).shape == (2,)
         assert learner.predict(kind(stream.Phi)).shape == (18, 2)
     take_infinite_bounds()
+    compressed = [Learner("td", 6, 2, engine="cuda") for _ in range(2)]
+    index = np.array([[0, 3, -1], [1, 2, 5], [4, -1, -1], [0, 1, 2]])
+    rows = emphatic.Active(index, np.arange(1.0, 13.0).reshape(4, 3))
+    dense = np.zeros((4, 7))
+    np.put_along_axis(dense, index, rows.values, 1)  # (−1 is the last column, which is left out)
+    for one, Phi in zip(compressed, (rows, dense[:, :6]), strict=True):
+        one.run(Phi, 1.0, 0.9, alpha=0.001)
+        one.run(Phi[:2], 1.0, 0.9, alpha=0.001, Phi_next=Phi[2:], first=[True, True])
+    assert np.array_equal(compressed[0].theta, compressed[1].theta)
+    dense[3, 5] = np.nan
+    with pytest.raises(ValueError, match="nan at step 3, feature 5"):
+        learner.run(dense[:, :6], 1.0, 0.9, alpha=0.1)
     for bad in (Foreign(stream.Phi, device=2), torch.ones((18, 6), dtype=torch.complex64)):
         with pytest.raises(ValueError, match="'Phi' parameter of run must be"):
             learner.run(bad, 1.0, 0.9, alpha=0.1)

@@ -262,6 +262,10 @@ class Engine(ABC):
         with np.errstate(all="ignore"):
             return self.predict(phi_next)
 
+    def dense(self, phi: Rows, phi_next: Rows) -> tuple[Any, Any]:
+        """Compressed φ and φ' of several steps as arrays (T, n), where the engine has them."""
+        return phi.dense(self.n, self.dtype), phi_next.dense(self.n, self.dtype)
+
     def _compiled(self, name: str) -> Any:
         """The same, compiled on first use."""
         kernel = self._kernels.get(name)

@@ -705,14 +705,28 @@ class TensorInputs:
         """``features``; a tensor gives a tensor of the dtype on the same device."""
         value = self.import_array(name, value, function)
         if not isinstance(value, self._torch.Tensor):
-            return features(name, value, function, n, dtype, look_over=look_over)
+            read, top = features(name, value, function, n, dtype, look_over=False)
+            if isinstance(read, Rows) or not look_over:
+                return read, top
+            from emphatic.engines.cuda.engine import tensor_of
+
+            top = self._largest(tensor_of(read))  # (on all cores: a device waits for it)
+            if not math.isfinite(top):
+                given = real_array(name, value, function)
+                raise not_finite(name, function, dtype, given.reshape(-1, n), read, given.ndim)
+            return read, top
         check_shape(name, value.shape, function, n)
         rows = value.reshape(-1, n)
         cast = rows.to(dtype=getattr(self._torch, dtype)).contiguous()
-        least, most = (float(end) for end in cast.aminmax()) if cast.numel() else (0.0, 0.0)
-        if not (math.isfinite(least) and math.isfinite(most)):
+        top = self._largest(cast)
+        if not math.isfinite(top):
             raise not_finite(name, function, dtype, rows, cast.cpu().numpy(), value.ndim)
-        return cast, max(-least, most)
+        return cast, top
+
+    def _largest(self, tensor: torch.Tensor) -> float:
+        """max |x|, or infinity or NaN if not all are finite."""
+        least, most = (float(end) for end in tensor.aminmax()) if tensor.numel() else (0.0, 0.0)
+        return max(-least, most) if math.isfinite(least) else abs(least)
 
     def parameters(
         self, rule: AnyRule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]

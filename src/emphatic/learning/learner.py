@@ -926,7 +926,11 @@ class Log:
         size = max(1, size // grain) * grain  # as the engine would cut them itself
         for begin in range(0, T, size):
             end = min(begin + size, T)
-            phi, phi_next = (fit(block(rows, begin, end), engine) for rows in (self.phi, self.phi_next))
+            phi, phi_next = (block(rows, begin, end) for rows in (self.phi, self.phi_next))
+            if isinstance(phi, Rows) and isinstance(phi_next, Rows) and not engine.takes_rows:
+                phi, phi_next = engine.dense(phi, phi_next)
+            else:
+                phi, phi_next = fit(phi, engine), fit(phi_next, engine)
             parameters = tuple(p[begin:end] for p in self.parameters)
             yield begin, end, Log(phi, phi_next, self.top, parameters, self.first[begin:end])
 

@@ -32,7 +32,11 @@ from emphatic.rules import Rule
 __all__ = ["GROUP", "module_text", "pairs_of"]
 
 #: Rows in a group.
-GROUP = 16
+GROUP = 8
+#: How many steps ahead parameters are loaded.
+AHEAD = 4
+#: Rows of W that are loaded at a time, and rows of V whose parts are added at a time.
+UNROLLED, ADDED = 4, 16
 #: How many vectors, remembered scalars, parameters and entries of A there are; whether a vector takes φ'.
 VECTORS: int
 MEMORY: int
@@ -49,7 +53,7 @@ products: _Function
 start_sequence: _Function
 #: (begins, c) → c with 0 for what is taken of traces, where a sequence begins.
 drop_traces: _Function
-#: (step, memory, x, x_next, g, live, nought) → δ, c, and the memory after the step; as it was where not live.
+#: (step, memory, x, x_next, g, nought) → δ, c, and the memory after the step.
 decide: _Function
 #: (c, size, top) → size after the step.
 bounds: _Function
@@ -63,7 +67,7 @@ apply_to: _Function
 #: (c, late, nought) → the coefficients of the row of a step's φ;  (c, nought) → those of φ and those of φ'.
 leave: _Function
 leave_both: _Function
-#: (nought) → late, all 0;  (live, c, late) → late after the step;  (c, late) → late moved by A.
+#: (nought) → late, all 0;  (c, late) → late after the step;  (c, late) → late moved by A.
 no_late: _Function
 make_late: _Function
 move_late: _Function
@@ -105,20 +109,19 @@ def max(a, b):
 
 # A kernel's arguments have names. A parameter is a pointer, its distances from step to step and from learner to
 # learner, and whether it varies from step to step.
-_ENTRY = """@triton.jit(do_not_specialize=["t0", "L", "turns", "chunk", "parts", {distances}])
+_ENTRY = """@triton.jit(do_not_specialize=["t0", "L", "chunk", "parts", {distances}])
 def dual(
-    Z, G, H, BEFORE, AFTER, TAIL, DELTA, FLAG, TOP, OUT, FROZEN, FIRST, {pointers},
-    t0, L, turns, chunk, K, parts, {varies},
+    Z, G, H, BEFORE, AFTER, GROUPS, TAIL, DELTA, FLAG, TOP, OUT, FROZEN, FIRST, {pointers},
+    t0, L, chunk, K, parts, {varies},
     APART: tl.constexpr, BROKEN: tl.constexpr, KEEP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
     if tl.load(FLAG) < chunk:
         return
     take_chunk(
-        Z, G, H, BEFORE, AFTER, TAIL, DELTA, FLAG, TOP, OUT, FROZEN, FIRST,
+        Z, G, H, BEFORE, AFTER, GROUPS, TAIL, DELTA, FLAG, TOP, OUT, FROZEN, FIRST,
         {parameters},
         {which},
-        t0, L, turns, chunk, K, parts, APART, BROKEN, KEEP, ROWS, BLOCK, PRECISION,
+        t0, L, chunk, K, parts, APART, BROKEN, KEEP, ROWS, BLOCK,
     )
 """
 
@@ -170,7 +173,6 @@ class _Functions:
     def __init__(self, rule: Rule, dtype: str) -> None:
         self.rule, self.u, self.limit = rule, unrolled(rule), _LIMIT[dtype]
         u = self.u
-        # Steps after the last one of a short chunk are taken with A = 1 and B = 0: literals are entries, too.
         self.pairs = pairs_of(u.A, u.w)
         self.a = {pair: f"a[{i}]" for i, pair in enumerate(self.pairs)}
         self.b, self.d = (
@@ -182,6 +184,9 @@ class _Functions:
         self.text: list[str] = []
         for name, value in (
             ("GROUP", GROUP),
+            ("AHEAD", AHEAD),
+            ("UNROLLED", UNROLLED),
+            ("ADDED", ADDED),
             ("VECTORS", u.m),
             ("MEMORY", u.M),
             ("PARAMETERS", len(rule.parameters)),
@@ -240,19 +245,17 @@ class _Functions:
         a = tuple_of(self.a[r, c] if c < u.w else f"tl.where(begins, 0.0, {self.a[r, c]})" for r, c in self.pairs)
         self.add("drop_traces(begins, c)", "a, b, d = c", f"return {a}, b, d")
 
-        def rounded(value: str, other: float = 0.0) -> str:
-            return f"tl.where(live, {value}, {other} + nought).to(REAL)"
+        def rounded(value: str) -> str:
+            return f"({value} - nought).to(REAL)"
 
         step = tuple_of("delta" if i == 5 else f"step[{i}]" for i in range(len(self.rule.parameters)))
-        neutral = {(r, c): float(r == c and (r, c) not in self.scales) for r, c in self.pairs}
-        a = tuple_of(rounded(self.excess((r, c), f"A[{r}][{c}]"), neutral[r, c]) for r, c in self.pairs)
+        a = tuple_of(rounded(self.excess((r, c), f"A[{r}][{c}]")) for r, c in self.pairs)
         b, d = (tuple_of(rounded(f"B[{r}][{side}]") for r in column) for side, column in enumerate((self.b, self.d)))
         self.add(
-            "decide(step, memory, x, x_next, g, live, nought)",
+            "decide(step, memory, x, x_next, g, nought)",
             "delta = step[5] + step[4] * x_next[0] - x[0]",
             f"A, B, after = rule({step}, memory, x, x_next, g)",
-            f"memory = {tuple_of(f'tl.where(live, after[{i}], memory[{i}])' for i in range(u.M))}",
-            f"return delta, {tuple_of((a, b, d))}, memory",
+            f"return delta, {tuple_of((a, b, d))}, {tuple_of(f'after[{i}] - nought' for i in range(u.M))}",
         )
         bounds = []
         for r in u.vectors:
@@ -289,15 +292,14 @@ class _Functions:
         """The coefficients of a φ' that is the next step's φ."""
         u, late = self.u, {r: f"late[{i}]" for i, r in enumerate(self.d)}
         self.add("no_late(nought)", f"return {tuple_of('nought.to(REAL)' for _ in late)}")
-        latest = tuple_of(f"tl.where(live, {self.d[r]}, {late[r]})" for r in late)
-        self.add("make_late(live, c, late)", "a, b, d = c", f"return {latest}")
+        self.add("make_late(c, late)", "a, b, d = c", f"return {tuple_of(self.d[r] for r in late)}")
         self.add("move_late(c, late)", "a, b, d = c", f"return {tuple_of(self.own(r, late[r]) for r in late)}")
         left = []
         for r in u.vectors:
             shares = ([self.b[r]] if r in self.b else []) + ([self.own(r, late[r])] if r in late else [])
             left.append(" + ".join(shares) or "nought.to(REAL)")
         self.add("leave(c, late, nought)", "a, b, d = c", f"return {tuple_of(left)}")
-        sums = tuple_of(f"z[{r}] + g * {late[r]}[None, :]" if r in late else f"z[{r}]" for r in u.vectors)
+        sums = tuple_of(f"z[{r}] + g * {late[r]}" if r in late else f"z[{r}]" for r in u.vectors)
         self.add("add_late(z, late, g)", f"return {sums}")
         self.add("late_row(late, nought)", f"return {tuple_of(late.get(r, 'nought.to(REAL)') for r in u.vectors)}")
         stores = [f"tl.store(at + {r} * distance, z[{r}] + {late[r]}, mask=ok)" for r in late]

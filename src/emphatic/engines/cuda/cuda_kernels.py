@@ -19,17 +19,16 @@ from emphatic.engines.cuda.cuda_products import inner, load_rows_of, place_of_sh
 
 if TYPE_CHECKING:
     from emphatic.engines.cuda.cuda_functions import (
-        GROUP, MEMORY, PAIRS, PARAMETERS, REAL, TAKES_NEXT, VECTORS, add_late, apply, apply_to, bounds, compose, decide,
-        drop_traces, identity, is_fine, late_row, leave, leave_both, make_late, move, move_late, multiply, no_late,
-        products, round_total, start_sequence, store_late,
+        ADDED, AHEAD, GROUP, MEMORY, PAIRS, PARAMETERS, REAL, TAKES_NEXT, UNROLLED, VECTORS, add_late, apply, apply_to,
+        bounds, compose, decide, drop_traces, identity, is_fine, late_row, leave, leave_both, make_late, move,
+        move_late, multiply, no_late, products, round_total, start_sequence, store_late,
     )  # fmt: skip
 
 
 @triton.jit
 def take_chunk(
-    Z, G, H, BEFORE, AFTER, TAIL, DELTA, FLAG, TOP, OUT, FROZEN, FIRST, parameters, varies, t0, L, turns, chunk, K,
+    Z, G, H, BEFORE, AFTER, GROUPS, TAIL, DELTA, FLAG, TOP, OUT, FROZEN, FIRST, parameters, varies, t0, L, chunk, K,
     parts, APART: tl.constexpr, BROKEN: tl.constexpr, KEEP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """L steps on V, (m, ROWS, K) in Z, from step t0 of a block on; W in its place, and A_total in TAIL.
 
@@ -55,68 +54,67 @@ def take_chunk(
     memory, size = load_state(BEFORE, wide, k, ok)
     constant = load_step(parameters, k, ok)
     when = t0 + 0 * wide  # (in 64 bits: K steps of K numbers are beyond 32)
-    step = vary_step(constant, parameters, varies, when, k, ok & (none < L))
-    i = tl.arange(0, GROUP)
-    within = ok[None, :] & (i[:, None] < ROWS)
+    queue = ()
+    for ahead in tl.static_range(AHEAD):
+        queue = queue + (vary_step(constant, parameters, varies, when + ahead, k, ok & (none < L - ahead)),)
     if parts > 1:
-        add_parts(z, wide, within, parts, ROWS)
+        add_parts(z, wide, ok, parts, ROWS)
         tl.debug_barrier()
     fine = ok == ok
     delta_last = tl.zeros((BLOCK,), tl.float64)
     late = no_late(nought)
     total = identity(nought)
+    of_group = identity(nought)
     for group in range((L + STEPS - 1) // STEPS):
         t_group = group * STEPS
         row0 = group * GROUP + 0 * L  # (a tensor also where Triton interprets)
         y = z + row0 * wide
         ring = load_ring(y, wide, ok, ok & (row0 + none + GROUP < ROWS), RING, ROWS)
+        ring = catch_up(ring, z, G, GROUPS, wide, k, ok, group, row0, total, late, nought, APART, ROWS, RING)
         size = at_least_1(size)
         of_group = identity(nought)
         late_before = late
         late = no_late(nought)
-        for j in range(turns):
+        steps = tl.minimum(L - t_group, STEPS)
+        for j in range(steps):
             t = t_group + j
-            live = t + none < L
             h = H + (chunk * ROWS + t) * (2 * RING)
-            # Load the next step's parameters while this step is computed.
-            next_step = vary_step(constant, parameters, varies, when + 1, k, ok & (t + none < L - 1))
+            # Load the parameters of a step some steps ahead, while this step is computed.
+            last = vary_step(constant, parameters, varies, when + AHEAD, k, ok & (t + none < L - AHEAD))
             x, x_next, g = products(ring[0], ring[1], h, nought, RING)
             if BROKEN:
-                begins = tl.load(FIRST + when + none, mask=ok & live, other=0) != 0
+                begins = tl.load(FIRST + when + none, mask=ok, other=0) != 0
                 memory, x, x_next = start_sequence(begins, memory, x, x_next, nought)
-            delta, c, memory = decide(step, memory, x, x_next, g, live, nought)
+            delta, c, memory = decide(in_float64(queue[0]), memory, x, x_next, g, nought)
             if BROKEN:
                 c = drop_traces(begins, c)
             size = bounds(c, size, top)
-            fine = fine & (is_fine(delta, memory, c, size) | (live == 0))
+            fine = fine & is_fine(delta, memory, c, size)
             if KEEP:
-                tl.store(OUT + when * wide + k, ring[0][0], mask=moves & live)
-            delta_last = tl.where(live, delta, delta_last)
+                tl.store(OUT + when * wide + k, ring[0][0], mask=moves)
+            delta_last = delta
             ring = turn(ring, c, late, nought, h, STRIDE, RING)
             if not APART:
-                late = make_late(live, c, late)
+                late = make_late(c, late)
                 late_before = move_late(c, late_before)
             of_group = multiply(c, of_group)
-            step = next_step
+            queue = move_up(queue, last, AHEAD)
             when += 1
+        for _ in range(steps, STEPS):
+            ring = idle(ring, late, nought, STRIDE, RING)
         store_ring(y, wide, ok, ring, RING - GROUP, ROWS)
-        scale = along_rows(round_total(of_group))
-        tl.debug_barrier()
-        for row in range(0, row0, GROUP):
-            at = z[None, :] + (row + i)[:, None] * wide
-            store_rows(at, wide, within, apply(scale, load_rows(at, wide, within, ROWS)), ROWS)
-        for row in range(row0 + GROUP, 2 * L if APART else L + 1, GROUP):
-            at = z[None, :] + (row + i)[:, None] * wide
-            moved = apply(scale, load_rows(at, wide, within, ROWS))
-            near = tl.load(G + (row0 + i)[None, :] * ROWS + row + i[:, None])
-            beyond = tl.load(G + (row0 + GROUP) * ROWS + row + i)[:, None]
-            moved = spread(moved, near, y, wide, within, late, beyond, APART, ROWS, PRECISION)
-            store_rows(at, wide, within, moved, ROWS)
-        tl.debug_barrier()
         if not APART:
             # Add the first row's coefficient from the step before the group, which V already includes.
             store_late(y, ROWS * wide, ok, ring[1], late_before)
+        store_total(GROUPS + group * PAIRS * wide, wide, k, ok, of_group)
         total = compose(of_group, total)
+    since = identity(nought)
+    for back in range(1, (L + STEPS - 1) // STEPS):
+        group = (L + STEPS - 1) // STEPS - 1 - back
+        since = compose(since, load_product(GROUPS + (group + 1) * PAIRS * wide, wide, k, ok))
+        scale = round_total(since)
+        for row in range(group * GROUP, group * GROUP + GROUP, UNROLLED):
+            move_rows(z, wide, ok, row, scale, ROWS)
     # If a chunk ends with a group, its last φ' has a row of its own, with coefficients of weights only.
     if (L % GROUP == 0) & (L < ROWS) & (not APART):
         store_row(z + L * wide, wide, ok, late_row(late, nought), ROWS)
@@ -147,21 +145,92 @@ def turn(ring, c, late, nought, h, STRIDE: tl.constexpr, RING: tl.constexpr):
 
 
 @inner
-def spread(
-    moved, near, y, wide, within, late, beyond, APART: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr
-):
-    """V of later rows with what the group's W adds; ``near`` are the products of those rows with the group's rows."""
-    i = tl.arange(0, GROUP)
-    gains = ()
-    for r in tl.static_range(VECTORS):
-        w = tl.load(y[None, :] + (r * ROWS + i)[:, None] * wide, mask=within, other=0.0)
-        gains = gains + (tl.dot(near, w, input_precision=PRECISION, out_dtype=REAL),)
+def idle(ring, late, nought, STRIDE: tl.constexpr, RING: tl.constexpr):
+    """The ring after a step that a short group does not have: the last φ' is the first row that no step has used."""
+    out = ()
+    for i in tl.static_range(STRIDE, RING):
+        out = out + (ring[i],)
+    row = late_row(late, nought)
+    return out + ((row,) if STRIDE == 1 else (row, row))
+
+
+@inner
+def catch_up(
+    ring, z, G, GROUPS, wide, k, ok, group, row0, total, late, nought, APART: tl.constexpr, ROWS: tl.constexpr,
+    RING: tl.constexpr,
+):  # fmt: skip
+    """V of a group's rows with what the groups before it add, the last of them first.
+
+    Their W are as they were at the end of their group; ``since`` is the product of A since then.
+    """
+    scale = round_total(total)
+    out = ()
+    for i in tl.static_range(RING):
+        out = out + (apply(scale, ring[i]),)
+    since = identity(nought)
+    for back in range(1, group + 1):
+        scale = round_total(since)
+        first = row0 - back * GROUP
+        for row in range(first, first + GROUP, UNROLLED):
+            w = load_rows(z + row * wide, wide, ok, ROWS)
+            moved = ()
+            for s in tl.static_range(UNROLLED):
+                moved = moved + (apply(scale, w[s]),)
+            out = gather(out, moved, G + row * ROWS + row0, 0 * k, ROWS, RING)
+        since = compose(since, load_product(GROUPS + (group - back) * PAIRS * wide, wide, k, ok))
     if not APART:
-        gains = add_late(gains, late, beyond)
+        out = gather_late(out, late, G + row0 * ROWS + row0, RING)
+    return out
+
+
+@inner
+def gather(ring, w, at, none, ROWS: tl.constexpr, RING: tl.constexpr):
+    """The ring with the products of some rows: w are their coefficients, ``at`` their products with the ring's."""
+    for s in tl.static_range(UNROLLED):
+        g = load_numbers(at + s * ROWS, none, RING)
+        out = ()
+        for i in tl.static_range(RING):
+            out = out + (add_row(ring[i], w[s], g[i]),)
+        ring = out
+    return ring
+
+
+@inner
+def load_numbers(at, none, COUNT: tl.constexpr):
+    """At least COUNT numbers that are the same for all learners, four by one load."""
+    out = ()
+    for i in tl.static_range(0, COUNT, 4):
+        four = tl.load((at + i + tl.arange(0, 4))[None, :] + none[:, None])
+        even, odd = tl.split(tl.reshape(four, (none.shape[0], 2, 2)))
+        a, c = tl.split(even)
+        b, d = tl.split(odd)
+        out = out + (a, b, c, d)
+    return out
+
+
+@inner
+def add_row(z, w, g):
     out = ()
     for r in tl.static_range(VECTORS):
-        out = out + (moved[r] + gains[r],)
+        out = out + (z[r] + w[r] * g,)
     return out
+
+
+@inner
+def gather_late(ring, late, g, RING: tl.constexpr):
+    out = ()
+    for i in tl.static_range(RING):
+        out = out + (add_late(ring[i], late, tl.load(g + i)),)
+    return out
+
+
+@inner
+def move_rows(z, wide, ok, row, a, ROWS: tl.constexpr):
+    """Move W of some rows by A."""
+    at = z + row * wide
+    w = load_rows(at, wide, ok, ROWS)
+    for s in tl.static_range(UNROLLED):
+        store_row(at + s * wide, wide, ok, apply(a, w[s]), ROWS)
 
 
 @triton.jit(do_not_specialize=["chunk"])
@@ -265,22 +334,40 @@ def load_step(parameters, k, ok):
 
 @inner
 def vary_step(step, parameters, varies, when, k, ok):
-    """The same with the varying parameters of step ``when``."""
+    """The same with the varying parameters of step ``when``, as they are in memory."""
     out = ()
     for r in tl.static_range(PARAMETERS):
         if varies[r]:
             at = parameters[r][0] + when * parameters[r][1] + k * parameters[r][2]
-            out = out + (tl.load(at, mask=ok, other=0.0).to(tl.float64),)
+            out = out + (tl.load(at, mask=ok, other=0.0),)
         else:
             out = out + (step[r],)
     return out
 
 
 @inner
-def add_parts(z, wide, within, parts, ROWS: tl.constexpr):
+def in_float64(step):
+    out = ()
+    for r in tl.static_range(PARAMETERS):
+        out = out + (step[r].to(tl.float64),)
+    return out
+
+
+@inner
+def move_up(queue, last, AHEAD: tl.constexpr):
+    """The queue without its first step, and the last one behind it."""
+    out = ()
+    for i in tl.static_range(1, AHEAD):
+        out = out + (queue[i],)
+    return out + (last,)
+
+
+@inner
+def add_parts(z, wide, ok, parts, ROWS: tl.constexpr):
     """V as the sum of its parts, which lie behind it, in their order."""
-    i = tl.arange(0, GROUP)
-    for row in range(0, VECTORS * ROWS, GROUP):
+    i = tl.arange(0, ADDED)
+    within = ok[None, :] & (i[:, None] < ROWS)
+    for row in range(0, VECTORS * ROWS, ADDED):
         at = z[None, :] + (row + i)[:, None] * wide
         total = tl.load(at + VECTORS * ROWS * wide, mask=within, other=0.0)
         for share in range(2, parts + 1):
@@ -315,18 +402,15 @@ def store_row(at, wide, ok, z, ROWS: tl.constexpr):
 
 
 @inner
-def load_rows(at, wide, within, ROWS: tl.constexpr):
-    """Some rows at a time, with learners along the second axis."""
-    z = ()
-    for r in tl.static_range(VECTORS):
-        z = z + (tl.load(at + r * ROWS * wide, mask=within, other=0.0),)
-    return z
-
-
-@inner
-def store_rows(at, wide, within, z, ROWS: tl.constexpr):
-    for r in tl.static_range(VECTORS):
-        tl.store(at + r * ROWS * wide, z[r], mask=within)
+def load_rows(at, wide, ok, ROWS: tl.constexpr):
+    """UNROLLED rows."""
+    out = ()
+    for s in tl.static_range(UNROLLED):
+        z = ()
+        for r in tl.static_range(VECTORS):
+            z = z + (tl.load(at + r * ROWS * wide + s * wide, mask=ok, other=0.0),)
+        out = out + (z,)
+    return out
 
 
 @inner
@@ -336,18 +420,18 @@ def store_total(TAIL, wide, k, ok, a):
 
 
 @inner
+def load_product(at, wide, k, ok):
+    """A product of several A."""
+    a = ()
+    for r in tl.static_range(PAIRS):
+        a = a + (tl.load(at + r * wide + k, mask=ok, other=0.0),)
+    return a
+
+
+@inner
 def load_total(TAIL, wide, k, ok):
     """A_total, for blocks with learners along the first axis."""
     a = ()
     for r in tl.static_range(PAIRS):
         a = a + (tl.load(TAIL + r * wide + k, mask=ok, other=0.0)[:, None],)
     return a
-
-
-@inner
-def along_rows(a):
-    """For blocks with learners along the second axis."""
-    out = ()
-    for r in tl.static_range(PAIRS):
-        out = out + (a[r][None, :],)
-    return out

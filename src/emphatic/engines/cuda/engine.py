@@ -29,7 +29,7 @@ from triton.runtime.errors import OutOfResources
 
 from emphatic.common.names import refusal
 from emphatic.engines import generated
-from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Watch
+from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Rows, Watch
 from emphatic.engines.cuda import cuda_products
 from emphatic.engines.cuda.cuda_functions import GROUP, module_text, pairs_of
 
@@ -60,8 +60,8 @@ _NO_CHUNK = 2**31 - 1
 SHAPES: dict[str, dict[str, tuple[dict[str, int], ...]]] = {
     "float32": {
         "project": ({"BLOCK": 128, "TILE": 32, "STAGES": 3, "num_warps": 4},),
-        "dual": ({"BLOCK": 32, "num_warps": 1},),
-        "dual of many": ({"BLOCK": 64, "num_warps": 2},),
+        "dual": ({"BLOCK": 32, "num_warps": 1, "maxnreg": 168},),
+        "dual of many": ({"BLOCK": 32, "num_warps": 1},),
         "update": ({"BLOCK": 64, "TILE": 64, "STAGES": 1, "num_warps": 4},),
     },
     "halves": {
@@ -252,6 +252,13 @@ class Cuda(Engine):
             predictions.append((rows @ shard.X[0, :, : self.n].T).cpu().numpy())
         return np.concatenate(predictions, axis=1)
 
+    def dense(self, phi: Rows, phi_next: Rows) -> tuple[torch.Tensor, torch.Tensor]:
+        place = self.parts[0].device, self.parts[0].real
+        if phi.index is phi_next.index and np.array_equal(phi.start[1:], phi_next.start[:-1]):
+            rows = dense_rows(Rows(np.append(phi.start[:1], phi_next.start), phi.index, phi.value), self.n, *place)
+            return rows[:-1], rows[1:]  # (φ' is the next φ: one log)
+        return dense_rows(phi, self.n, *place), dense_rows(phi_next, self.n, *place)
+
     def room(self, T: int) -> torch.Tensor:
         return torch.empty((T, self.K), dtype=self.parts[0].real, device=self.parts[0].device)
 
@@ -316,6 +323,8 @@ class CudaShard:
             #: V and, in its place, W; behind it the sums of each share of the columns.
             self.Z = torch.empty((slots, self.m, ROWS, K), dtype=self.real)
             self.tail = torch.empty((self.pairs, K), dtype=self.real)
+            #: The product of A of each group of a chunk.
+            self.groups = torch.empty((ROWS // GROUP, self.pairs, K), dtype=torch.float64)
             self.last_delta = torch.zeros(K, dtype=torch.float64)
             self.flag = torch.full((1,), _NO_CHUNK, dtype=torch.int32)
 
@@ -325,7 +334,7 @@ class CudaShard:
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in (self.X, self.Z, self.tail, self.state, self.last_delta))
+        return sum(array.nbytes for array in (self.X, self.Z, self.groups, self.tail, self.state, self.last_delta))
 
     def _share_columns(self) -> tuple[int, int]:
         """Into how many shares the columns are cut, so that few learners keep every multiprocessor busy; columns each.
@@ -350,7 +359,7 @@ class CudaShard:
         if self.device.type == "cpu":
             return
         size = np.dtype(self.dtype).itemsize * (self.m * (self.width + slots * ROWS) + self.pairs)
-        size += 8 * (2 * (self.M + self.m) + 1) + 1
+        size += 8 * (ROWS // GROUP * self.pairs + 2 * (self.M + self.m) + 1) + 1
         reserved, used = torch.cuda.memory_reserved(self.device), torch.cuda.memory_allocated(self.device)
         free = torch.cuda.mem_get_info(self.device)[0] + reserved - used - (1 << 29)
         if self.K * size > free:
@@ -384,13 +393,22 @@ class CudaShard:
 
     def dual(self, block: CudaBlock, chunk: int, at: int) -> None:
         """The chunk's steps on V, from state ``at`` to the other one; W in the place of V."""
-        (shape,) = SHAPES[self.dtype]["dual of many" if self.m > 3 else "dual"]
+        (shape,) = SHAPES[self.dtype]["dual of many" if self.m > 2 else "dual"]
         state, grid = self.state, (-(-self.K // shape["BLOCK"]),)
-        products = (self.Z, block.G, block.H, state.pair[at], state.pair[at ^ 1], self.tail, self.last_delta)
+        products = (
+            self.Z,
+            block.G,
+            block.H,
+            state.pair[at],
+            state.pair[at ^ 1],
+            self.groups,
+            self.tail,
+            self.last_delta,
+        )
         outcome = (self.flag, block.top, block.out, state.frozen, block.first)
-        steps = (block.t0(chunk), block.length(chunk), block.turns, chunk, self.K, self.shares)
+        steps = (block.t0(chunk), block.length(chunk), chunk, self.K, self.shares)
         kind = {"APART": block.apart, "BROKEN": len(block.breaks) > 0, "KEEP": block.keep}
-        constants = {**kind, "ROWS": ROWS, "PRECISION": self._precision, **shape}
+        constants = {**kind, "ROWS": ROWS, **shape}
         kernels(self.rule, self.dtype).dual[grid](
             *products, *outcome, *block.pointers, *steps, *block.varies, **constants
         )
@@ -435,10 +453,6 @@ class CudaShard:
     @property
     def _three(self) -> bool:
         return self.exact and self.dtype == "float32"
-
-    @property
-    def _precision(self) -> str:
-        return "ieee" if self.dtype == "float64" else "tf32x3" if self.exact else "tf32"
 
 
 def _passes(A: Sequence[Sequence[float | None]]) -> list[tuple[int, int]]:
@@ -558,7 +572,6 @@ class CudaBlock:
         self.T = len(phi) if self.apart else len(phi) - 1
         #: Steps a chunk.
         self.steps = ROWS // 2 if self.apart else ROWS - 1
-        self.turns = GROUP // 2 if self.apart else GROUP
         self.chunks = -(-self.T // self.steps)
         self.out = torch.empty((self.T if keep else 0, shard.K), dtype=shard.real, device=shard.device)
         self.keep = keep
@@ -731,6 +744,20 @@ def tensor_of(value: Values) -> torch.Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it may be read-only, and is only read
         return torch.from_numpy(value)
+
+
+def dense_rows(rows: Rows, n: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """Compressed rows as (T, n) on a device; only what is active travels."""
+    active, count = tensor_of(rows.indices).to(device), np.diff(rows.start)
+    if len(count) and (count == count[0]).all():
+        row = torch.arange(len(count), device=device)[:, None].expand(-1, int(count[0])).reshape(-1)
+    else:
+        row = torch.repeat_interleave(torch.from_numpy(count).to(device))
+    # What is no feature goes to a place of its own, behind all rows.
+    place = torch.where((active >= 0) & (active < n), row * n + active, len(rows) * n)
+    out = torch.zeros(len(rows) * n + 1, dtype=dtype, device=device)
+    out[place] = tensor_of(rows.values).to(device).to(dtype)
+    return out[:-1].view(len(rows), n)
 
 
 def _reduced(p: Values) -> Values:
