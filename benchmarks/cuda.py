@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import torch
 
 import emphatic
@@ -18,12 +21,17 @@ from benchmarks.cases import RULE
 from benchmarks.cuda_steps import StepByStep
 from benchmarks.measure import Gate, GateFailed, gate
 from benchmarks.report import Row
+from emphatic import features as f
 from emphatic.engines.base import UNBROKEN
-from emphatic.engines.cuda.engine import Cuda, CudaBlock, CudaLog, CudaShard
+from emphatic.engines.cuda.engine import Cuda, CudaBlock, CudaLog, CudaShard, dense_rows
 
 TOLERANCE = 1e-5
+#: The gate of the log from a file.
+FROM_FILE = "nexting: θ of 40 learners from a Parquet file"
 #: A chunk's steps: T is a multiple, so that no chunk is a short one.
 CHUNK = 63
+#: Rows of a file that are read at a time.
+AT_A_TIME = CHUNK * 32 * 4
 #: Rules with 2, 3 and 5 vectors.
 BY_VECTORS = ("true_online_etd", "gtd", "true_online_gtd")
 
@@ -36,6 +44,7 @@ def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
     copied = bandwidth(1 << (20 if quick else 30))
     small = 100 if quick else 1
     rows = [*million(1_000_000 // small, 1_024, CHUNK * (2 if quick else 64)), *nexting(CHUNK * (2 if quick else 128))]
+    rows += from_file(gates, CHUNK * (4 if quick else 32 * 32), CHUNK * (2 if quick else 64))
     rows += beside_torch(131_072 // small, 1_024, CHUNK * (2 if quick else 32))
     rows += small_hordes(CHUNK * (2 if quick else 64))
     rows += table(copied, small)
@@ -146,7 +155,7 @@ def million(K: int, n: int, T: int) -> Iterator[Row]:
     torch.cuda.reset_peak_memory_stats()
     given = torch.cuda.memory_allocated()
     learner = emphatic.Learner(RULE, n, K, dtype="float32", engine="cuda")
-    yield rate(section, learner, Phi, parameters, 7_000)
+    yield rate(section, learner, Phi, parameters, 7_300)
     engine: Any = learner._engine
     state = engine.parts[0].X.nbytes
     block = 8 * Phi.nbytes  # P in all its forms
@@ -196,6 +205,98 @@ def nexting(T: int) -> Iterator[Row]:
     parameters["R"] = torch.randn(T, K, device="cuda", generator=g)
     learner = emphatic.Learner(RULE, n, K, dtype="float32", engine="cuda")
     yield rate(f"run, nexting: {RULE}, K = {K:,}, n = {n:,}", learner, Phi, parameters, 200_000)
+
+
+#: As in nexting (Modayil et al. 2014), what is predicted is every signal and some of the features, at 4 time scales.
+SIGNALS, TARGETS, HORIZONS = 57, 540, (0.0, 0.8, 0.95, 0.9875)
+
+
+def ahead(items: Iterator[Any]) -> Iterator[Any]:
+    """The same items, the next one made in a thread while one is used."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
+
+
+class FromFile:
+    """A log in a Parquet file, learned on the GPU: 540 targets at 4 time scales, from 6,065 features, 457 active."""
+
+    def __init__(self, path: str, rows: int) -> None:
+        self.path, self.n = path, 6_065
+        g = np.random.default_rng(0)
+        readings = np.empty((rows, SIGNALS), np.float32)
+        x = g.standard_normal(SIGNALS)
+        for t in range(rows):
+            x = 0.9 * x + g.standard_normal(SIGNALS) * 0.19**0.5
+            readings[t] = x
+        table = pyarrow.table({f"s{i}": readings[:, i] for i in range(SIGNALS)})
+        pyarrow.parquet.write_table(table, path, row_group_size=AT_A_TIME)
+
+    def features(self) -> f.Features:
+        names = [f"s{i}" for i in range(SIGNALS)]
+        tiles = [f.Tiles(name, tiles=12 if i else 29, tilings=8, range=(-4.0, 4.0)) for i, name in enumerate(names)]
+        return f.Features([f.Bias(), *tiles]).warm_up(np.empty((0, SIGNALS)), names=names)
+
+    def readings(self) -> Iterator[Any]:
+        """Some rows at a time, each time with the row before them."""
+        before = np.empty((0, SIGNALS))
+        for batch in pyarrow.parquet.ParquetFile(self.path).iter_batches(AT_A_TIME):
+            rows = np.stack([column.to_numpy() for column in batch.columns], axis=1)
+            yield np.concatenate([before, rows])
+            before = rows[-1:].astype(np.float64)
+
+    def batches(self) -> Iterator[tuple[emphatic.Active, Any]]:
+        """φ of such rows, and the rows: features have fixed ranges and no traces."""
+        maker = self.features()
+        for readings in ahead(self.readings()):
+            yield maker(readings), readings
+
+    def learn(self) -> emphatic.Learner:
+        """All from the file to θ. Features of the next rows are made while these are learned."""
+        learner = emphatic.Learner(RULE, self.n, TARGETS * len(HORIZONS), dtype="float32", engine="cuda")
+        gamma = torch.tensor(HORIZONS, dtype=torch.float64, device="cuda").repeat(TARGETS)[None]
+        for active, readings in ahead(self.batches()):
+            Phi = dense_rows(active.rows, self.n, torch.device("cuda"), torch.float32)
+            targets = torch.cat([torch.from_numpy(readings).cuda().float(), Phi[:, 1 : 1 + TARGETS - SIGNALS]], 1)
+            R = targets[1:].repeat_interleave(len(HORIZONS), 1)
+            learner.run(Phi, R=R, alpha=0.1 / 58, lambda_=0.9, gamma_next=gamma, predictions=None)
+        torch.cuda.synchronize()
+        return learner
+
+    def check(self) -> Gate:
+        """θ of the first signals' learners beside float64 on the CPU."""
+        few = 10
+        gamma = np.tile(HORIZONS, few)[None]
+        other = emphatic.Learner(RULE, self.n, few * len(HORIZONS), engine="chunked")
+        for phi, readings in self.batches():
+            R = np.repeat(readings[1:, :few], len(HORIZONS), axis=1)
+            other.run(phi, R=R, alpha=0.1 / 58, lambda_=0.9, gamma_next=gamma, predictions=None)
+        ours = self.learn().select(range(few * len(HORIZONS)))
+        return gate(FROM_FILE, ours.theta, other.theta, TOLERANCE)
+
+
+def from_file(gates: list[Gate], T: int, checked: int) -> Iterator[Row]:
+    """From a Parquet file to θ: reading, features and learning."""
+    with tempfile.TemporaryDirectory() as folder:
+        gates.append(FromFile(f"{folder}/short.parquet", checked).check())
+        log = FromFile(f"{folder}/long.parquet", T)
+        took = seconds(log.learn, 2)
+        began = perf_counter()
+        for _ in log.batches():
+            pass
+        alone = perf_counter() - began
+    yield Row(
+        f"nexting from a Parquet file of {SIGNALS} signals: {RULE}, K = 2,160, n = 6,065, 457 active",
+        "reading, features and learning, rows a second",
+        gates=(FROM_FILE,),
+        ours=T / took,
+        unit="rows/s",
+        ratio=T / took,
+        at_least=100_000,
+        note=f"reading and features alone {T / alone:,.0f}",
+    )
 
 
 def beside_torch(K: int, n: int, T: int) -> Iterator[Row]:
@@ -251,6 +352,18 @@ def small_hordes(T: int) -> Iterator[Row]:
                 ratio=ours / max(rates),
                 note=f"log on the host {sent:,.0f}; chunked on one core {rates[0]:,.0f}, on {cores} {rates[1]:,.0f}",
             )
+            if K <= 100:
+                yield Row(
+                    f"run, {RULE}, float32, the log on the host beside the log on the device",
+                    f"K = {K:,}, n = {n:,}",
+                    gates=passed(RULE),
+                    ours=sent,
+                    alternative=ours,
+                    versus="on the device",
+                    unit="steps/s",
+                    ratio=sent / ours,
+                    at_least=0.9,
+                )
 
 
 # ------------------------------------------------------------------------------------------------ parts and the floor
@@ -302,7 +415,7 @@ def parts(rule: str, K: int, n: int, copied: float) -> Row:
         versus="floor",
         unit="ms",
         ratio=floor / whole,
-        at_least=0.65 if n > 256 and K == 131_072 else None,
+        at_least=0.55 if n == 256 else 0.65 if K == 131_072 else None,
         note=share,
     )
 
