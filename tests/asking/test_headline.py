@@ -16,6 +16,7 @@ from emphatic.asking.headline import Headline, headline_questions
 from emphatic.hordes.horde import Horde
 from emphatic.nexting import learning
 from emphatic.nexting.predictor import Predictor
+from emphatic.nexting.runner import forecast_lines
 from emphatic.nexting.settings import Settings
 from emphatic.scores.measures import ErrorBlocks
 from tests.asking.test_nexting import table
@@ -192,6 +193,10 @@ def test_a_run_without_further_words_has_the_headline(tmp_path: Path) -> None:
     assert summary[-1]["text"] == "x at +6h"
     assert "headline" not in summary[-1]
     assert headlines[0]["answer"] == result.predictions.column(headlines[0]["text"]).to_numpy()[-1]
+    title, of_x, of_the_x = forecast_lines(summary, 0.8)  # (on the terminal; what was asked is printed as a sentence)
+    assert title == "Forecast from the last row, with 80% intervals:"
+    assert of_x.startswith("  x: ")
+    assert of_the_x.endswith(" at +6h")
 
 
 @pytest.mark.usefixtures("headline")

@@ -471,6 +471,7 @@ def test_bad_files(kind: str, call: Call, tmp_path: Path) -> None:
         (["good.csv", "--delimiter", "|"], "--delimiter"),
         (["good.csv", "--delimiter", "ab"], "delimiter"),
         (["good.csv", "--predict", "c"], "there is no numeric column 'c'"),
+        (["good.csv", "--ask", "c?"], "Error: 'c?' is not a question"),
         (["good.csv", "--predict", ""], "must not be empty"),
         (["good.csv", "--predict", "a,a"], "twice"),
         (["good.csv", "--time", "c"], "there is no column 'c'"),
@@ -492,6 +493,11 @@ def test_bad_flags(given: list[str], said: str, call: Call, tmp_path: Path) -> N
     refused(call("--out", "out", *given), said)
 
 
+def test_a_text_column_cannot_be_predicted(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "words.csv").write_text("a,mode\n" + "1.5,run\n2,idle\n2.25,stop\n" * 20)
+    refused(call(tmp_path / "words.csv", "--out", "out", "--predict", "mode"), "the column 'mode' is text")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -507,7 +513,7 @@ def test_bad_flags(given: list[str], said: str, call: Call, tmp_path: Path) -> N
         ("features = [{kind = 'none'}]", "'kind'"),
         ("features = [{kind = 'soft_bins', of = 'c'}]", "'c' too"),
         ("features = [{kind = 'time_of_day'}]", "'time'"),
-        ("questions = [{cumulant = 'a'}]", "'horizon' instead"),
+        ("questions = [{cumulant = 'a'}]", "one of 'gamma' and 'horizon'"),
         ("questions = [{cumulant = 'c', horizon = 2}]", "'c' in"),
         ("questions = [{cumulant = 'a', gamma = 1.0}]", "γ must be below 1"),
         ("questions = [{cumulant = 'a', horizon = 2, name = 'row'}]", "other than 'row'"),

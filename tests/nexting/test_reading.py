@@ -72,7 +72,7 @@ def test_the_last_lines_and_the_summary_say_how_the_table_was_read(call: Call) -
         "'at' (a time of day), 'id' (text column with fewer than 2 or more than 50 distinct values in the first rows)"
     )
     assert f"Columns left out: {left}." in out
-    assert "Not scored: 2d (the log is too short: 5,305 rows are needed)." in out
+    assert "Weighted means not scored: 2d (the log is too short: 5,305 rows are needed)." in out
     table, summary = written()
     reading = summary[0]["reading"]
     assert reading["time"] == {"columns": ["time"], "format": "%d/%m/%Y %H:%M", "zone": None}

@@ -64,14 +64,14 @@ def test_the_verdict_on_a_signal_is_that_of_its_best_horizon(result: NextingResu
     wave, noise = result.verdict
     assert (wave["signal"], wave["verdict"]) == ("wave", "better")
     assert (noise["signal"], noise["verdict"]) == ("noise", "no better")
-    assert noise["sentence"].startswith("noise is predicted no better than by ")
+    assert noise["sentence"].startswith("noise is predicted no better than with ")
     (value,) = (s for s in result.summary if s.get("text") == "wave at +3h")
     assert (wave["kind"], wave["horizon"], wave["skill_best_low"]) == ("value", "3h", value["skill_best_low"])
     (best,) = (s for s in result.summary if s.get("signal") == "noise" and s["horizon"] == noise["horizon"])
     assert (noise["kind"], noise["skill_best"]) == ("mean", best["skill_best"])  # no value of noise was predicted
     assert noise["skill_best_low"] < best["skill_best_low"]  # its level is divided by the number of horizons
     assert result.summary[0]["signals"] == result.verdict
-    assert "wave is predicted better than by" in result._repr_html_()
+    assert "wave is predicted better than with" in result._repr_html_()
 
 
 def test_the_summary_is_a_list_that_shows_as_a_table(result: NextingResult) -> None:

@@ -117,8 +117,6 @@ def test_names() -> None:
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        ("gamma", {}),
-        ("gamma", {"gamma": 0.5, "horizon": 2}),
         ("cumulant", {"cumulant": None, "horizon": 2}),
         *(("cumulant", {"cumulant": c, "horizon": 2}) for c in (True, [1], math.nan, math.inf, b"x")),
         *(("gamma", {"gamma": g}) for g in (-0.1, 1.1, math.nan, True, [0.5])),
@@ -135,6 +133,13 @@ def test_names() -> None:
 def test_what_a_question_cannot_be(name: str, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"The '{name}' parameter of GVF must .*Got .* instead"):
         GVF(**{"cumulant": "x", **given})
+
+
+def test_a_question_has_either_gamma_or_a_horizon() -> None:
+    with pytest.raises(ValueError, match=r"one of 'gamma' and 'horizon'\. Neither was given"):
+        GVF("x")
+    with pytest.raises(ValueError, match=r"one of 'gamma' and 'horizon'\. Both were given"):
+        GVF("x", gamma=0.5, horizon=2)
 
 
 @pytest.mark.parametrize(

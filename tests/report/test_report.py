@@ -457,10 +457,10 @@ def test_the_page_opens_with_the_verdict_and_the_forecast() -> None:
     assert Reader(page).problems == []
     screen = page.split('<section id="outlook">')[1].split("</section>")[0]
     assert page.index('<section id="outlook">') < page.index('<section id="all">') < page.index('class="intro"')
-    assert "power is predicted better than by the week before, by 44% at +1h." in screen
+    assert "power is predicted better than with the week before, by 44% at +1h." in screen
     assert "Skill 0.44 over the week before (last_week), at +1h · error (RMSE) 0.300 kW, baseline 0.400 kW" in screen
     assert "last forecast 2017-01-30 23:00:00: 0.750 kW (0.250 to 1.25)" in screen
-    assert f"{text(HOSTILE)} is predicted no better than by the week before." in screen
+    assert f"{text(HOSTILE)} is predicted no better than with the week before." in screen
     assert "1 of 2 signals predicted better than the best baseline." in page
     assert HOSTILE not in page
 

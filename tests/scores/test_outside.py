@@ -124,7 +124,7 @@ def test_a_fit_that_was_not_passed_has_no_scores(monkeypatch: pytest.MonkeyPatch
     [
         ("Baseline('mean', start=print)", r"name 'mean' of a Baseline in the entry point 'ours' .* is taken"),
         ("Baseline('skill', start=print)", r"name 'skill' of a Baseline in the entry point 'ours' .* is taken"),
-        ("Baseline('x')", "must be given, or else 'fit'. Got neither instead"),
+        ("Baseline('x')", "needs one of 'start', 'fit', 'follow' and 'answer'. None was given"),
         ("3", r"must be a Baseline. Got 3 instead"),
     ],
 )

@@ -157,7 +157,7 @@ def test_all_baselines_are_scored_on_the_same_returns() -> None:
     (signal,) = scored.signals(scored.scores())
     assert signal["signal"] == "x"
     assert signal["verdict"] == "better"
-    assert signal["sentence"].startswith("x is predicted better than by the last period, by ")
+    assert signal["sentence"].startswith("x is predicted better than with the last period, by ")
 
 
 def smooth(noise: np.ndarray, horizon: int) -> np.ndarray:
@@ -228,10 +228,10 @@ def test_a_signal_is_judged_by_its_best_horizon_at_a_divided_level() -> None:
     assert judge_signal("x", {1: no, 10: small, "1d": large})["horizon"] == "1d"
     found = judge_signal("x", {1: small, 10: no, "1d": short}, "value")
     assert (found["horizon"], found["best_baseline"], found["kind"]) == (1, "mean", "value")
-    assert found["sentence"] == "x is predicted better than by the mean, by 10% at +1 row."
+    assert found["sentence"] == "x is predicted better than with the mean, by 10% at +1 row."
     of_mean = judge_signal("x", {"1h": small, "1d": short})
-    assert of_mean["sentence"] == "x is predicted better than by the mean, by 10% in the mean over 1h."
-    assert judge_signal("x", {1: no, 10: short})["sentence"] == "x is predicted no better than by the mean."
+    assert of_mean["sentence"] == "x is predicted better than with the mean, by 10% in the mean over 1h."
+    assert judge_signal("x", {1: no, 10: short})["sentence"] == "x is predicted no better than with the mean."
     assert judge_signal("x", {1: short, 10: short})["verdict"] == "too short"
 
 

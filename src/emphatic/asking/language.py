@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -363,12 +363,16 @@ def describe_answer(score: Mapping[str, Any], last: float | None = None) -> str:
     if question.is_event:
         now = "" if score.get("now") is None else "; so now" if score["now"] else "; not so now"
         when = f"Within the next {span}" if question.kind == "event" else f"In {span}"
-        return f"{when} {_clause(body)} with probability {answer:.2f} (usually {usual:.2f}{_at(score)}{now})."
-    show = _duration(question) if question.kind == "until" else _format_number
-    between = ""
+        usually = f"usually {_probability(usual)}{_at(score)}{now}"
+        return f"{when} {_clause(body)} with probability {_probability(answer)} ({usually})."
+    shown = [score[end] for end in ("answer", "low", "high") if score.get(end) is not None]
+    show = _duration(question, shown) if question.kind == "until" else _format_number
+    between = usually = ""
     if score.get("low") is not None:
         between = f", between {show(score['low'])} and {show(score['high'])}"
-    usually = "" if usual is None else f" (usually {show(usual)}{_at(score)})"
+    if usual is not None:
+        show_usual = _duration(question, [usual]) if question.kind == "until" else show
+        usually = f" (usually {show_usual(usual)}{_at(score)})"
     subject = {
         "at": f"In {span} {body} is",
         "until": f"{_clause(body)} in",
@@ -445,11 +449,30 @@ def _format_number(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 1e4 or not math.isfinite(value) else f"{value:,.0f}"
 
 
-def _duration(question: Question) -> Any:
-    """How a time until something is written: as a duration, or in rows."""
-    if isinstance(question.horizon, str):
-        return lambda seconds: durations.format_duration(max(seconds, 0.0))
-    return _format_number
+def _probability(value: float) -> str:
+    """A probability to two decimals; one that rounds to 0 or 1 is neither.
+
+    >>> [_probability(value) for value in (0.001, 0.3, 0.9999)]
+    ['below 0.01', '0.30', 'above 0.99']
+    """
+    text = f"{value:.2f}"
+    return {"0.00": "below 0.01", "1.00": "above 0.99"}.get(text, text)
+
+
+def _duration(question: Question, shown: Sequence[float]) -> Callable[[float], str]:
+    """How the times until something are written: as durations in the unit of the first, or in rows.
+
+    >>> show = _duration(parse("time until x > 5 up to 2d"), [135_648.0, 69_840.0, 172_800.0])
+    >>> show(135_648.0), show(69_840.0)
+    ('1.57 d', '0.808 d')
+    """
+    if not isinstance(question.horizon, str):
+        return _format_number
+    largest = max(shown)
+    units = (durations.format_duration(max(seconds, 0.0)).rpartition(" ")[2] for seconds in (shown[0], largest))
+    unit = next((unit for unit in units if largest < 100.0 * durations.seconds(f"1{unit}")), "d")
+    size = durations.seconds(f"1{unit}")
+    return lambda seconds: f"{max(seconds, 0.0) / size:.3g} {unit}"
 
 
 def _clock(seconds: float) -> str:

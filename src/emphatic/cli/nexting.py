@@ -119,7 +119,7 @@ def nexting(
 
     Predicts the value of each signal at each horizon (power at +1h), the mean until then, and the weighted mean of all
     values that follow, with weights that fall by a factor of 1 − 1/h per step. Says for each signal whether it is
-    predicted better than by the best baseline. Writes predictions.parquet, summary.json, report.html and
+    predicted better than with the best baseline. Writes predictions.parquet, summary.json, report.html and
     model.safetensors.
     """
     if quiet:
@@ -341,14 +341,17 @@ def _show(result: NextingResult, folder: Path, began: float) -> None:
     from emphatic.asking.language import asked_lines
     from emphatic.hordes.seasons import describe_periods
     from emphatic.nexting.outlook import values_at
-    from emphatic.nexting.runner import ingest_lines, verdict_lines
+    from emphatic.nexting.runner import forecast_lines, ingest_lines, verdict_lines
     from emphatic.report.page import NONE
 
     C, horizons = len(result.settings.predict or ()), result.settings.horizons or ()
     median = f"median over {C} signals, " if C > 1 else ""
     if result.models:
         median = f"median over {len(result.models):,} machines{f' and {C} signals' if C > 1 else ''}, "
-    for line in verdict_lines(result.verdict):
+    verdicts = verdict_lines(result.verdict)
+    if len(verdicts) < len(result.verdict):
+        verdicts.append("The verdict on each signal is in report.html.")
+    for line in verdicts + forecast_lines(result.summary, result.settings.coverage, result.reading.get("units")):
         print(line)
     plain: list[Mapping[str, Any]] = [row for row in result.summary if not {"text", "question"} & set(row)]
     values = [row for row, signal in values_at(result.summary) if signal in (result.settings.predict or ())]
@@ -368,7 +371,7 @@ def _show(result: NextingResult, folder: Path, began: float) -> None:
         shares = [_median(rows, name) for name in ("online", *baselines)]
         table.add_row(str(horizon), *shares, _count_verdicts(rows))
         reasons = rows[0].get("reasons", {})
-        if horizon in too_long:
+        if horizon in too_long and plain is not values:
             continue
         if shares[0] == NONE:
             why = reasons.get("variance_explained", "too few values at this horizon are known")

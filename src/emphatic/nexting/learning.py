@@ -37,7 +37,7 @@ from emphatic.common.parts import PartStore, ResumePoint
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.nexting.intervals import Derived
-from emphatic.nexting.settings import ENGINE, WORDS, Settings
+from emphatic.nexting.settings import ENGINE, WORDS, Settings, default_horizons
 from emphatic.questions.gvf import GVF
 from emphatic.scores.returns import rows_to_score
 from emphatic.tables import Block, Clock, ReadingGuard, Table
@@ -478,7 +478,9 @@ def open_log(
         rows = table.count_rows(lambda rows: progress("reading", rows, 0))
         if rows < 3:
             few = "1 row is" if rows == 1 else f"{rows} rows are"
-            raise ValueError(f"{table.name}: {few} too few to learn from; at least 3 are needed.")
+            steps = [h for h in settings.horizons or default_horizons(rows, None) if not isinstance(h, str)]
+            needed = rows_to_score(1.0 - 1.0 / max(min(steps, default=1.0), 1.0))
+            raise ValueError(f"{table.name}: {few} too few to learn from; at least {needed:,} are needed.")
         settings = choose_columns(table, rows, settings, roles)
         settings = settings.filled(table, rows)
         _check_scorable(table.name, rows, settings.horizons or (), settings.gammas(table))
@@ -570,7 +572,7 @@ def _check_scorable(name: str, rows: int, horizons: Sequence[float | str], gamma
     needed = rows_to_score(gamma)
     if rows < needed:
         raise ValueError(
-            f"{name}: {rows} rows are too few: {needed:,} are needed for the shortest "
+            f"{name}: {rows:,} rows are too few: {needed:,} are needed for the shortest "
             f"horizon, {shortest}. Use a longer log{'' if gamma <= 0.0 else ', or shorter horizons'}."
         )
 

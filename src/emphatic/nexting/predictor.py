@@ -669,9 +669,8 @@ class Predictor:
         if self.backwards > 1:
             logger.warning("%d readings out of order in all.", self.backwards)
         for name, counts in self.guarded_counts().items():
-            logger.warning(
-                "%s: %d outliers pulled in, %d counted as missing.", name, counts["pulled_in"], counts["missing"]
-            )
+            outliers = "1 outlier" if counts["pulled_in"] == 1 else f"{counts['pulled_in']:,} outliers"
+            logger.warning("%s: %s pulled in, %d counted as missing.", name, outliers, counts["missing"])
 
     def guarded_counts(self) -> dict[str, dict[str, int]]:
         """How many readings of each signal were pulled in and taken for missing, where there are any."""
@@ -827,7 +826,7 @@ class Predictor:
             waiting = [(number, reading) for number, reading in waiting if number not in stray]
             rows = table.count_rows()
             if rows < 3:
-                raise ValueError(f"they give {rows} rows, one per time step, and 3 are needed")
+                raise ValueError(f"they give {rows} row{'' if rows == 1 else 's'}, one per time step, and 3 are needed")
             chosen = replace(self.settings, ask=()) if self._resilient else self.settings
             settings = choose_columns(table, rows, chosen, live=True)
             settings = replace(settings, horizons=settings.horizons or _HORIZONS).filled(table, rows)

@@ -52,6 +52,7 @@ from emphatic.nexting.learning import (
     release_memory,
 )
 from emphatic.nexting.machines import Models, run_machines, save_models, unfinished_file
+from emphatic.nexting.outlook import unit_of
 from emphatic.nexting.scoring import Scored, ScoreTable, import_frames, score_log
 from emphatic.nexting.settings import Settings
 from emphatic.nexting.write_back import Written, write_results_to
@@ -83,6 +84,8 @@ _LATE = (
 )
 #: Names that a line lists at most.
 _LISTED = 6
+#: Signals whose forecasts are printed at most.
+_FORECAST = 10
 #: The columns of the table of scores.
 _SUMMARY_COLUMNS = (
     *("machine", "text", "question", "signal", "horizon", "verdict", "best_baseline", "skill_best", "skill_best_low"),
@@ -153,7 +156,7 @@ class NextingResult:
 
     @property
     def verdict(self) -> ScoreTable:
-        """The verdict on each signal: whether it is predicted better than by the best baseline.
+        """The verdict on each signal: whether it is predicted better than with the best baseline.
 
         Each row has ``signal``, ``verdict`` ("better", "no better" or "too short"), ``sentence``, and of the signal's
         best horizon ``horizon``, ``best_baseline``, ``skill_best``, ``skill_best_low`` and ``skill_best_high``.
@@ -162,7 +165,7 @@ class NextingResult:
         >>> x = np.random.default_rng(1).normal(size=1000)
         >>> result = emphatic.nexting.run({"noise": x}, horizons=[2, 10])
         >>> result.verdict[0]["sentence"]
-        'noise is predicted no better than by the mean.'
+        'noise is predicted no better than with the mean.'
         """
         machines = [(score.get("machine"), row) for score in self.summary for row in score.get("signals", ())]
         return ScoreTable(row if machine is None else {"machine": machine, **row} for machine, row in machines)
@@ -236,7 +239,7 @@ class NextingResult:
 
         >>> import emphatic
         >>> x = np.sin(np.arange(500) / 9)
-        >>> result = emphatic.nexting.run({"x": x}, ask=["x at +3"], horizons=[5])
+        >>> result = emphatic.nexting.run({"x": x}, ask=["x at +3"], horizons=[5], exponential_only=True)
         >>> forecast = result.forecast()
         >>> forecast[0]["signal"], forecast[0]["time"], round(forecast[0]["mean"], 1)
         ('x', 502, -0.7)
@@ -932,8 +935,9 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         unused = [f"{column['name']!r} ({column['why']})" for column in facts["columns_left_out"]]
         lines.append(f"Columns left out: {_list(unused)}.")
     if facts["unscored"]:
-        reasons = [f"{item.get('signal', item.get('horizon'))!s} ({item['why']})" for item in facts["unscored"]]
-        lines.append(f"Not scored: {_list(reasons)}.")
+        for kind, what in (("signal", "Not scored"), ("horizon", "Weighted means not scored")):
+            reasons = [f"{item[kind]} ({item['why']})" for item in facts["unscored"] if kind in item]
+            lines += [f"{what}: {_list(reasons)}."] if reasons else []
     return lines
 
 
@@ -943,20 +947,57 @@ def verdict_lines(signals: Sequence[Mapping[str, Any]]) -> list[str]:
     Args:
         signals: The verdict on each signal, as ``NextingResult.verdict`` has it.
 
-    >>> row = {"signal": "x", "verdict": "no better", "sentence": "x is predicted no better than by the mean."}
+    >>> row = {"signal": "x", "verdict": "no better", "sentence": "x is predicted no better than with the mean."}
     >>> verdict_lines([row])
-    ['x is predicted no better than by the mean.']
+    ['x is predicted no better than with the mean.']
     >>> verdict_lines([row] * 9)[0]
-    '0 of 9 signals are predicted better than by their best baseline, 9 no better.'
+    '0 of 9 signals are predicted better than with their best baseline, 9 no better.'
     """
     rows = sorted(signals, key=lambda row: (row["verdict"] != "better", -(row.get("skill_best") or -np.inf)))
     sentences = [f"{row['machine']}: {row['sentence']}" if "machine" in row else row["sentence"] for row in rows]
     if len(rows) <= _LISTED:
         return sentences
     count = {kind: sum(row["verdict"] == kind for row in rows) for kind in ("better", "no better", "too short")}
-    line = f"{count['better']} of {len(rows):,} signals are predicted better than by their best baseline"
+    line = f"{count['better']} of {len(rows):,} signals are predicted better than with their best baseline"
     line += "".join(f", {count[kind]:,} {words}" for kind, words in _OTHER_VERDICTS.items() if count[kind])
     return [f"{line}.", *sentences[: min(3, count["better"])]]
+
+
+def forecast_lines(
+    summary: Sequence[Mapping[str, Any]], coverage: float | None = None, units: Mapping[str, str] | None = None
+) -> list[str]:
+    """The forecasts from the last row: a line for each of up to ten signals, with the value at each horizon.
+
+    Args:
+        summary: The objects of ``summary.json``.
+        coverage: The target coverage of the intervals.
+        units: The units of signals, if they are known.
+
+    >>> score = {"text": "x at +2", "kind": "at", "signal": "x", "horizon": 2, "answer": 1.5, "low": 1.0, "high": 2.0}
+    >>> forecast_lines([score | {"headline": True}], 0.8)
+    ['Forecast from the last row, with 80% intervals:', '  x: 1.50 (1.00 to 2.00) at +2 rows']
+    """
+    from emphatic.report.page import with_digits
+
+    forecasts: dict[str, list[str]] = {}
+    for score in summary:
+        if score.get("kind") != "at" or not score.get("headline") or score.get("answer") is None:
+            continue
+        signal, horizon, low, high = (score[name] for name in ("signal", "horizon", "low", "high"))
+        unit = unit_of(signal, units or {})
+        name = f"{signal} [{unit}]" if unit and unit not in signal else signal
+        name = f"{score['machine']}: {name}" if "machine" in score else name
+        width = high - low if low is not None and high is not None else None
+        bounds = f" ({with_digits(low, width)} to {with_digits(high, width)})" if width is not None else ""
+        ahead = horizon if isinstance(horizon, str) else _many(horizon, "row")
+        forecasts.setdefault(name, []).append(f"{with_digits(score['answer'], width)}{bounds} at +{ahead}")
+    if not forecasts:
+        return []
+    intervals = "" if coverage is None else f", with {100 * coverage:g}% intervals"
+    lines = [f"  {name}: {', '.join(values)}" for name, values in forecasts.items()]
+    unlisted = [f"  … and {_many(len(lines) - _FORECAST, 'more signal')} in report.html"] * (len(lines) > _FORECAST)
+    lines = [f"Forecast from the last row{intervals}:", *lines[:_FORECAST], *unlisted]
+    return [line.replace("−", "-") for line in lines]
 
 
 def _query_line(query: Mapping[str, Any]) -> str:

@@ -474,6 +474,12 @@ class Settings:
         for signal in predict:
             if signal not in table.names:
                 known = ", ".join(table.names)
+                if signal in table.categories:
+                    raise ValueError(
+                        f"{table.name}: the column {signal!r} is text, and only numeric columns can be predicted. "
+                        f"Text columns with 2 to {WORDS} distinct values in the first rows are used as features. "
+                        f"Numeric columns: {known}."
+                    )
                 raise ValueError(
                     f"{table.name}: there is no numeric column {signal!r} to predict."
                     f"{suggestion(signal, table.names)} Numeric columns: {known}."
@@ -660,7 +666,8 @@ def _check_asked(texts: Sequence[str], name: str) -> None:
     try:
         parse_all(texts)
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+        where = f"{name}: " if name.endswith(".toml") else ""
+        raise ValueError(f"{where}{error}") from None
 
 
 def _check_horizon(horizon: Any, step: float | None) -> None:

@@ -247,8 +247,8 @@ class GVF:
         if self.cumulant is None:
             raise refusal("cumulant", "GVF", "be a signal, an expression of signals or a function", "None")
         if (self.gamma is None) == (self.horizon is None):
-            got = "neither" if self.gamma is None else "both"
-            raise refusal("gamma", "GVF", "be given, or 'horizon' instead", got)
+            given = "Neither was given." if self.gamma is None else "Both were given."
+            raise ValueError(f"GVF needs one of 'gamma' and 'horizon'. {given}")
         for argument in _RANGES:
             _check_quantity(argument, getattr(self, argument))
         if isinstance(self.horizon, str):

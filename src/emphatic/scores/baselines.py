@@ -154,7 +154,8 @@ class Baseline:
     def __post_init__(self) -> None:
         ways = [way for way in (self.start, self.fit, self.follow, self.answer) if way is not None]
         if len(ways) != 1:
-            raise refusal("start", "Baseline", "be given, or else 'fit'", "both" if ways else "neither")
+            given = "More than one was given." if ways else "None was given."
+            raise ValueError(f"Baseline needs one of 'start', 'fit', 'follow' and 'answer'. {given}")
 
 
 def describe_baseline(name: str) -> str:

@@ -406,7 +406,7 @@ def judge_signal(signal: str, narrow: Mapping[Any, Verdict], kind: str = "mean")
 
     >>> better = Verdict("better", "persistence", 0.25, 0.1, 0.4)
     >>> judge_signal("power", {"1h": better}, "value")["sentence"]
-    'power is predicted better than by the last value, by 25% at +1h.'
+    'power is predicted better than with the last value, by 25% at +1h.'
     """
     order = (BETTER, NO_BETTER, TOO_SHORT)
     horizon = min(narrow, key=lambda h: (order.index(narrow[h].verdict), -_or_least(narrow[h].skill_best)))
@@ -434,8 +434,8 @@ def _describe_verdict(signal: str, judged: Verdict, horizon: object, kind: str) 
         gain = 100.0 * (judged.skill_best or 0.0)
         length = horizon if isinstance(horizon, str) else f"{horizon} row{'' if horizon == 1 else 's'}"
         at = f"at +{length}" if kind == "value" else f"in the mean over {length}"
-        return f"{signal} is predicted better than by {name}, by {gain:.{0 if gain >= 1 else 1}f}% {at}."
-    return f"{signal} is predicted no better than by {name}."
+        return f"{signal} is predicted better than with {name}, by {gain:.{0 if gain >= 1 else 1}f}% {at}."
+    return f"{signal} is predicted no better than with {name}."
 
 
 def _or_least(value: float | None) -> float:

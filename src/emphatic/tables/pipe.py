@@ -203,7 +203,8 @@ class Readings:
             header = read_header(line, delimiter)
             usual, lines = Counter(len(split_fields(text, delimiter)[0]) for text in texts).most_common(1)[0]
             if len(header.names) < usual and lines > len(texts) / 2:
-                raise Malformed(f"{len(header.names)} fields, where the lines that follow have {usual}")
+                have = files_of_text.count_fields(len(header.names))
+                raise Malformed(f"{have}, where the lines that follow have {usual}")
         repeated = files_of_text.find_repeated(header.names)
         if repeated is not None:
             raise TableError(f"the header has more than one column {repeated!r}. Give each its own name.")

@@ -253,8 +253,9 @@ class Delimited:
             )
         self._check_blanks([have for have in fields_in if have])
         if 2 * len(wrong) > sum(map(bool, fields_in)):
+            have = fields_in[wrong[0]]
             raise TableError(
-                f"{self.file.name}: line {self._line + wrong[0]} has {fields_in[wrong[0]]} fields where the first has "
+                f"{self.file.name}: line {self._line + wrong[0]} has {count_fields(have)} where the first has "
                 f"{width} (separated by {_describe_delimiter(self.delimiter)}). "
                 "If that is not the delimiter, pass delimiter=…; otherwise correct these lines."
             )
@@ -625,7 +626,12 @@ def _describe_delimiter(delimiter: str) -> str:
 
 def too_many(count: int, names: int) -> str:
     """Why a line with more fields than the header is not a record."""
-    return f"{count} fields, where the header has {names}"
+    return f"{count_fields(count)}, where the header has {names}"
+
+
+def count_fields(count: int) -> str:
+    """ "1 field", "2 fields"."""
+    return "1 field" if count == 1 else f"{count} fields"
 
 
 def split_fields(line: str, delimiter: str) -> tuple[list[str], bool]:
