@@ -363,7 +363,7 @@ def describe_answer(score: Mapping[str, Any], last: float | None = None) -> str:
     if question.is_event:
         now = "" if score.get("now") is None else "; so now" if score["now"] else "; not so now"
         when = f"Within the next {span}" if question.kind == "event" else f"In {span}"
-        usually = f"usually {_probability(usual)}{_at(score)}{now}"
+        usually = f"usually {_probability(score['usual'])}{_at(score)}{now}"
         return f"{when} {_clause(body)} with probability {_probability(answer)} ({usually})."
     shown = [score[end] for end in ("answer", "low", "high") if score.get(end) is not None]
     show = _duration(question, shown) if question.kind == "until" else _format_number
