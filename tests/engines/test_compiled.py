@@ -20,7 +20,7 @@ from numba.core import event
 
 import emphatic
 from emphatic import Active, Learner
-from emphatic.engines import compiled, dense
+from emphatic.engines import compiled, dense, generated
 from tests.support.plain import COMPILED_ON_IMPORT
 from tests.support.processes import Forked, run
 
@@ -440,3 +440,17 @@ assert lazy.is_compiled and slow.double is not lazy and lazy(1.0) == 2.0
         EMPHATIC_CACHE_DIR=tmp_path / "cache", PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
     )
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=120)
+
+
+def test_the_bytecode_of_a_generated_module_is_kept_and_may_be_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMPHATIC_CACHE_DIR", str(tmp_path / "cache"))
+    for kept in (b"", b"damaged", None):
+        assert generated.module("kept", "x = 6 * 7", "1").x == 42
+        (path,) = (tmp_path / "cache" / "__pycache__").glob("*.pyc")
+        whole = path.read_bytes()
+        if kept is not None:
+            path.write_bytes(whole[:16] + kept)
+    assert generated.module("kept", "x = 6 * 7", "1").x == 42
+    assert generated.module("kept", "x = 7 * 7", "1").x == 49
