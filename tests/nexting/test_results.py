@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emphatic import nexting
+from emphatic import Horde, nexting
 from emphatic.nexting import NextingResult
+from emphatic.nexting.predictor import Prediction, Predictor
 from emphatic.nexting.runner import verdict_lines
 from emphatic.nexting.scoring import ScoreTable
 
@@ -109,6 +110,43 @@ def test_frames_and_plots(result: NextingResult) -> None:
     assert len(result.plot("noise").axes) >= 1
     with pytest.raises(ValueError, match=r"no plot of 'nose'\. Signals with a plot: wave, noise"):
         result.plot("nose")
+
+
+def test_the_model_continues_the_questions_as_a_pipe_does(result: NextingResult, tmp_path: Path) -> None:
+    file = result.save(tmp_path / "saved") / "model.safetensors"
+    predictor, _ = Predictor.load(file)
+    models = [result.model, nexting.load(file.parent).model, Horde.load(file)]
+    for hour in ("00:00", "01:00", "02:00"):
+        row = {"time": f"2024-01-31 {hour}", "wave": 0.3, "noise": 0.1}
+        (prediction,) = predictor.take([(1, row)])
+        assert isinstance(prediction, Prediction)
+        for model in models:
+            model.observe(row)
+            assert list(model.asked) == list(prediction.format.asked)
+            answers = [[column[0] for column in kinds.values()] for kinds in model.asked.values()]
+            np.testing.assert_array_equal(answers, prediction.asked)
+    assert {"wave at +3h", "P(wave > 0.5 within 2h)"} <= {score["text"] for score in models[0].asked_scores()}
+    models[2].ask("noise at +24h")
+    models[2].observe({"wave": 0.3}, time=datetime(2024, 1, 31, 3, tzinfo=UTC))
+    models[2].save(tmp_path / "model.safetensors")
+    again = Horde.load(tmp_path / "model.safetensors")
+    for model in (models[2], again):
+        model.observe({"wave": 0.2, "noise": 0.4}, time=np.datetime64("2024-01-31T04:00"))
+    assert str(again.asked) == str(models[2].asked)
+    assert again.asked["noise at +24h"]["answer"].shape == (1,)
+
+
+def test_a_name_that_is_not_a_signal_is_an_error_with_the_nearest_signal(result: NextingResult) -> None:
+    model, rows = result.model, result.model.rows
+    for row in ({"wav": 0.3}, {"Wave": 0.3, "noise": 0.1}, {"watt": 1.0}, {"waves": None, "noise": 0.1}):
+        with pytest.raises(ValueError, match=r"must name signals\. Got '.*' instead\. .*The signals are wave, noise\."):
+            model.observe(row, time="2024-02-01")
+    with pytest.raises(ValueError, match="Did you mean 'wave'"):
+        model.observe_many({"wav": [0.3], "noise": [0.1]}, time=[0.0])
+    assert model.rows == rows
+    with pytest.raises(ValueError, match=r"time=np\.datetime64.*in the row: {'time'"):
+        model.observe({"wave": 0.3, "noise": 0.1})
+    model.observe({"wave": 0.3, "unused": 7.0}, time="2024-02-01")  # noise is missing; other columns are ignored
 
 
 def test_a_result_is_saved_and_loaded(result: NextingResult, tmp_path: Path) -> None:

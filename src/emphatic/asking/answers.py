@@ -343,10 +343,9 @@ class Asked:
 
     def state(self) -> dict[str, Any]:
         """What is saved with a model: arrays by name, and what JSON can hold under ``asked``."""
-        if not self._answerers and self.headline is None:
-            return {}
         header: dict[str, Any] = {
             "texts": [question.text for question in self.questions],
+            "coverage": self._coverage,
             "timing": [self.timing.step, self.timing.regular, _or_none(self.timing.limit), self.timing.dated],
             "hold": self._hold.state(),
             "time": _or_none(self._time),
@@ -388,6 +387,45 @@ class Asked:
                 answerer.restore(
                     {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
                 )
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any], signals: Sequence[str]) -> Asked | None:
+        """The questions and the headline that were saved with a model, as they stood; None if there are none.
+
+        Args:
+            state: As ``state`` returns it, among other entries. ValueError if it does not fit.
+            signals: The signals of the stream.
+        """
+        saved, timing = state.get("asked"), cls.saved_timing(state)
+        if saved is None or timing is None:
+            return None
+        of_headline = saved.get("headline")
+        pairs = () if of_headline is None else (of_headline["predicted"], of_headline["horizons"])
+        asked = cls._new(saved["texts"], signals, timing, saved.get("coverage", 0.8), *pairs)
+        asked.restore(state)
+        return asked
+
+    def restarted(self) -> Asked:
+        """The same questions and headline before the first row."""
+        pairs = () if self.headline is None else (self.headline.predicted, self.headline.horizons)
+        texts = [question.text for question in self.questions]
+        return self._new(texts, self.signals, self.timing, self._coverage, *pairs)
+
+    @classmethod
+    def _new(
+        cls,
+        texts: Sequence[str],
+        signals: Sequence[str],
+        timing: Timing,
+        coverage: float,
+        predicted: Sequence[str] = (),
+        horizons: Sequence[float | str] = (),
+    ) -> Asked:
+        """Questions, and a headline of these signals and horizons where there are any."""
+        from emphatic.asking.headline import Headline
+
+        headline = Headline(predicted, horizons, signals, timing, coverage) if predicted else None
+        return cls(texts, signals, timing, coverage, headline=headline)
 
     @staticmethod
     def has_headline(state: Mapping[str, Any]) -> bool:

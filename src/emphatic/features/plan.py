@@ -82,7 +82,8 @@ class CheckedReadings:
         if self.time is None:
             raise ValueError(
                 "The 'time' parameter is required: there are features of time. Pass the time of the row, in seconds "
-                "since 1970 or as datetime64, such as time=np.datetime64('2026-01-31T12:00')."
+                "since 1970 or as datetime64, such as time=np.datetime64('2026-01-31T12:00'). Horde.observe also takes "
+                "it in the row: {'time': '2026-01-31 12:00', …}."
             )
         array = np.atleast_1d(np.asarray(self.time))
         if array.dtype.kind == "M":

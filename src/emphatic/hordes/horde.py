@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Any, Literal, Self, overload
 from weakref import WeakSet
 
@@ -74,6 +75,8 @@ _TRACES, _COLUMNS = "sparse.H", ".columns"
 _HEADERS, _JOINED, _SHAPES, _WHICH = "horde.groups", "groups.", ".shapes", ".of"
 #: The longest headers of groups, in bytes.
 _LONGEST = 1 << 28
+#: The most signals that a message names.
+_NAMED = 6
 #: Placeholder in a file for what no file can hold.
 _FUNCTION = "function"
 
@@ -285,6 +288,7 @@ class Horde(BlockLearner):
         self.questions = _check_questions(questions)
         self._texts = tuple(question.text for question in parse_all([ask] if isinstance(ask, str) else list(ask)))
         self._asked: Asked | None = None
+        self._means: NDArray[np.intp] = np.empty(0, np.intp)  # the weighted means that are features of its headline
         self._replies: list[Array] = []
         self._gathers = False  # whether answers of several blocks are kept
         self._was_cut = False  # whether the next row begins a sequence
@@ -533,6 +537,7 @@ class Horde(BlockLearner):
         self._hold = Hold(len(evaluator.signals))
         self._width, self._components = len(evaluator.signals), len(self._makers[0].signals)
         self._observed = tuple(name for name in evaluator.signals if name != REWARD)  # of an agent's observation
+        self._known = {*evaluator.signals, *evaluator.categories, "time"}  # the names that a row may have
         self._none_missing = np.zeros((1, self._components), bool)
         self._rows = 0
         self._before: Before | None = None  # the last row of a log, where a function needs it
@@ -548,11 +553,26 @@ class Horde(BlockLearner):
             raise
         self._replies, self._was_cut = [], False
 
+    def continue_asking(self, asked: Asked) -> None:
+        """Answer these questions in text from the next row on, as they stand after the rows so far.
+
+        Args:
+            asked: The questions, with what was learned for them. They may have a headline, of weighted means that this
+                horde predicts.
+        """
+        asked.keep_apart(self.names)
+        headline = asked.headline
+        pairs = [] if headline is None else [(name, h) for name in headline.predicted for h in headline.horizons]
+        self._means = np.array([self.names.index(GVF(name, horizon=h).name) for name, h in pairs], np.intp)
+        self._asked, self._replies = asked, []
+
     @property
     def asked(self) -> dict[str, dict[str, Array]]:
         """The answers to the questions in text, at the rows of the last ``run``, ``observe`` or ``advance``.
 
-        They are {text: {"answer": (B,), "low": (B,), "high": (B,), "usual": (B,)}}.
+        They are {text: {"answer": (B,), "low": (B,), "high": (B,), "usual": (B,)}}. The model of ``nexting.run`` also
+        answers the questions that ``nexting.run`` asks by itself: the value of each signal at each horizon ("x at +5")
+        and the mean until then. It is empty before the first of these calls.
 
         >>> import numpy as np
         >>> from emphatic import GVF, features as f
@@ -572,7 +592,7 @@ class Horde(BlockLearner):
 
     def asked_scores(self) -> list[dict[str, Any]]:
         """The scores so far of the answers to the questions in text, a dict each (see docs/ask.md)."""
-        return [] if self._asked is None else self._asked.summary()
+        return [] if self._asked is None else self._asked.scores()
 
     def ask(self, text: str) -> None:
         """Ask one more question in text, which is learned from now on; ValueError if it cannot be asked.
@@ -582,7 +602,10 @@ class Horde(BlockLearner):
         """
         self._require()
         if self._asked is None:
-            raise RuntimeError("Only a Horde that was warmed up on a table answers questions in text.")
+            raise RuntimeError(
+                "This Horde does not know the times of its rows: it learns transitions, or comes from a file of an "
+                "earlier version. Questions in text need a Horde that was warmed up on a table."
+            )
         with self._guard:
             self._asked.add(text)
 
@@ -596,11 +619,8 @@ class Horde(BlockLearner):
         with self._guard:
             (self._asked or Asked((), (), Timing(None))).remove(text)
 
-    def _answer_asked(self, block: Block, learn: bool) -> None:
+    def _answer_asked(self, asked: Asked, block: Block, predictions: Array, learn: bool) -> None:
         """The answers at the rows of a block; without learning the questions stay as they were before it."""
-        asked = self._asked
-        if asked is None:
-            return
         gap = block.gap if len(block.gap) else np.zeros(len(block), bool)
         if self._was_cut and len(gap):
             gap = gap.copy()
@@ -609,7 +629,8 @@ class Horde(BlockLearner):
             self._was_cut = False
         else:
             asked = deepcopy(asked)
-        answers = asked(block.values, block.to_learn, gap, block.time)
+        means = None if asked.headline is None else predictions.take(self._means, 1)
+        answers = asked(block.values, block.to_learn, gap, block.time, means)
         self._replies.append(np.stack([answers[kind] for kind in KINDS], axis=-1))
 
     # ------------------------------------------------------------------ the one way of every row
@@ -647,9 +668,10 @@ class Horde(BlockLearner):
         try:
             if block.terminated is None:
                 answers = self._advance_rows(group, block, learn)
-                if self._asked:
+                asked = self._asked
+                if asked is not None and (asked or asked.headline is not None):
                     self._replies = [] if not self._gathers else self._replies
-                    self._answer_asked(block, learn)
+                    self._answer_asked(asked, block, answers, learn)
                 return answers if predict else None
             if B == 1:
                 return self._advance_step(group, block, predict)
@@ -675,8 +697,8 @@ class Horde(BlockLearner):
                 group.restart()
             self._hold, self._rows = Hold(len(self._evaluator.signals)), 0
             if self._asked is not None:
-                self._texts = tuple(question.text for question in self._asked.questions)
-                self._start_asking(self._asked.timing)
+                self.continue_asking(self._asked.restarted())
+                self._was_cut = False
         return self
 
     def stream(self, blocks: Iterable[Block | Mapping[str, Any] | Array | None]) -> Iterator[Array]:
@@ -830,13 +852,19 @@ class Horde(BlockLearner):
     ) -> Array:
         """Learn from the step that this row completes, and return all predictions at it, (Q,).
 
+        They are in the order of the questions: ``dict(zip(horde.names, horde.observe(row)))`` has them by name. A
+        question of a constant γ is answered with the weighted mean of all future values, not with the value at one
+        time. ``asked`` then has the answers to the questions in text at this row, such as "x at +5".
+
         Args:
             observation: {name: value} (absent, None, NaN or infinite is missing), or the values in the order of the
-                signals. A ``time`` in it that is not a signal is the time of the row.
+                signals. A ``time`` in it that is not a signal is the time of the row. A name that is nearly that of an
+                absent signal, and a row without any signal, are rejected; other names are ignored.
             action: The action chosen now.
             mu: The probability (or density) with which the behaviour chose it.
-            time: In seconds, as datetime64, a datetime or text such as "2026-01-31 12:00", for features of time; the
-                caller must detect gaps and ``cut`` there.
+            time: In seconds, as datetime64, a datetime or text such as "2026-01-31 12:00", for features of time
+                and questions in text; also as {"time": …} in the observation. The caller must detect gaps and ``cut``
+                there.
             learn: If False, it only predicts: no weight changes, and nothing is learned across that row.
         """
         self._require()
@@ -847,7 +875,7 @@ class Horde(BlockLearner):
             action_name(action)
         if time is None and isinstance(observation, Mapping) and "time" not in self.signals:
             time = observation.get("time")
-        block = Block(0, values, None if time is None else np.array([_as_time(time)]), labels)
+        block = Block(0, values, None if time is None else _as_seconds(np.array([_as_time(time)])), labels)
         if action is not None:
             block.actions = [action]
         if mu is not None:
@@ -892,7 +920,7 @@ class Horde(BlockLearner):
         for action in () if actions is None else actions:
             if action is not None and not isinstance(action, np.ndarray):
                 action_name(action)
-        block = Block(0, values, None if time is None else np.asarray(time), labels, actions=actions)
+        block = Block(0, values, None if time is None else _as_seconds(np.asarray(time)), labels, actions=actions)
         if mu is not None:
             block.mu = [chance for value in mu for chance in probability(value, "observe_many") or [np.nan]]
         if gap is not None:
@@ -1030,6 +1058,8 @@ class Horde(BlockLearner):
         wanted = signals if function == "observe" else self._observed
         labels: dict[str, Any] = {}
         if isinstance(observation, Mapping):
+            if not self._known.issuperset(observation):
+                check_signals(observation, wanted, categories, function)
             readings = [_as_reading(name, observation.get(name), function) for name in wanted]
             if categories:
                 labels = {name: [_as_label(name, observation.get(name), function)] for name in categories}
@@ -1067,7 +1097,17 @@ class Horde(BlockLearner):
             mu: Must be passed again if it was a function.
             rule: Must be passed again if it was a rule of your own.
         """
-        return Horde.load_with(path, engine=engine, mu=mu, rule=rule)[0]
+        horde, more = Horde.load_with(path, engine=engine, mu=mu, rule=rule)
+        if not horde._asked:
+            try:
+                asked = Asked.load(
+                    more, horde.signals
+                )  # of a run on a table, which saves its questions beside the horde
+            except ValueError as error:
+                raise CheckpointError(f"{os.fsdecode(path)!r} is not a valid model: {error}") from error
+            if asked is not None:
+                horde.continue_asking(asked)
+        return horde
 
     @staticmethod
     def load_with(
@@ -1133,7 +1173,7 @@ class Horde(BlockLearner):
             saved["least_squares"] = True
         if not setup.weekly:
             saved["weekly"] = False
-        if self._asked:
+        if self._asked is not None:
             saved["asked"], of_asked = checkpoint.pack({**self._asked.state(), "cut": self._was_cut}, _ASKED)
             tensors |= of_asked
         if "stepsize" in setup.kind:
@@ -1176,9 +1216,9 @@ class Horde(BlockLearner):
         if "asked" in saved:
             state = checkpoint.unpack(saved["asked"], stored, _ASKED)
             self._texts = tuple(state["asked"]["texts"])
-            self._start_asking(Asked.saved_timing(state) or Timing(None))
-            assert self._asked is not None
-            self._asked.restore(state)
+            asked = Asked.load(state, self.signals)
+            assert asked is not None
+            self.continue_asking(asked)
             self._was_cut = bool(state["cut"])
         if "episode" in saved:
             labels = {name: [saved["episode"][name]] for name in evaluator.categories}
@@ -1322,10 +1362,36 @@ def rows_of(observations: Any, signals: Sequence[str], categories: Sequence[str]
     return values, None, labels
 
 
+def check_signals(
+    observation: Mapping[Any, Any], signals: Sequence[str], categories: Sequence[str], function: str
+) -> None:
+    """ValueError if a row names no signal, or a name that is not a signal is close to that of one that is absent.
+
+    Other names that are not signals are columns that the model does not use. Pipes and services ignore them too.
+
+    Args:
+        observation: The row or the columns, by name.
+        signals: The signals of the model.
+        categories: Its columns of labels.
+        function: The caller, for the message.
+    """
+    known = [*signals, *categories]
+    absent = {name.casefold(): name for name in known if name not in observation}
+    unknown = [name for name in observation if name not in known and name != "time"]
+    for name in unknown:
+        close = get_close_matches(str(name).casefold(), absent, 1, 0.8)
+        if close or len(absent) == len(known):
+            nearest = close or get_close_matches(str(name).casefold(), absent, 1)
+            hint = f"Did you mean {absent[nearest[0]]!r}? " if nearest else ""
+            names = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
+            raise refusal("observation", function, "name signals", repr(name), f"{hint}The signals are {names}.")
+
+
 def _rows_of_columns(
     columns: Mapping[str, Any], signals: Sequence[str], categories: Sequence[str]
 ) -> tuple[Array, dict[str, Any]]:
     """The rows (B, C) of {name: column}, and the labels; a column that is absent is missing in every row."""
+    check_signals(columns, signals, categories, "observe_many")
     lengths = {len(column) for column in columns.values()}
     if len(lengths) != 1:
         raise refusal("observations", "observe_many", "have columns of one length", str(sorted(lengths)))
@@ -1378,6 +1444,18 @@ def _as_time(time: object) -> object:
     if isinstance(time, datetime):
         return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()
     return time
+
+
+def _as_seconds(times: NDArray[Any]) -> NDArray[Any]:
+    """Times that are datetime64 in seconds since 1970, as features and questions in text take them; others as they are.
+
+    >>> _as_seconds(np.array(["1970-01-01T00:01", "NaT"], "M8[m]"))
+    array([60., nan])
+    """
+    if times.dtype.kind == "M":
+        since = times.astype("M8[us]")
+        times = np.where(np.isnat(since), np.nan, since.astype(np.int64) / 1e6)
+    return times.astype(np.float64) if times.dtype.kind in "iu" else times
 
 
 def _as_label(name: str, label: object, function: str) -> str | float | None:

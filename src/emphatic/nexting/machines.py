@@ -403,7 +403,7 @@ def run_machines(
                 options = (single, of_machine, roles, weights, job.offline, name in with_page)
                 yield i, MachineTask(name, rows.table(i), *options)
                 if weights is not None and (of_machine / "model.safetensors").exists():
-                    weights = Horde.load(of_machine / "model.safetensors")
+                    weights = Horde.load_with(of_machine / "model.safetensors")[0]  # (each machine asks anew)
 
         finished: dict[int, dict[str, Any]] = {}
         done = 0

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.asking.answers import Asked
 from emphatic.asking.language import parse
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import count_threads, hold_folder
@@ -520,6 +521,7 @@ def load(folder: str | os.PathLike[str]) -> NextingResult:
     }
     file = list(models.values())[-1] if models else path / "model.safetensors"
     model, state = Horde.load_with(file)
+    _continue_asking(model, state)
     settings = Settings.of(state["settings"]) if isinstance(state.get("settings"), Mapping) else Settings()
     if models:
         settings = replace(settings, by=reading["by"])
@@ -774,9 +776,17 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
             raise
         written = None if destination is None else write_results_to(*destination, job.out)
     summary = [*scored.summary, *learned.further_scores()]
+    _continue_asking(learned.horde, learned.asked.state())
     return NextingResult(
         ScoreTable(summary), scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written=written
     )
+
+
+def _continue_asking(model: Horde, state: Mapping[str, Any]) -> None:
+    """Let a model answer the questions in text of its run: what was saved with it has them."""
+    asked = Asked.load(state, model.signals)
+    if asked is not None:
+        model.continue_asking(asked)
 
 
 def _log_learning(learned: Learned) -> None:
