@@ -1377,14 +1377,18 @@ def check_signals(
     """
     known = [*signals, *categories]
     absent = {name.casefold(): name for name in known if name not in observation}
-    unknown = [name for name in observation if name not in known and name != "time"]
-    for name in unknown:
-        close = get_close_matches(str(name).casefold(), absent, 1, 0.8)
-        if close or len(absent) == len(known):
-            nearest = close or get_close_matches(str(name).casefold(), absent, 1)
-            hint = f"Did you mean {absent[nearest[0]]!r}? " if nearest else ""
-            names = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
-            raise refusal("observation", function, "name signals", repr(name), f"{hint}The signals are {names}.")
+    least = 0.6 if len(absent) == len(known) else 0.8  # (the similarity of names, from 0 to 1)
+    for name in observation:
+        close = get_close_matches(str(name).casefold(), absent, 1, least) if name not in (*known, "time") else ()
+        if close:
+            raise _unknown_signal(name, known, function, f"Did you mean {absent[close[0]]!r}? ")
+    if len(absent) == len(known):
+        raise _unknown_signal(next(iter(observation), None), known, function)
+
+
+def _unknown_signal(name: object, known: Sequence[str], function: str, hint: str = "") -> ValueError:
+    names = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
+    return refusal("observation", function, "name signals", repr(name), f"{hint}The signals are {names}.")
 
 
 def _rows_of_columns(
