@@ -110,6 +110,32 @@ def test_a_saved_state_goes_on_bit_for_bit_also_after_rows_came_close_together()
         headline(None).restore(broken)
 
 
+def test_a_stream_is_judged_as_a_log_of_its_rows() -> None:
+    x, time = signals(2048), 3600.0 * np.arange(2048)  # (whole blocks, so that halves begin at the same row)
+    log, stream = headline(1536), headline(None)
+    for one in (log, stream):
+        one(x[:1536], x[:1536], time[:1536], None)
+    for of_log, live in zip(log.about_values(), stream.about_values(), strict=True):
+        best, judged = of_log.verdict().best_baseline, live.verdict()
+        assert judged.best_baseline == best
+        assert judged.skill_best == pytest.approx(of_log.verdict().skill_best)
+        assert live.judged_errors(best) == pytest.approx(of_log.judged_errors(best))
+        scores = of_log.summary()  # which are those of the second half
+        assert live.judged_errors("last_day")["baseline_rmse"] == pytest.approx(scores["baselines"]["last_day"]["rmse"])
+        assert live.judged_errors("mean")["baseline_rmse"] == pytest.approx(scores["baselines"]["mean"]["rmse"])
+    # A stream that goes on from the model of a log is judged by the second half of all rows, also if an earlier
+    # version saved the model, which did not say where the second half began.
+    saved = log.arrays()
+    models = [headline(None), headline(None)]
+    models[0].restore(saved)
+    models[1].restore({name: array for name, array in saved.items() if name != "half"})
+    assert [one.about_values()[0].verdict() for one in models] == [log.about_values()[0].verdict()] * 2
+    for one in (stream, *models):
+        one(x[1536:], x[1536:], time[1536:], None)
+        judged_errors = one.about_values()[0].judged_errors("last_day")
+        assert judged_errors == pytest.approx(stream.about_values()[0].judged_errors("last_day"))
+
+
 def test_what_versions_without_levels_by_hour_saved_goes_on() -> None:
     x, time = signals(400), 3600.0 * np.arange(400, dtype=np.float64)
     first, later = headline(400), headline(400)

@@ -306,7 +306,9 @@ class Asked:
             ready = [answerer for answerer in answerers if answerer.state[layout.LABELS] >= ENOUGH]
             if ready and (signals is None or signal in signals):
                 judged = {answerer.question.length: answerer.verdict(LEVEL / len(ready)) for answerer in ready}
-                verdicts[signal] = judge_signal(signal, judged, "value")
+                verdict = judge_signal(signal, judged, "value")
+                best = next(answerer for answerer in ready if answerer.question.length == verdict["horizon"])
+                verdicts[signal] = verdict | best.judged_errors(verdict["best_baseline"])
         return verdicts
 
     def _about_values(self) -> dict[str, list[_Answerer]]:
@@ -757,20 +759,41 @@ class _Answerer:
         return score | self._coverage(second)
 
     def verdict(self, level: float = LEVEL) -> Verdict:
-        """Whether the answers are better than the best baseline.
+        """Whether the answers are better than the best baseline, by the second half of the rows so far.
 
         Args:
             level: The share of intervals that may miss the true skill.
         """
-        first = self._arrays["sums"][0]
-        mean = first[layout.LABEL] / first[layout.COUNT] if first[layout.COUNT] else math.nan
-        sums = {name: self._blocks.sums(name)[:, 0] for name in self._blocks.columns}
-        counts, errors, labels, squares = self._blocks.sums()[:, 0], *(sums.pop(n) for n in self._blocks.columns[:3])
-        if math.isfinite(mean):
+        counts, errors, baselines = self._judged()
+        return judge_errors(counts, errors, baselines, self._constants[layout.ROWS], self._blocks.length, level)
+
+    def judged_errors(self, baseline: str | None) -> dict[str, float | None]:
+        """The errors of the answers and of a baseline over the rows of the verdict.
+
+        Args:
+            baseline: The baseline; None if there is none.
+        """
+        counts, errors, baselines = self._judged()
+        of_baseline = float(baselines[baseline].sum()) if baseline in baselines else math.nan
+        squares = {"rmse": float(errors.sum()), "baseline_rmse": of_baseline}
+        n = float(counts.sum())
+        return {name: _finite(self.scale * math.sqrt(sum_ / n)) if n else None for name, sum_ in squares.items()}
+
+    def _judged(self) -> tuple[Array, Array, dict[str, Array]]:
+        """The rows, squared errors, and those of each baseline by name, in the blocks of the second half so far."""
+        first, blocks = self._arrays["sums"][0], self._blocks
+        at = blocks.count_before(int(self.state[layout.ROW]) // 2 - self._half)
+        sums = {name: blocks.sums(name)[:, 0] for name in blocks.columns}
+        counts, labels = blocks.sums()[:, 0], sums["label"]
+        # What a stream has scored before the middle is to it what the first half is to a log.
+        early, total = first[layout.COUNT] + counts[:at].sum(), first[layout.LABEL] + labels[:at].sum()
+        sums = {name: column[at:] for name, column in sums.items()}
+        counts, errors, labels, squares = counts[at:], *(sums.pop(name) for name in blocks.columns[:3])
+        if early > 0.0 and math.isfinite(total):
+            mean = total / early
             constant = np.maximum(squares - 2.0 * mean * labels + counts * mean**2, 0.0)
             sums["rate" if self.question.is_event else "mean"] = constant
-        rows = self._constants[layout.ROWS]
-        return judge_errors(counts, errors, sums, rows, self._blocks.length, level)
+        return counts, errors, sums
 
     def _baseline_names(self) -> dict[str, int]:
         k = layout
@@ -818,7 +841,8 @@ class _Answerer:
         state[k.END_READING] -= state[k.FIRST_READING]
         state[k.END_PENDING] -= state[k.FIRST_PENDING]
         state[k.FIRST_READING] = state[k.FIRST_PENDING] = 0.0
-        return arrays | {"state": state, "recent_rows": self._recent_rows(), "blocks": self._blocks.state()}
+        arrays |= {"state": state, "recent_rows": self._recent_rows(), "blocks": self._blocks.state()}
+        return arrays | {"half": np.array([float(self._half)])}
 
     def _recent_rows(self) -> Array:
         return np.concatenate(self._recent)[-RECENT:] if self._recent else np.empty((0, 8))
@@ -849,6 +873,9 @@ class _Answerer:
         self.state[k.FIRST_READING] = self.state[k.FIRST_PENDING] = 0.0
         if "blocks" in saved:  # (earlier versions did not save them: the verdict is then about what follows)
             self._blocks.restore(np.array(saved["blocks"], np.float64))
+            guess = self._blocks.guess_begin(int(self.state[k.ROW]))
+            self._half = int(saved["half"][0]) if "half" in saved else self._half or guess
+            self._constants[k.HALF] = self._half
         rows = np.array(saved["recent_rows"], np.float64).reshape(-1, 8)
         self._recent = [rows] if len(rows) else []
 

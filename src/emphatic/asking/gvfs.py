@@ -319,9 +319,15 @@ class _Followed:
         return score
 
     def _verdict(self, mean: float) -> dict[str, Any]:
-        """Whether predictions are better than the best baseline; ``mean`` is that of the returns of the first half."""
-        sums = {name: self._blocks.sums(name)[:, 0] for name in self._blocks.columns}
-        counts, errors, labels, squares = self._blocks.sums()[:, 0], *(sums.pop(n) for n in self._blocks.columns[:3])
+        """Whether predictions are better than the best baseline, by the second half of the rows so far.
+
+        ``mean`` is that of the returns of the first half of a log.
+        """
+        at = self._blocks.count_before(int(self._arrays["question"][_kernels().ROW]) // 2 - self._half)
+        if not math.isfinite(mean) and (early := self._blocks.sums()[:at, 0].sum()) > 0.0:
+            mean = float(self._blocks.sums("label")[:at, 0].sum() / early)
+        sums = {name: self._blocks.sums(name)[at:, 0] for name in self._blocks.columns}
+        counts, errors, labels, squares = self._blocks.sums()[at:, 0], *(sums.pop(n) for n in self._blocks.columns[:3])
         if math.isfinite(mean):
             sums["mean"] = np.maximum(squares - 2.0 * mean * labels + counts * mean**2, 0.0)
         length = max(1.0, self._arrays["question"][_kernels().LENGTH])
@@ -330,7 +336,8 @@ class _Followed:
     def arrays(self) -> dict[str, Array]:
         """The whole state."""
         arrays = {name: array.copy() for name, array in self._arrays.items()}
-        return arrays | {"blocks": self._blocks.state(), "recent": self.recent.copy()}
+        half = np.array([float(self._half)])
+        return arrays | {"blocks": self._blocks.state(), "recent": self.recent.copy(), "half": half}
 
     def restore(self, saved: Mapping[str, Array]) -> None:
         """Go on from ``arrays``; ValueError if they do not fit."""
@@ -339,6 +346,9 @@ class _Followed:
                 raise ValueError(f"what was saved of the returns of {self.question.name!r} does not fit: {name}")
         self._arrays = {name: np.array(saved[name], np.float64) for name in self._arrays}
         self._blocks.restore(np.array(saved["blocks"], np.float64))
+        guess = self._blocks.guess_begin(int(self._arrays["question"][_kernels().ROW]))
+        self._half = int(saved["half"][0]) if "half" in saved else self._half or guess
+        self._fixed[_kernels().HALF] = self._half
         self.recent = np.array(saved["recent"], np.float64).reshape(-1, len(_SHOWN))
 
 

@@ -379,18 +379,18 @@ class Headline:
         if kind == 0:
             sums[2:] = self._arrays["scores"][0, s, 2:]
         target = self._arrays["targets"][h, kind * S + s]
-        counts = target[k.LABELS], target[k.DROPPED]
+        counts = self.state[k.ROW], target[k.LABELS], target[k.DROPPED]
         length = self._arrays["places"][h, k.BLOCK_ROWS]
         blocks = np.vstack([np.full(BLOCKS, length), self._arrays["blocks"][h, kind * S + s].T])
         rows = self._horizons[h, k.ROWS]
-        return _Answered(self.questions[q], self._cycles, sums, counts, self.recent(q), rows, blocks)
+        return _Answered(self.questions[q], self._cycles, sums, counts, self.recent(q), rows, blocks, self._half)
 
     # ------------------------------------------------------------------ saving
 
     def arrays(self) -> dict[str, Array]:
         """The whole state."""
         arrays = {name: array.copy() for name, array in self._arrays.items()}
-        arrays |= {"horizons": self._horizons.copy(), "state": self.state.copy()}
+        arrays |= {"horizons": self._horizons.copy(), "state": self.state.copy(), "half": np.array([float(self._half)])}
         answers, time, readings = self._latest
         row = self.state[0] - 1.0 if self.state[0] > 0.0 else np.nan
         return arrays | {"last": answers[0].copy(), "last_row": np.array([row, time[0], *readings[0]])}
@@ -405,6 +405,8 @@ class Headline:
             new["targets"] = np.pad(new["targets"], [(0, 0), (0, 0), (0, k.TARGET - k.CHOICE - 1)])
         for name, array in self.arrays().items():
             grows = name in ("readings", "sums", "records", "stored")
+            if name == "half" and name not in new:  # (of an earlier version)
+                continue
             if name not in new or new[name].shape[grows:] != array.shape[grows:]:
                 raise ValueError(f"what was learned for the values at each horizon does not fit: {name}")
         rooms = new["horizons"][:, [k.RECORD_ROOM, k.STORED_ROOM]].sum(0)
@@ -415,6 +417,11 @@ class Headline:
         self._arrays = {name: new[name] for name in self._arrays}
         self._horizons, self.state = new["horizons"], new["state"]
         self._latest = new["last"][None], new["last_row"][1:2], new["last_row"][None, 2:]
+        if "half" in new:
+            self._half = int(new["half"][0])
+        elif not self._half and self.questions:
+            self._half = self._scored(0)._blocks.guess_begin(int(self.state[k.ROW]))
+        self._constants[k.HALF] = self._half
         self._gather()
 
 
@@ -426,15 +433,17 @@ class _Answered(_Answerer):
         question: Question,
         cycles: _Cycles | None,
         sums: Array,
-        counts: tuple[float, float],
+        counts: tuple[float, float, float],
         recent: Mapping[str, Array],
         rows: float,
         blocks: Array,
+        half: int,
     ) -> None:
         k = layout
         self.question, self._cycles, self.scale, self._rows = question, cycles, 1.0, dict(recent)
         self._arrays, self._constants, self.state = {"sums": sums}, np.full(k.CONSTANTS, float(k.AT)), np.zeros(k.STATE)
-        self.state[k.LABELS], self.state[k.DROPPED] = counts
+        self.state[k.ROW], self.state[k.LABELS], self.state[k.DROPPED] = counts
+        self._half = half
         self._constants[k.ROWS] = rows
         names = self._baseline_names()
         self._blocks = ErrorBlocks(["answer", "label", "label_square", *names], 1)

@@ -389,10 +389,11 @@ def read_verdict(
     about = [score for score in summary if "text" not in score and score.get("signal") == signal]
     about = about if of_mean else [score for score, name in values_at(summary) if name == signal]
     score = next((score for score in about if score.get("horizon") == horizon), {})
-    rmse = ((score.get("baselines") or {}).get(best) or {}).get("rmse")
+    rmse = judged.get("rmse", score.get("rmse"))
+    of_best = judged.get("baseline_rmse", ((score.get("baselines") or {}).get(best) or {}).get("rmse"))
     skill, low, high = (judged.get(f"skill_best{end}") for end in ("", "_low", "_high"))
     return SignalVerdict(
-        judged["sentence"], judged["verdict"], best or "", skill, low, high, horizon, score.get("rmse"), rmse, of_mean
+        judged["sentence"], judged["verdict"], best or "", skill, low, high, horizon, rmse, of_best, of_mean
     )
 
 

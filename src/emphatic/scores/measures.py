@@ -337,6 +337,24 @@ class ErrorBlocks:
         sums: Array = self._sums[0 if name is None else self.columns.index(name) + 1]
         return sums
 
+    def count_before(self, row: int) -> int:
+        """How many blocks begin before a row.
+
+        Args:
+            row: The row, counted from the first that was added.
+        """
+        return min(BLOCKS, max(0, -(-row // self.length)))
+
+    def guess_begin(self, rows: int) -> int:
+        """The row of the stream at which sums of an earlier version begin, which it did not save: of a log the middle.
+
+        Args:
+            rows: The rows of the stream.
+        """
+        used = np.flatnonzero(self._sums[0].any(axis=1))
+        covered = (int(used[-1]) + 1) * self.length if len(used) else 0
+        return rows // 2 if 0 < covered <= rows - rows // 2 + self.length else 0
+
     def state(self) -> Array:
         """The state as one array."""
         length = np.full((1, *self._sums.shape[1:]), float(self.length))
@@ -664,12 +682,16 @@ class LogScores:
             scores: The scores of all questions.
         """
         H = len(self._horizons)
-        return [
-            judge_signal(
+        signals = []
+        for q in range(0, len(scores), H):
+            several = {score["horizon"]: score for score in scores[q : q + H]}
+            judged = judge_signal(
                 scores[q]["signal"], {scores[q + h]["horizon"]: self.verdict(q + h, LEVEL / H) for h in range(H)}
             )
-            for q in range(0, len(scores), H)
-        ]
+            score = several[judged["horizon"]]
+            best = score["baselines"].get(judged["best_baseline"], {})
+            signals.append(judged | {"rmse": score["rmse"], "baseline_rmse": best.get("rmse")})
+        return signals
 
     def verdict(self, q: int, level: float = LEVEL) -> Verdict:
         """Whether the predictions of question q are better than the best baseline.

@@ -186,7 +186,7 @@
     put("verdict", verdict.sentence || "");
     put("ahead", forecast.learning ? `${forecast.learning}.` : "");
     const both = typeof verdict.rmse === "number" && typeof verdict.baseline_rmse === "number";
-    put("running", both ? `Error so far (RMSE), ${inWords(String(verdict.horizon))} ahead: forecast ${digits(verdict.rmse)}${unit}, ` +
+    put("running", both ? `Error in the second half of the rows so far (RMSE), ${inWords(String(verdict.horizon))} ahead: forecast ${digits(verdict.rmse)}${unit}, ` +
       `${verdict.baseline_words} (${verdict.baseline}) ${digits(verdict.baseline_rmse)}${unit}; skill ${verdict.skill.toFixed(2).replace("-", "−")}.` : "");
     $("legend").hidden = $("forecasts").hidden = all.length === 0;
     $("rival").hidden = !(forecast.baseline && forecast.baseline.ahead.length);
