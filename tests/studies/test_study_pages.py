@@ -101,6 +101,12 @@ def study(name: str = "chain", agree: bool | None = True) -> ReproductionPage:
     return ReproductionPage(name, name, [figure], checks, [name], {"runs": 5}, {"all": 3.0}, {"emphatic": name})
 
 
+def test_the_caption_names_the_method_of_the_intervals() -> None:
+    (row, *_) = sweep(runs=3).best
+    for method, said in (("t", "by Student’s t (fewer than five runs)"), ("bootstrap", "by bootstrap")):
+        assert f"Intervals: 95%, {said}." in sweep_page(sweep(best=[{**row, "interval": method}]))
+
+
 def numbers(page: str, key: str) -> Any:
     packed = data(page)["arrays"][key]
     return np.frombuffer(base64.b64decode(packed["data"]), {"float": "<f4", "number": "<f8"}[packed["kind"]])

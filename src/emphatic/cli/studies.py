@@ -217,7 +217,8 @@ def _named(name: str, progress: Report) -> Report:
 
 
 def _show_outcome(outcome: Outcome, out: Path) -> None:
-    """Each number, published and ours, with its tolerance and the verdict; and where the page is."""
+    """Each number, published and ours, with its tolerance and the verdict, by origin; and where the page is."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
@@ -225,18 +226,22 @@ def _show_outcome(outcome: Outcome, out: Path) -> None:
     from emphatic.studies.pages import verdict
     from emphatic.studies.reproductions import ORIGINS, biases
 
-    table = Table(title=outcome.title, title_justify="left")
-    table.add_column("number")
-    origins = [origin for origin in ORIGINS if any(check.origin == origin for check in outcome.checks)]
-    for column in (*origins, "ours", "difference", "in errors", "tolerance"):
+    origins = [origin for origin in (*ORIGINS, "") if any(check.origin == origin for check in outcome.checks)]
+    table = Table(title=outcome.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("number", min_width=20, overflow="fold")
+    for column in (origins[0] or "published" if len(origins) == 1 else "published", "ours"):
         table.add_column(column, justify="right")
-    table.add_column("")
+    table.add_column("difference", justify="right", no_wrap=True)
+    table.add_column("tolerance", justify="right", min_width=9)
+    table.add_column("", no_wrap=True)
     verdicts = {True: "agree", False: "[bold red]disagree[/]", None: ""}
-    for check in outcome.checks:
-        tolerance = _format(check.tolerance, 2)
-        published = [_format(check.published) if check.origin == origin else "" for origin in origins]
-        apart = [_format(value, 2) for value in (check.difference, check.in_errors)]
-        table.add_row(check.name, *published, _format(check.ours), *apart, tolerance, verdicts[check.agree])
+    for origin in origins:
+        if len(origins) > 1:
+            table.add_section()
+            table.add_row(f"[italic]{origin or 'not published'}[/]")
+        for check in (check for check in outcome.checks if check.origin == origin):
+            numbers = (_format(check.published), _format(check.ours), _format(check.difference, 2))
+            table.add_row(check.name, *numbers, _format(check.tolerance, 2), verdicts[check.agree])
     Console().print(table)
     for bias in biases(outcome.checks):
         print(bias)
@@ -272,6 +277,7 @@ def _parse_option(text: str) -> tuple[str, Any]:
 
 def _show_sweep(results: Sweep, folder: Path) -> None:
     """The best setting of each rule, and where the files are."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -282,23 +288,28 @@ def _show_sweep(results: Sweep, folder: Path) -> None:
     runs = f"{plan.runs} run{'s' if plan.runs > 1 else ''}"
     runs += f" to choose and {results.rerun.plan.runs} others to report" if results.rerun is not None else ""
     title = escape(plan.source.name)  # a column of a log may be called "power [kW]"
+    title += f": best settings by mean {plan.source.metric}, {runs} of {plan.source.steps:,} {plan.source.unit}"
     table = Table(
-        title=f"{title}: best settings by mean {plan.source.metric}, {runs} of {plan.source.steps:,} {plan.source.unit}"
+        title=title,
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
     )
     table.add_column("rule", no_wrap=True)
     names = list(results.parameters)
-    for name in (*names, "mean", "95%", "final", "diverged"):
-        table.add_column(name, justify="right", no_wrap=name == "95%")
+    diverging = ["diverged"] if any(row["diverged"] for row in results.best) else []
+    for name in (*names, "mean", "95%", "final", *diverging):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in results.best:
         # what is at the edge of its grid is marked, and explained below
         values = [format_value(row[name]) + " !" * (name in row["edge"]) if name in row else "" for name in names]
         ends = f"{row['mean_low']:.3g}–{row['mean_high']:.3g}" if row["mean_low"] is not None else ""
-        errors = [_with_error(row, "mean"), ends, _with_error(row, "final")]
+        errors = [_with_error(row, "mean"), ends, f"{row['final']:.4g}"]
         table.add_row(
             results.labels[row["setting"]],
             *values,
             *errors,
-            f"{row['diverged']}/{row['runs']}" if row["diverged"] else "",
+            *[f"{row['diverged']}/{row['runs']}" if row["diverged"] else ""] * len(diverging),
         )
     Console().print(table)
     for row in results.best:

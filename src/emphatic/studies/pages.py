@@ -50,6 +50,8 @@ Sections = dict[str, tuple[str, Any]]
 #: The parameter of the lines in a rule's panel: the first of these that it has.
 _LINES = ("lambda", "zeta", "xi", "beta", "eta", "kappa")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+#: How an interval was computed, in words.
+_METHODS = {"t": "by Student’s t (fewer than five runs)", "bootstrap": "by bootstrap"}
 #: At most this many differing numbers are named at the top.
 MOST = 6
 
@@ -420,11 +422,12 @@ def _best_table(best: Sequence[Row], metric: str) -> dict[str, Any]:
         column for column in columns if any(row.get(column.order or column.key) not in (None, "") for row in rows)
     ]
     chosen = next((row["chosen_runs"] for row in rows if row.get("chosen_runs")), None)
+    methods = dict.fromkeys(_METHODS.get(row["interval"], row["interval"]) for row in rows if row.get("interval"))
     return {
         "table": table(filled, rows, sort=True) if rows else Html(),
         "chosen": _counted(chosen, "runs") if chosen else "",
         "same_runs": any(known(row.get("mean_se")) for row in rows),
-        "intervals": any(row.get("interval") for row in rows),
+        "intervals": " or ".join(methods),
     }
 
 
