@@ -107,7 +107,7 @@ def test_verdict_baseline_skill_plot_and_last_forecast_are_on_the_first_screen(
     assert verdict["sentence"] in text
     assert f"({verdict['best_baseline']})" in text
     assert f"Skill {share(verdict['skill_best'])} " in text
-    assert "last forecast 2024-03-01 23:00:00" in text  # a day after the last row
+    assert "(2024-03-01 23:00:00): " in text  # a day after the last row
     assert all(name in text for name in ("power", "heat", "noise"))  # to choose from
     box = page.locator("#outlook .plot").bounding_box()
     assert box is not None

@@ -445,7 +445,9 @@ def with_outlooks(names: list[str], forecast: float = 0.75) -> NextingPage:
         for name in names for horizon in ("1h", "1d")
     ]  # fmt: skip
     forecasts = read_forecasts(summary, float(time[-1]), step)
-    better, not_better = (Verdict(kind, "last_week", 0.4375) for kind in ("better", "no better"))
+    better, not_better = (
+        Verdict(kind, "last_week", 0.4375, low, 0.5) for kind, low in (("better", 0.25), ("no better", -0.25))
+    )
     judged = {n: judge_signal(n, {"1h": not_better if i else better}, "value") for i, n in enumerate(names)}
     outlooks = [make_outlook(history, n, forecasts[n], read_verdict(summary, n, judged), unit="kW") for n in names]
     return replace(nexting(names), outlooks=outlooks, coverage=0.8)
@@ -458,10 +460,14 @@ def test_the_page_opens_with_the_verdict_and_the_forecast() -> None:
     screen = page.split('<section id="outlook">')[1].split("</section>")[0]
     assert page.index('<section id="outlook">') < page.index('<section id="all">') < page.index('class="intro"')
     assert "power is predicted better than with the week before, by 44% at +1h." in screen
-    assert "Skill 0.44 over the week before (last_week), at +1h · error (RMSE) 0.300 kW, baseline 0.400 kW" in screen
-    assert "last forecast 2017-01-30 23:00:00: 0.750 kW (0.250 to 1.25)" in screen
+    assert (
+        "Skill 0.44 (0.25 to 0.50) over the week before (last_week), at +1h · error (RMSE) 0.300 kW, baseline 0.400 kW"
+        in screen
+    )
+    assert "farthest forecast, at +1d (2017-01-30 23:00:00): 0.750 kW (0.250 to 1.25)" in screen
     assert f"{text(HOSTILE)} is predicted no better than with the week before." in screen
     assert "1 of 2 signals predicted better than the best baseline." in page
+    assert "skill 0.44 (−0.25 to 0.50) over the week before" in page  # (why it is no better)
     assert HOSTILE not in page
 
 

@@ -308,7 +308,7 @@ def nexting_page(page: NextingPage) -> str:
     sections: dict[str, tuple[str, Any]] = {
         "outlook": ("Forecast", _outlook(page, plots)),
         "asked": ("Questions", _question_cards(page, plots)),
-        "next": ("What comes next", _upcoming(page)),
+        "next": ("Weighted means", _upcoming(page)),
         "predictable": ("Variance explained", _predictable(page)),
         "failures": ("Largest errors", _failures(page)),
         "alarms": ("Alarms", _alarms(page)),
@@ -380,6 +380,7 @@ def _outlook(page: NextingPage, plots: Plots) -> Row | None:
         "table": _outlook_table(page, outlooks),
         "of_all": of_all if len(outlooks) > 1 else "",
         "rows": len(outlooks),
+        "judged": judged,
         "helped": any(outlook.helpers for outlook in outlooks),
         "seasons": any(outlook.seasons for outlook in outlooks),
     }
@@ -426,13 +427,8 @@ def _verdict_words(page: NextingPage, outlook: Outlook) -> Row:
     sentence = verdict.sentence or _without_forecast(page, outlook.signal)
     facts = []
     if known(verdict.skill):
-        bounds = (
-            f" ({share(verdict.low)} to {share(verdict.high)})" if known(verdict.low) and known(verdict.high) else ""
-        )
         about = f"mean over {_rows(verdict.horizon)}" if verdict.of_mean else f"at +{_rows(verdict.horizon)}"
-        facts.append(
-            f"Skill {share(verdict.skill)}{bounds} over {verdict.baseline_words} ({verdict.baseline}), {about}"
-        )
+        facts.append(f"Skill {_skill(verdict)} over {verdict.baseline_words} ({verdict.baseline}), {about}")
     if known(verdict.rmse) and known(verdict.baseline_rmse):
         facts.append(f"error (RMSE) {amount(verdict.rmse)}{unit}, baseline {amount(verdict.baseline_rmse)}{unit}")
     if outlook.forecasts:
@@ -440,7 +436,9 @@ def _verdict_words(page: NextingPage, outlook: Outlook) -> Row:
         width = final.high - final.low if final.low is not None and final.high is not None else None
         bounds = f" ({with_digits(final.low, width)} to {with_digits(final.high, width)})" if width is not None else ""
         moment = _when(True, final.time) if outlook.dated else f"{final.time:,.10g}"
-        facts.append(f"last forecast {moment}: {with_digits(final.mean, width)}{unit}{bounds}")
+        farthest = "farthest forecast, at" if len(outlook.forecasts) > 1 else "forecast at"
+        at = f"{farthest} +{_rows(final.horizon)} ({moment})"
+        facts.append(f"{at}: {with_digits(final.mean, width)}{unit}{bounds}")
     return {"sentence": sentence, "kind": verdict.kind.replace(" ", "-"), "facts": " · ".join(facts)}
 
 
@@ -505,8 +503,14 @@ def _rows(horizon: float | str) -> str:
 def _badge(verdict: SignalVerdict) -> Html | None:
     if not verdict.kind:
         return None
-    detail = f"skill {share(verdict.skill)} over {verdict.baseline_words}" if known(verdict.skill) else ""
+    detail = f"skill {_skill(verdict)} over {verdict.baseline_words}" if known(verdict.skill) else ""
     return piece("badge", verdict.kind.replace(" ", "-"), verdict.kind, detail)
+
+
+def _skill(verdict: SignalVerdict) -> str:
+    """The skill over the best baseline with its interval: above 0 throughout where predictions are better."""
+    bounds = f" ({share(verdict.low)} to {share(verdict.high)})" if known(verdict.low) and known(verdict.high) else ""
+    return share(verdict.skill) + bounds
 
 
 def _small_outlook(outlook: Outlook) -> Html:
@@ -690,7 +694,8 @@ def _summary(page: NextingPage) -> Row:
     lead = f"{questions}, learned in one pass over a log{passed}{took}."
     explained = [f"{percent(line['online'])} at {line['horizon']}" for line in lines if line["online"] is not None]
     if explained:
-        lead += f" Variance explained{' for the median signal' if signals > 1 else ''}: {', '.join(explained)}."
+        median = " for the median signal" if signals > 1 else ""
+        lead += f" Variance explained of the weighted means{median}: {', '.join(explained)}."
     return {"lead": lead, "table": table(columns, lines), "reasons": _reasons(page.scores)}
 
 
