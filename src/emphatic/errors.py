@@ -1,8 +1,8 @@
-"""The two exceptions that this library defines besides plain ``ValueError``s."""
+"""The exceptions that this library defines besides plain ``ValueError``s, and the warning that many learners share."""
 
 from __future__ import annotations
 
-__all__ = ["CheckpointError", "Diverged"]
+__all__ = ["CheckpointError", "Diverged", "DivergenceWarning"]
 
 
 class Diverged(ArithmeticError):
@@ -33,3 +33,7 @@ class Diverged(ArithmeticError):
 
 class CheckpointError(ValueError):
     """The file is not a complete, well-formed checkpoint of this library."""
+
+
+class DivergenceWarning(UserWarning):
+    """All learners of a question of a Horde diverged and are frozen: its predictions mean nothing from there on."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import emphatic
 from emphatic import GVF, CheckpointError, Horde, Policy
 from emphatic import features as f
+from emphatic.errors import DivergenceWarning
 from tests.hordes.test_horde import BLENDED, log, rewritten, rows_of
 
 Array = NDArray[np.float64]
@@ -273,8 +274,8 @@ def test_large_features_of_ones_own_freeze_a_learner_and_make_no_nan() -> None:
     horde = Horde([GVF("reward", gamma=0.9)], makers, "td", alpha=0.5, rates=0.1, engine="sparse").prepare(["x"])
     assert makers.largest is None
     horde.begin({"x": 1.0})
-    for _ in range(9):
-        horde.learn(0, 1.0, {"x": 1.0}, terminated=False)
+    with pytest.warns(DivergenceWarning, match="'reward@0.9' diverged"):
+        assert len([horde.learn(0, 1.0, {"x": 1.0}, terminated=False) for _ in range(9)]) == 9
     assert horde.learner.frozen.all()
     assert np.isfinite(horde.learner.theta).all()
     assert f.Features([f.Bias()]).warm_up(np.empty((0, 1)), names=["x"]).largest == 1.0

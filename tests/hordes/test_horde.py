@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 import emphatic
 from emphatic import GVF, CheckpointError, Horde, Policy
 from emphatic import features as f
+from emphatic.errors import DivergenceWarning
 from emphatic.hordes.blend import Blend
 from emphatic.learning import checkpoint, tensors
 from emphatic.learning.returns import UndiscountedWarning
@@ -460,6 +461,21 @@ def test_a_long_episode_is_no_cause_for_a_warning() -> None:
     horde_of(GVF("y", gamma="1 - end")).run(table)
     with pytest.warns(UndiscountedWarning, match="y@1"):
         horde_of(GVF("y", gamma=1.0))
+
+
+def test_a_question_whose_learners_all_diverge_is_named_once() -> None:
+    horde = Horde([GVF("x", gamma=1.0), GVF("x", horizon=5)], f.Features([f.Bias()]))
+    with (
+        pytest.warns(UndiscountedWarning),
+        pytest.warns(DivergenceWarning, match=r"^All learners of 'x@1\.0' diverged and are frozen.*Choose γ below 1"),
+    ):
+        horde.run({"x": np.full(2000, 5.0)})
+    horde.observe({"x": 5.0})
+    assert horde.learner.frozen.reshape(3, 2).all(0).tolist() == [True, False]
+    single = Horde([GVF("x", horizon=5)], f.Features([f.Bias()]), rates=1e9).prepare(["x"])
+    single.begin({"x": 1.0})
+    with pytest.warns(DivergenceWarning):
+        assert len([single.learn(0, 1.0, {"x": 1.0}, terminated=False) for _ in range(100)]) == 100
 
 
 def test_wild_readings_and_a_learner_that_diverges() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from emphatic import GVF, Horde, Policy
 from emphatic import features as f
+from emphatic.errors import DivergenceWarning
 from emphatic.hordes.group import Group
 
 B = 60
@@ -105,7 +106,8 @@ def test_bad_input_changes_nothing(given: Any, options: dict[str, Any], message:
 
 def test_the_position_goes_on_where_learners_are_frozen() -> None:
     one = horde(alpha=1e30)
-    one.observe_many(rows())
+    with pytest.warns(DivergenceWarning):
+        one.observe_many(rows())
     assert one.learner.frozen.any()
     assert one.rows == B
     assert one.learner.position == B - 1  # steps lie between rows

@@ -28,7 +28,7 @@ from emphatic.asking.answers import KINDS, Asked, Timing
 from emphatic.asking.language import parse_all
 from emphatic.common.locks import Guard
 from emphatic.common.names import show
-from emphatic.errors import CheckpointError
+from emphatic.errors import CheckpointError, DivergenceWarning
 from emphatic.features import Features, OneHot
 from emphatic.hordes.group import Group, Groups, Setup, fill_in
 from emphatic.hordes.seasons import Period
@@ -63,6 +63,8 @@ REWARD = "reward"
 YES, NO = np.ones(1, bool), np.zeros(1, bool)
 #: No reading of a row is beyond ``LARGEST`` if the sum of their squares is not beyond this.
 _SQUARE = LARGEST**2
+#: Predictions whose squares sum up to more than this look as if a learner had diverged.
+_HUGE = 1e60
 #: The feature makers that belong to a Horde.
 _MAKERS_IN_USE: WeakSet[Features] = WeakSet()
 #: Prefixes of the names of arrays in a file: those that are not a learner's, and those that a user saves with a horde.
@@ -213,8 +215,10 @@ class Horde(BlockLearner):
 
     A question with constant γ has one learner for each of the ``rates``, whose predictions are combined by their errors
     so far (``emphatic.hordes.blend``). Questions with a policy, a varying γ or a terminal value use the middle rate;
-    with ``least_squares`` their predictions are combined by the returns that are known so far. If another Horde uses
-    the same maker of features, the maker is copied as it was after its warm-up: its state belongs to one stream.
+    with ``least_squares`` their predictions are combined by the returns that are known so far. A learner that would
+    diverge is frozen, and the others continue; if all learners of a question are frozen, a ``DivergenceWarning`` names
+    it. If another Horde uses the same maker of features, the maker is copied as it was after its warm-up: its state
+    belongs to one stream.
 
     Args:
         questions: The questions, a list of ``GVF``.
@@ -290,6 +294,7 @@ class Horde(BlockLearner):
         self._asked: Asked | None = None
         self._means: NDArray[np.intp] = np.empty(0, np.intp)  # the weighted means that are features of its headline
         self._replies: list[Array] = []
+        self._diverged: frozenset[str] = frozenset()  # the questions that a warning named
         self._gathers = False  # whether answers of several blocks are kept
         self._was_cut = False  # whether the next row begins a sequence
         names = [question.name for question in self.questions]
@@ -881,6 +886,8 @@ class Horde(BlockLearner):
         if mu is not None:
             block.mu = probability(mu, "observe")
         predictions: Array = self.advance(block, learn=learn)[0]
+        if not np.vdot(predictions, predictions) <= _HUGE:
+            self._warn_of_divergence()
         return predictions
 
     def observe_many(
@@ -925,7 +932,9 @@ class Horde(BlockLearner):
             block.mu = [chance for value in mu for chance in probability(value, "observe_many") or [np.nan]]
         if gap is not None:
             block.gap = np.array(gap, bool)
-        return self.advance(block, learn=learn)
+        predictions = self.advance(block, learn=learn)
+        self._warn_of_divergence()
+        return predictions
 
     def run(self, table: object, *, first: ArrayLike | None = None) -> Array:
         """Learn from a whole log and return the predictions, (T, Q); warms up on its first rows if not warmed up yet.
@@ -939,9 +948,33 @@ class Horde(BlockLearner):
         """
         self._replies, self._gathers = [], True
         try:
-            return self._run(table, self.stream, first)
+            predictions = self._run(table, self.stream, first)
         finally:
             self._gathers = False
+        self._warn_of_divergence()
+        return predictions
+
+    def _warn_of_divergence(self) -> None:
+        """Name the questions of which all learners are frozen; each once.
+
+        A learner that would diverge keeps its last finite weights, so that the others of the Horde can continue.
+        """
+        diverged = [
+            self.questions[q].name
+            for group in self._groups
+            for q, frozen in zip(group.questions, group.learner.frozen.reshape(len(self.rates), -1).T, strict=True)
+            if frozen.all() and not self.setup.least_squares
+        ]
+        named = [name for name in diverged if name not in self._diverged]
+        if named:
+            self._diverged |= {*named}
+            unnamed = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+            warnings.warn(
+                f"All learners of {', '.join(map(repr, named[:_NAMED]))}{unnamed} diverged and are frozen: the "
+                "predictions there mean nothing from then on. Choose γ below 1, or a smaller alpha or rates.",
+                DivergenceWarning,
+                3,
+            )
 
     def blocks(self, table: Table, clock: Clock | None = None, start: int = 0) -> Iterator[tuple[Any, Array]]:
         """``run`` in blocks: each block of the table, and the predictions at its rows.
@@ -1035,6 +1068,8 @@ class Horde(BlockLearner):
         if mu is not None:
             block.mu_before = probability(mu, "learn")
         answers = self.advance(block, predict=predict)
+        if answers is not None and not np.vdot(answers, answers) <= _HUGE:
+            self._warn_of_divergence()
         return None if answers is None else answers[0]
 
     def log(self) -> dict[str, Any]:
