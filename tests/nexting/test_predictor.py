@@ -83,7 +83,7 @@ def test_what_cannot_be_used_is_logged_and_counted(caplog: pytest.LogCaptureFixt
     assert predictor.malformed == 202
     problem = f"line {bad[0] + 1}: 'x' is not a number: 'Error'; counted as missing. Further ones are only counted."
     assert messages.count(problem) == 1
-    assert sum("is not a number" in line for line in messages) == 2
+    assert sum("is not a number" in line for line in messages) == 3  # within the warm-up, at its end, and the count
     assert "line 202: longer than 8 MiB; skipped." in messages
     assert sum(line.endswith("; skipped.") for line in messages) == 100
     assert messages[-3:] == [
@@ -91,6 +91,27 @@ def test_what_cannot_be_used_is_logged_and_counted(caplog: pytest.LogCaptureFixt
         f"'x' is not a number: {len(bad)} times, each counted as missing.",
         "the time 'time' is absent: 4 times, each counted as missing.",
     ]
+
+
+def test_what_seems_wrong_in_a_warm_up_is_logged_at_once_and_decided_at_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    predictor = Predictor(Settings(horizons=(2,)), warm_up=40)
+    readings: list[dict[str, object]] = [{"power": t % 7} for t in range(40)]
+    readings[11], readings[12], readings[20], readings[21] = {"x": 1}, {"power": "abc"}, {"y": 1}, {"power": "?!"}
+    numbered = list(enumerate(readings, 1))
+    with caplog.at_level(logging.INFO, "emphatic"):
+        predictor.take(numbered[:39])
+        early = [record.getMessage() for record in caplog.records]
+        predictor.take(numbered[39:])
+    again = "It is checked again when the warm-up is complete, and so are further ones."
+    assert early == [
+        f"line 12: the reading has none of the signals so far (power). {again}",
+        f"line 13: 'power' is not a number: 'abc'. {again}",
+    ]
+    later = [record.getMessage() for record in caplog.records][2:]
+    assert later[:2] == [f"line {n}: it has none of the columns of the other readings; skipped." for n in (12, 21)]
+    assert later[2].startswith("line 13: 'power' is not a number: 'abc'; counted as missing.")
 
 
 def test_a_warm_up_without_numbers_is_refused_in_one_sentence() -> None:

@@ -329,12 +329,15 @@ class PersistenceWarmUp:
         self._names: tuple[str, ...] = ()  # whose questions and lines these are
         self._questions: list[GVF] = []
         self._format = LineFormat((), ())
+        #: What is wrong with the last reading, by kind, as far as the readings tell.
+        self.doubts: Mapping[str, str] = {}
         self._settings = replace(settings, horizons=settings.horizons or tuple(horizons))
         #: The readings to warm up on, by the rule for all streams; horizons as durations count once the step is known.
         self.rows = self._settings.warm_up_rows(None)
 
     def __call__(self, waiting: Waiting, form: TextForm) -> PersistenceAnswers | None:
         """The answers at the last of the readings so far; None if they do not tell yet what they are."""
+        self.doubts = {}
         if len(waiting) < _LEAST:
             return None
         if self._parser is None or len(waiting) == _last_look(len(waiting)):
@@ -354,7 +357,10 @@ class PersistenceWarmUp:
             for row in map(self._parser.parse, rows[self._held : -1]):
                 self._hold(row.values)
         row = self._parser.parse(waiting[-1][1])
+        self.doubts = row.problems
         if not row.readable:
+            names = ", ".join(self._parser.names[:5]) + (", …" if len(self._parser.names) > 5 else "")
+            self.doubts = row.problems or {"no signal": f"the reading has none of the signals so far ({names})"}
             return None
         self._hold(row.values)
         self._held = len(waiting)
@@ -382,13 +388,19 @@ def _last_look(count: int) -> int:
 
 
 def save_warm_up(
-    path: Path, waiting: Waiting, delimiter: str | None, settings: Settings, more: Mapping[str, Any]
+    path: Path,
+    waiting: Waiting,
+    delimiter: str | None,
+    settings: Settings,
+    warm_up: int | None,
+    more: Mapping[str, Any],
 ) -> None:
-    """Write the readings of a warm-up that is not complete, the settings that it began with, and ``more``."""
+    """Write the readings of a warm-up that is not complete, its settings and length if one was given, and ``more``."""
     saved = {
         "format": _FORMAT,
         "delimiter": delimiter,
         "settings": settings.table(),
+        "warm_up": warm_up,
         "readings": [[line, reading] for line, reading in waiting],
         "more": dict(more),
     }
@@ -397,15 +409,17 @@ def save_warm_up(
         file.write(json.dumps(saved).encode())
 
 
-def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, Settings, dict[str, Any]]:
-    """The readings, delimiter, settings and more that ``save_warm_up`` wrote; CheckpointError if it is no such file."""
+def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, Settings, int | None, dict[str, Any]]:
+    """The readings, delimiter, settings, length and more that ``save_warm_up`` wrote; CheckpointError if it did not."""
     try:
         saved = json.loads(path.read_text("utf-8"))
         if saved["format"] != _FORMAT:
             raise ValueError
         settings = Settings.of(saved["settings"])
         readings = [(int(line), dict(reading)) for line, reading in saved["readings"]]
-        return readings, saved["delimiter"], settings, dict(saved.get("more", {}))
+        warm_up = saved.get("warm_up")  # (earlier versions did not save it)
+        length = None if warm_up is None else int(warm_up)
+        return readings, saved["delimiter"], settings, length, dict(saved.get("more", {}))
     except (ValueError, KeyError, TypeError):
         raise CheckpointError(f"{path}: this is not the saved warm-up of a pipe. Remove it to start over.") from None
 
@@ -512,6 +526,8 @@ class Predictor:
         self._unit, self._first_malformed, self._resilient = unit, "", resilient
         self._warm_up = warm_up
         self._names: set[str] = set()
+        #: Kinds of problems that were logged during the warm-up.
+        self._doubted: set[str] = set()
         self._waiting: list[tuple[int, Reading]] = []
         self._persistence = PersistenceWarmUp(settings, _HORIZONS)
         self._form = JSON
@@ -575,6 +591,14 @@ class Predictor:
         if self._model is None:
             raise RuntimeError("The warm-up is not complete: there is no model yet.")
         return self._model
+
+    @property
+    def last_time(self) -> float | str | None:
+        """The time of the last row that was learned from, as the column has it; None without times."""
+        time = None if self._model is None else self._model.parser.notation.time
+        if time is None or self.clock is None or not math.isfinite(self.clock.last):
+            return None
+        return time.write(self.clock.last)
 
     @property
     def waiting(self) -> int:
@@ -811,9 +835,23 @@ class Predictor:
                 self._names, self._persistence = set(), PersistenceWarmUp(self.settings, _HORIZONS)
                 return None
         answers, step = self._persistence(self._waiting, self._form), len(self._waiting) - 1
+        if not self._resilient:  # (in a service, devices that report one at a time have different names)
+            self._doubt(number, self._persistence.doubts)
         if answers is None or not self.every(step, answers.time):
             return None
         return Prediction(step, answers.time_text, answers.values, answers.format)
+
+    def _doubt(self, number: int, doubts: Mapping[str, str]) -> None:
+        """Log what seems to be wrong with a reading of the warm-up, when such a thing first occurs."""
+        for problem, text in doubts.items():
+            if problem not in self._doubted:
+                logger.warning(
+                    "%s %d: %s. It is checked again when the warm-up is complete, and so are further ones.",
+                    self._unit,
+                    number,
+                    text if problem == "no signal" else f"{problem}: {text}",
+                )
+        self._doubted |= doubts.keys()
 
     def _begin(self) -> Prediction | None:
         """The warm-up is complete: make the horde, learn from the readings that wait; the prediction at the last."""
@@ -892,7 +930,7 @@ class Predictor:
             path: The file.
             more: What else is saved, for ``load_warm_up``.
         """
-        save_warm_up(path, self._waiting, self._form.delimiter, self.settings, more)
+        save_warm_up(path, self._waiting, self._form.delimiter, self.settings, self._warm_up, more)
 
     def load_warm_up(self, path: Path) -> dict[str, Any]:
         """Continue a warm-up from its saved readings, with the settings it began with where none are given now.
@@ -903,7 +941,8 @@ class Predictor:
         Returns:
             What else was saved with them.
         """
-        self._waiting, delimiter, settings, more = load_warm_up(path)
+        self._waiting, delimiter, settings, warm_up, more = load_warm_up(path)
+        self._warm_up = warm_up if self._warm_up is None else self._warm_up
         ask = tuple(dict.fromkeys((*settings.ask, *self.settings.ask)))  # as with a model, those asked now are added
         self.settings, self._form = replace(self.settings.over(settings), ask=ask), TextForm(delimiter)
         self._persistence = PersistenceWarmUp(self.settings, _HORIZONS)
@@ -1093,7 +1132,13 @@ class Live:
                 self.model,
                 ", ".join(ignored),
             )
-        logger.info("resuming from %s at step %d.", self.model, predictor.step)
+        last = predictor.last_time
+        logger.info(
+            "resuming from %s at step %d%s. If a run was killed, send the readings after this one again.",
+            self.model,
+            predictor.step,
+            "" if last is None else f", after the reading of {last}",
+        )
         return predictor, state.get("live", {}).get("pending", "").encode()
 
     def save(self, predictor: Predictor, pending: bytes) -> None:
