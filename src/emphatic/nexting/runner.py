@@ -986,6 +986,8 @@ def forecast_lines(
     >>> score = {"text": "x at +2", "kind": "at", "signal": "x", "horizon": 2, "answer": 1.5, "low": 1.0, "high": 2.0}
     >>> forecast_lines([score | {"headline": True}], 0.8)
     ['Forecast from the last row, with 80% intervals:', '  x: 1.50 (1.00 to 2.00) at +2 rows']
+    >>> forecast_lines([score | {"headline": True, "signal": f"x{i}"} for i in range(12)])[-1]
+    '  … and 2 more signals in report.html'
     """
     from emphatic.report.page import with_digits
 
