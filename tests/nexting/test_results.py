@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emphatic import Horde, nexting
+from emphatic import Horde, Learner, nexting
 from emphatic.nexting import NextingResult
 from emphatic.nexting.predictor import Prediction, Predictor
 from emphatic.nexting.runner import verdict_lines
@@ -100,6 +100,8 @@ def test_forecasts_are_values_where_they_were_asked_for_and_means_elsewhere(resu
     last = result.to_pandas().index[-1]
     assert [(row["time"] - last).total_seconds() for row in rows] == [3 * 3600.0, 2 * 3600.0, 6 * 3600.0]
     assert rows.to_pandas()["mean"].notna().all()
+    assert rows.to_pandas()["time"].dt.year.tolist() == [2024] * len(rows)
+    assert repr(rows).splitlines()[0].split()[:3] == ["signal", "time", "mean"]
 
 
 def test_frames_and_plots(result: NextingResult) -> None:
@@ -107,7 +109,20 @@ def test_frames_and_plots(result: NextingResult) -> None:
     assert len(frame) == T
     assert frame.index.name == "time"
     assert result.to_polars().height == T
-    assert len(result.plot("noise").axes) >= 1
+    figure = result.plot("wave")
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "wave: recent readings and forecast"
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names[0] == "reading"
+    assert names[-1] == "forecast with its 80% interval"
+    assert any(name.startswith("best baseline: ") for name in names)
+    assert len(axes.get_yticks()) > 2
+    dots = next(line for line in axes.get_lines() if line.get_label() == names[-1])
+    values = [row["mean"] for row in result.forecast() if row["signal"] == "wave"]
+    np.testing.assert_allclose(sorted(dots.get_ydata()), sorted(values), rtol=1e-3)
+    means = result.plot("noise", view="means")
+    assert means.get_suptitle() == "noise: weighted means of future values"
+    assert len(means.axes) == 3
     with pytest.raises(ValueError, match=r"no plot of 'nose'\. Signals with a plot: wave, noise"):
         result.plot("nose")
 
@@ -149,6 +164,22 @@ def test_a_name_that_is_not_a_signal_is_an_error_with_the_nearest_signal(result:
     model.observe({"wave": 0.3, "unused": 7.0}, time="2024-02-01")  # noise is missing; other columns are ignored
 
 
+def test_a_notebook_shows_each_sentence_once_and_the_forecast(result: NextingResult) -> None:
+    page = result._repr_html_()
+    assert page.count(" is predicted ") == 2
+    assert "skill_best" not in page
+    assert "<th>skill over the best baseline</th>" in page
+    assert page.index("Forecast from the last row") < page.index("<th>forecast</th>")
+    assert "2024-01-31" in page
+
+
+def test_an_unknown_keyword_is_an_error_with_the_nearest_one() -> None:
+    with pytest.raises(TypeError, match=r"^run\(\) has no parameter 'horizon'\. Did you mean 'horizons'\?$"):
+        nexting.run({"x": [1.0]}, horizon=5)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match=r"Did you mean 'true_online_etd'\?$"):
+        Learner("true_online_edt", 3)
+
+
 def test_a_result_is_saved_and_loaded(result: NextingResult, tmp_path: Path) -> None:
     folder = result.save(tmp_path / "saved")
     assert sorted(file.name for file in folder.iterdir()) == sorted(nexting.runner.FILES)
@@ -162,8 +193,11 @@ def test_a_result_is_saved_and_loaded(result: NextingResult, tmp_path: Path) -> 
     assert again.rows == T
     copy = again.save(tmp_path / "copy")
     assert (copy / "summary.json").read_bytes() == (folder / "summary.json").read_bytes()
-    with pytest.raises(ValueError, match="holds"):
+    with pytest.raises(ValueError, match=r"holds the results of an earlier run.* with overwrite=True"):
         result.save(folder)
+    assert result.save(folder, overwrite=True) == folder
+    assert again.save(copy, overwrite=True) == copy
+    assert nexting.load(copy).verdict == result.verdict
     (copy / "predictions.parquet").unlink()
     with pytest.raises(ValueError, match=r"no finished run: there is no predictions\.parquet"):
         nexting.load(copy)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from typing import ParamSpec, TypeVar
 
-__all__ = ["check_names", "refusal", "show", "suggestion"]
+__all__ = ["check_names", "refusal", "show", "suggestion", "suggests_keywords"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def refusal(name: str, function: str, wanted: str, got: str, remedy: str = "") -> ValueError:
@@ -47,3 +53,22 @@ def check_names(given: Iterable[str], known: Iterable[str], where: str, kind: st
         if name not in known:
             hint = suggestion(name, known)
             raise ValueError(f"{where}: there is no {kind} {name!r}.{hint} Known: {', '.join(known)}.")
+
+
+def suggests_keywords(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, whose TypeError for an unknown keyword names the closest parameter.
+
+    >>> suggests_keywords(lambda *, horizons: horizons)(horizon=[5])
+    Traceback (most recent call last):
+    TypeError: <lambda>() has no parameter 'horizon'. Did you mean 'horizons'?
+    """
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name in kwargs:
+            if name not in known:
+                raise TypeError(f"{function.__name__}() has no parameter {name!r}.{suggestion(name, known)}")
+        return function(*args, **kwargs)
+
+    return checked

@@ -31,7 +31,11 @@ DRAWN = 512
 _ACTION, _MU, _DELTA = (STATUS.index(name) for name in ("ACTION", "MU", "DELTA"))
 
 
-@dataclass(frozen=True)
+#: Episodes of which a training shows the means.
+_LAST = 10
+
+
+@dataclass(frozen=True, repr=False)
 class Training:
     """The episodes of ``Agent.train``: as a sequence, their returns.
 
@@ -51,6 +55,18 @@ class Training:
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.returns, dtype)
+
+    def __repr__(self) -> str:
+        """How many episodes, and the mean return and steps of the last ones.
+
+        >>> Training(np.array([-3.0, -1.0]), np.array([3, 1]))
+        Training(2 episodes; the last 2: mean return -2, mean steps 2)
+        """
+        last = min(len(self), _LAST)
+        if not last:
+            return "Training(0 episodes)"
+        means = f"mean return {self.returns[-last:].mean():.4g}, mean steps {self.steps[-last:].mean():.4g}"
+        return f"Training({len(self):,} episodes; the last {last}: {means})"
 
 
 class Agent:

@@ -63,7 +63,7 @@ lane_of: Callable[..., Any]
 cut_lane: Callable[..., None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trainings:
     """The episodes of ``Agents.train``, (K, episodes); of an agent that diverged, those that it finished.
 
@@ -76,6 +76,15 @@ class Trainings:
     returns: NDArray[np.float64]
     steps: NDArray[np.int64]
     diverged: NDArray[np.bool_]
+
+    def __repr__(self) -> str:
+        """How many agents and episodes.
+
+        >>> Trainings(np.zeros((2, 20)), np.zeros((2, 20), int), np.array([False, True]))
+        Trainings(2 agents, 20 episodes each, 1 diverged)
+        """
+        K, episodes = self.returns.shape
+        return f"Trainings({K:,} agents, {episodes:,} episodes each, {int(self.diverged.sum()):,} diverged)"
 
 
 class Agents:

@@ -33,6 +33,7 @@ from emphatic.asking.answers import Asked
 from emphatic.asking.language import parse
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import count_threads, hold_folder
+from emphatic.common.names import suggests_keywords
 from emphatic.engines.generated import compile_in_background
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
@@ -67,7 +68,7 @@ from emphatic.tables.stores import open_destination
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from emphatic.report.plots import Plot
+    from emphatic.report.plots import Panel, Plot
 
 __all__ = ["FILES", "Nexting", "NextingResult", "Progress", "holds_results", "load", "run"]
 
@@ -92,6 +93,27 @@ _SUMMARY_COLUMNS = (
     *("machine", "text", "question", "signal", "horizon", "verdict", "best_baseline", "skill_best", "skill_best_low"),
     *("skill_best_high", "rmse", "variance_explained", "brier", "coverage", "known"),
 )
+#: The columns of the two tables in a notebook, in words.
+_VERDICT_HEADINGS = {
+    "machine": "machine",
+    "signal": "signal",
+    "verdict": "verdict",
+    "horizon": "best horizon",
+    "best_baseline": "best baseline",
+    "skill_best": "skill over the best baseline",
+    "skill_best_low": "from",
+    "skill_best_high": "to",
+}
+_FORECAST_HEADINGS = {
+    "machine": "machine",
+    "signal": "signal",
+    "horizon": "horizon",
+    "time": "time",
+    "mean": "forecast",
+    "low": "from",
+    "high": "to",
+    "kind": "kind",
+}
 #: Verdicts that are counted where signals are many, in words.
 _OTHER_VERDICTS = {"no better": "no better", "too short": "cannot be judged on so short a log"}
 #: What a run leaves in its folder.
@@ -232,11 +254,13 @@ class NextingResult:
         return import_frames("polars").from_arrow(self.predictions)
 
     def forecast(self) -> ScoreTable:
-        """What is predicted from the last row on: ``signal``, ``time``, ``mean``, ``low`` and ``high``.
+        """What is predicted from the last row on.
 
-        A row is a value at one time, the answer to ``SIGNAL at +H``, with its interval. If a signal has no such answer,
-        a row is the prediction ``SIGNAL@H``, the weighted mean of all future values. ``kind`` says which: "value" or
-        "mean". If rows have no times, ``time`` is the number of the row.
+        The columns are ``signal``, ``time``, ``mean``, ``low``, ``high``, ``horizon`` and ``kind``.
+        ``mean`` is the expected value of the signal at ``time``, the answer to ``SIGNAL at +H``, with its interval from
+        ``low`` to ``high``; ``kind`` is then "value". If a signal has no such answer, ``mean`` is the prediction
+        ``SIGNAL@H``, the weighted mean of all future values, and ``kind`` is "mean". If rows have no times, ``time`` is
+        the number of the row.
 
         >>> import emphatic
         >>> x = np.sin(np.arange(500) / 9)
@@ -248,37 +272,52 @@ class NextingResult:
         return ScoreTable(_forecast_rows(self))
 
     def plot(self, signal: str | None = None, *, view: str = "") -> Any:
-        """Draw the readings of a signal with its predictions, as in the report; a figure of matplotlib.
+        """Draw recent readings of a signal, its forecast at each horizon with the interval, and the best baseline.
+
+        It is the first plot of the report, as a figure of matplotlib. If no values at +h were predicted, and for the
+        whole log, the weighted means are drawn.
 
         Args:
             signal: The signal; default: the first.
-            view: "whole" for the whole log instead of its end.
+            view: "means" for the weighted means at the end of the log, "whole" for those of the whole log.
 
         >>> import emphatic
         >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5])
-        >>> type(result.plot("x")).__name__
-        'Figure'
+        >>> figure = result.plot("x")
+        >>> figure.axes[0].get_title(loc="left")
+        'x: recent readings and forecast'
+        >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()][-1]
+        'forecast with its 80% interval'
         """
         from emphatic.report.plots import draw_file, read_plots
 
-        plots: dict[str, Plot] = {}
+        means: dict[str, Plot] = {}
+        forecasts: dict[str, Plot] = {}
         for label, plot in read_plots(self.report()):
             for name in self.settings.predict or ():
                 if label == name or label.startswith(f"{name}: "):
-                    plots.setdefault(name, plot)
-        if signal is None and plots:
-            signal = next(iter(plots))
-        if signal not in plots:
-            raise ValueError(f"There is no plot of {signal!r}. Signals with a plot: {', '.join(plots) or 'none'}.")
-        return draw_file(plots[signal], view=view if view in plots[signal].views else "")
+                    means.setdefault(name, plot)
+                if plot.group == "outlook" and (panel := _panel_of(plot, name)) is not None:
+                    forecasts.setdefault(name, replace(plot, views={"": [_name_shapes(panel, self.settings)]}))
+        if signal is None:
+            signal = next(iter({**means, **forecasts}), None)
+        if signal in forecasts and view == "":
+            return draw_file(forecasts[signal], legend=True)
+        if signal not in means:
+            names = ", ".join({**means, **forecasts}) or "none"
+            raise ValueError(f"There is no plot of {signal!r}. Signals with a plot: {names}.")
+        figure = draw_file(means[signal], view=view if view in means[signal].views else "", legend=True)
+        figure.suptitle(f"{signal}: weighted means of future values", x=0.01, ha="left", fontsize=10)
+        return figure
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the files of the run to a folder, as ``out`` would have: predictions, scores, report and model.
 
         The model is saved as the run left it; ``result.model.save(path)`` saves it as it is now.
 
         Args:
-            folder: The folder. A folder that holds results is rejected with an error.
+            folder: The folder. A folder that holds results is rejected with an error, unless ``overwrite``.
+            overwrite: Whether to replace the results in the folder.
 
         >>> import emphatic, tempfile
         >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5])
@@ -287,13 +326,15 @@ class NextingResult:
         True
         """
         target = Path(folder)
-        if holds_results(target):
-            raise ValueError(f"{target}: this folder holds the results of a run. Choose another folder.")
+        if not overwrite:
+            check_free(target)
+        if self.out is not None and target.resolve() == self.out.resolve():
+            return target
         if self.out is not None:
             for name in (*FILES, "models"):
                 source = self.out / name
                 if source.is_dir():
-                    shutil.copytree(source, target / name)
+                    shutil.copytree(source, target / name, dirs_exist_ok=overwrite)
                 elif source.exists():
                     target.mkdir(parents=True, exist_ok=True)
                     with atomic_file(target / name) as file:
@@ -315,9 +356,14 @@ class NextingResult:
         return target
 
     def _repr_html_(self) -> str:
-        """The verdicts, as a notebook shows them."""
+        """The verdicts and the forecast, as a notebook shows them."""
         sentences = "".join(f"<p>{html.escape(line)}</p>" for line in verdict_lines(self.verdict))
-        return f"{sentences}{self.verdict._repr_html_()}"
+        verdicts, forecast = (
+            ScoreTable({words: row[key] for key, words in headings.items() if key in row} for row in rows)
+            for rows, headings in ((self.verdict, _VERDICT_HEADINGS), (self.forecast(), _FORECAST_HEADINGS))
+        )
+        shown = f"<p>Forecast from the last row:</p>{forecast._repr_html_()}" if forecast else ""
+        return f"{sentences}{verdicts._repr_html_()}{shown}"
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """The report, as one HTML page that loads nothing from elsewhere.
@@ -338,6 +384,7 @@ class NextingResult:
         return f"NextingResult({len(self.summary)} questions, {self.rows:,} rows, {self.model!r})"
 
 
+@suggests_keywords
 def run(
     data: object,
     *,
@@ -560,6 +607,22 @@ def check_free(folder: Path) -> None:
         else "the results of an earlier run: choose another folder, or replace them"
     )
     raise ValueError(f"{folder}: this folder holds {what} with overwrite=True.")
+
+
+def _panel_of(plot: Plot, signal: str) -> Panel | None:
+    """The panel of a signal, whose title is its name, with its unit where that is known."""
+    panels = [panel for panels in plot.views.values() for panel in panels]
+    exact = (panel for panel in panels if panel.title == signal)
+    return next(exact, next((panel for panel in panels if panel.title.startswith(f"{signal}, ")), None))
+
+
+def _name_shapes(panel: Panel, settings: Settings) -> Panel:
+    """The panel of a forecast with a title and names that say what they are without the page around it."""
+    marks = [replace(mark, name=f"{mark.name} with its {settings.coverage:.0%} interval") for mark in panel.marks]
+    lines = [
+        replace(line, name=f"best baseline: {line.name}") if line.ink == "baseline" else line for line in panel.lines
+    ]
+    return replace(panel, title=f"{panel.title}: recent readings and forecast", lines=lines, marks=marks)
 
 
 def _name_question(score: Mapping[str, Any]) -> str:

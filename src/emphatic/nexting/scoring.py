@@ -25,6 +25,7 @@ import time as clock_time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -778,7 +779,8 @@ class ScoreTable(list[dict[str, Any]]):
 
     Args:
         rows: The dicts.
-        columns: The keys that are shown and become columns of frames; default: all whose values are numbers or text.
+        columns: The keys that are shown and become columns of frames; default: all whose values are numbers, text or
+            times.
 
     >>> table = ScoreTable([{"signal": "x", "skill": 0.25, "more": {}}, {"signal": "y", "skill": None, "more": {}}])
     >>> table
@@ -880,7 +882,7 @@ def import_frames(package: str) -> Any:
 
 
 def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, str | int | float)
+    return value is None or isinstance(value, str | int | float | datetime)
 
 
 def _show(value: object) -> str:

@@ -421,13 +421,16 @@ def _matplotlib() -> Any:
     return matplotlib
 
 
-def draw_file(plot: Plot, path: str | os.PathLike[str] | None = None, view: str = "") -> MatplotlibFigure:
+def draw_file(
+    plot: Plot, path: str | os.PathLike[str] | None = None, view: str = "", legend: bool = False
+) -> MatplotlibFigure:
     """Draw one view of a plot (default: the first) with matplotlib, and write it to ``path`` if that is given.
 
     Args:
         plot: What to draw.
         path: The file; its suffix says the format, .svg, .pdf or .png.
         view: The name of the view.
+        legend: Whether the plot of a log, too, has a legend; its panels are then taller.
 
     Returns:
         The figure of matplotlib, which belongs to no window.
@@ -436,6 +439,8 @@ def draw_file(plot: Plot, path: str | os.PathLike[str] | None = None, view: str 
         check_formats(Path(path).suffix.removeprefix("."))
     with _matplotlib().rc_context(_FILES):
         figure = draw_figure(plot, view)
+        if legend and plot.x is None:
+            _add_legend(figure)
         if path is not None:
             suffix = Path(path).suffix.removeprefix(".")
             dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix)  # the same bytes every time
@@ -473,6 +478,17 @@ def draw_figure(plot: Plot, view: str = "") -> MatplotlibFigure:
         words = "\n".join(textwrap.wrap(plot.caption, int(19 * size[0])))
         figure.text(0.01, -0.01, _literal(words), fontsize=6.5, va="top", color=INKS["light"]["soft"])
     return figure
+
+
+def _add_legend(figure: MatplotlibFigure) -> None:
+    """The names of the lines of a log's plot beside each panel, and more room for all panels."""
+    figure.set_size_inches(10.0, 3.6 if len(figure.axes) == 1 else 1.7 * len(figure.axes) + 0.6)
+    for axes in figure.axes:
+        axes.set_yticks(*_ticks(*axes.get_ylim(), 5))
+        begin, end = axes.get_xlim()
+        axes.set_xlim(begin, end + 0.01 * (end - begin))  # the last mark is drawn whole
+        if any(axes.get_legend_handles_labels()[1]):
+            axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _draw_panel(axes: Axes, plot: Plot, panel: Panel, width: int) -> None:

@@ -32,6 +32,7 @@ from __future__ import annotations
 import functools
 
 from emphatic.common.discovery import discover
+from emphatic.common.names import suggestion
 from emphatic.rules._elementwise import ElementwiseRule
 from emphatic.rules._exponential import exp
 from emphatic.rules._fields import RANGES, STEP
@@ -91,7 +92,8 @@ def get(name: str) -> Rule:
     """
     rule: Rule
     if not isinstance(name, str) or name not in _PLUGINS:
-        raise ValueError(f"The 'rule' parameter must be one of {', '.join(names())}. Got {name!r} instead.")
+        wanted = f"The 'rule' parameter must be one of {', '.join(names())}. Got {name!r} instead."
+        raise ValueError(f"{wanted}{suggestion(name, names())}")
     if name in _PLUGINS.files:
         rule = _PLUGINS[name].rule
     else:
