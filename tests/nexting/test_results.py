@@ -120,7 +120,8 @@ def test_frames_and_plots(result: NextingResult) -> None:
     dots = next(line for line in axes.get_lines() if line.get_label() == names[-1])
     values = [row["mean"] for row in result.forecast() if row["signal"] == "wave"]
     np.testing.assert_allclose(sorted(dots.get_ydata()), sorted(values), rtol=1e-3)
-    means = result.plot("noise", view="means")
+    means = result.plot("noise")  # (no value of noise was forecast)
+    assert len(result.plot("wave", view="means").axes) == 3
     assert means.get_suptitle() == "noise: weighted means of future values"
     assert len(means.axes) == 3
     with pytest.raises(ValueError, match=r"no plot of 'nose'\. Signals with a plot: wave, noise"):
@@ -149,6 +150,27 @@ def test_the_model_continues_the_questions_as_a_pipe_does(result: NextingResult,
         model.observe({"wave": 0.2, "noise": 0.4}, time=np.datetime64("2024-01-31T04:00"))
     assert str(again.asked) == str(models[2].asked)
     assert again.asked["noise at +24h"]["answer"].shape == (1,)
+
+
+@pytest.mark.usefixtures("headline")
+def test_the_model_continues_the_values_at_each_horizon_too(tmp_path: Path) -> None:
+    time = np.datetime64("2024-01-01T00:00:00") + np.arange(300) * np.timedelta64(3600, "s")
+    log = {"time": time, "y": np.cos(np.arange(300) / 7), "x": np.sin(np.arange(300) / 5)}
+    result = nexting.run(log, predict=["x"], horizons=[2.5, 4], offline=False, out=tmp_path / "run")
+    predictor, _ = Predictor.load(tmp_path / "run" / "model.safetensors")
+    models = [result.model, Horde.load(tmp_path / "run" / "model.safetensors")]
+    for hour in ("12:00", "13:00", "14:00"):
+        row = {"time": f"2024-01-13 {hour}", "x": 0.3, "y": 0.1}
+        (prediction,) = predictor.take([(1, row)])
+        assert isinstance(prediction, Prediction)
+        for model in models:
+            model.observe(row)
+            assert list(model.asked) == ["x at +4", "mean of x over 4"]  # (a question cannot name 2.5 rows)
+            answers = [[column[0] for column in kinds.values()] for kinds in model.asked.values()]
+            np.testing.assert_array_equal(answers, prediction.asked)
+    assert [score["text"] for score in result.model.asked_scores()] == ["x at +4", "mean of x over 4"]
+    result.model.restart().observe({"time": "2024-01-13 15:00", "x": 0.3, "y": 0.1})
+    assert list(result.model.asked) == ["x at +4", "mean of x over 4"]
 
 
 def test_a_name_that_is_not_a_signal_is_an_error_with_the_nearest_signal(result: NextingResult) -> None:

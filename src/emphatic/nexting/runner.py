@@ -282,7 +282,7 @@ class NextingResult:
             view: "means" for the weighted means at the end of the log, "whole" for those of the whole log.
 
         >>> import emphatic
-        >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5])
+        >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5], ask=["x at +3"])
         >>> figure = result.plot("x")
         >>> figure.axes[0].get_title(loc="left")
         'x: recent readings and forecast'
@@ -610,8 +610,9 @@ def check_free(folder: Path) -> None:
 
 
 def _panel_of(plot: Plot, signal: str) -> Panel | None:
-    """The panel of a signal, whose title is its name, with its unit where that is known."""
+    """The panel of a signal with forecasts, whose title is its name, with its unit where that is known."""
     panels = [panel for panels in plot.views.values() for panel in panels]
+    panels = [panel for panel in panels if panel.marks]  # (the others have no forecast)
     exact = (panel for panel in panels if panel.title == signal)
     return next(exact, next((panel for panel in panels if panel.title.startswith(f"{signal}, ")), None))
 
