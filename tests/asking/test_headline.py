@@ -14,6 +14,7 @@ from emphatic import nexting
 from emphatic.asking.answers import Asked, Timing
 from emphatic.asking.headline import Headline, headline_questions
 from emphatic.hordes.horde import Horde
+from emphatic.hordes.seasons import find_periods
 from emphatic.nexting import learning
 from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.runner import forecast_lines
@@ -153,6 +154,48 @@ def test_answers_are_no_worse_than_simple_ones_and_intervals_hold() -> None:
         assert score["mae"] <= 1.02 * min(baseline["mae"] for baseline in simple), score["text"]
         assert score["variance_explained"] >= max(b["variance_explained"] for b in simple) - 0.01, score["text"]
         assert 0.7 < score["coverage"] < 0.9, score["text"]
+
+
+@pytest.mark.parametrize("timing", [Timing(None), Timing(60.0, True, 90.0, True)])
+def test_a_period_of_the_readings_is_repeated_and_is_a_baseline(timing: Timing) -> None:
+    """Also where the log has dates but no day or week: bit for bit, however rows are cut, and after a gap."""
+    t = np.delete(np.arange(700), slice(500, 520)) if timing.step else np.arange(700)
+    x = np.column_stack([(t % 17).astype(float), np.random.default_rng(0).normal(size=len(t))])
+    when = t * (timing.step or 1.0)
+
+    def make() -> Headline:
+        return Headline(list("ab"), [5, 20], list("ab"), timing, rows=len(t), find_periods=find_periods)
+
+    whole, cut = make(), make()
+    answers = whole(x, x, when, None)
+    pieces, begin = [], 0
+    for length in (1, 1, 37, 1, 3, 200, 7, 350, len(t)):
+        pieces.append(cut(x[begin : begin + length], x[begin : begin + length], when[begin : begin + length], None))
+        begin += length
+        again = make()
+        again.restore(cut.arrays())
+        cut = again
+    assert np.array_equal(np.concatenate(pieces), answers, equal_nan=True)
+    for name, array in whole.arrays().items():
+        assert np.array_equal(cut.arrays()[name], array, equal_nan=True), name
+    periodic, noise = whole.summary()[0], whole.summary()[4]
+    assert periodic["baselines"]["last_period"]["rmse"] < 1e-9
+    assert periodic["rmse"] < 0.3 < periodic["baselines"]["mean"]["rmse"]
+    assert "last_period" not in noise["baselines"]
+    assert not {"last_day", "last_week"} & {*noise["baselines"]}  # there was no day before
+
+
+def test_a_day_is_found_by_the_calendar_and_not_by_its_period() -> None:
+    x, time = signals(600), 3600.0 * np.arange(600)
+    log = Headline(list("abc"), ["2h"], list("abc"), HOURLY, rows=600, find_periods=find_periods)
+    log(x, x, time, None)
+    assert "last_day" in log.summary()[4]["baselines"]
+    assert "last_period" not in log.summary()[4]["baselines"]
+    assert "last_period" in log.summary()[0]["baselines"]  # every 25 rows
+
+
+def test_a_horizon_between_two_rows_is_that_of_the_nearest_reading() -> None:
+    assert headline(None, ("90min", "2h", "100min")).between_rows() == {"90min": "1 h", "100min": "2 h"}
 
 
 @pytest.mark.parametrize("hostile", ["constant", "huge", "jump", "empty", "back"])

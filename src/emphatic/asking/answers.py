@@ -39,7 +39,7 @@ from emphatic.scores.measures import LEVEL, ErrorBlocks, Verdict, judge_errors, 
 from emphatic.tables import Block, Clock, Hold
 
 if TYPE_CHECKING:
-    from emphatic.asking.headline import Headline
+    from emphatic.asking.headline import FindPeriods, Headline
 
 __all__ = ["ENDS", "Asked", "Timing"]
 
@@ -391,19 +391,22 @@ class Asked:
                 )
 
     @classmethod
-    def load(cls, state: Mapping[str, Any], signals: Sequence[str]) -> Asked | None:
+    def load(
+        cls, state: Mapping[str, Any], signals: Sequence[str], find_periods: FindPeriods | None = None
+    ) -> Asked | None:
         """The questions and the headline that were saved with a model, as they stood; None if there are none.
 
         Args:
             state: As ``state`` returns it, among other entries. ValueError if it does not fit.
             signals: The signals of the stream.
+            find_periods: As for ``Headline``.
         """
         saved, timing = state.get("asked"), cls.saved_timing(state)
         if saved is None or timing is None:
             return None
         of_headline = saved.get("headline")
         pairs = () if of_headline is None else (of_headline["predicted"], of_headline["horizons"])
-        asked = cls._new(saved["texts"], signals, timing, saved.get("coverage", 0.8), *pairs)
+        asked = cls._new(saved["texts"], signals, timing, saved.get("coverage", 0.8), find_periods, *pairs)
         asked.restore(state)
         return asked
 
@@ -411,7 +414,8 @@ class Asked:
         """The same questions and headline before the first row."""
         pairs = () if self.headline is None else (self.headline.predicted, self.headline.horizons)
         texts = [question.text for question in self.questions]
-        return self._new(texts, self.signals, self.timing, self._coverage, *pairs)
+        find_periods = None if self.headline is None else self.headline.find_periods
+        return self._new(texts, self.signals, self.timing, self._coverage, find_periods, *pairs)
 
     @classmethod
     def _new(
@@ -420,13 +424,16 @@ class Asked:
         signals: Sequence[str],
         timing: Timing,
         coverage: float,
+        find_periods: FindPeriods | None,
         predicted: Sequence[str] = (),
         horizons: Sequence[float | str] = (),
     ) -> Asked:
         """Questions, and a headline of these signals and horizons where there are any."""
         from emphatic.asking.headline import Headline
 
-        headline = Headline(predicted, horizons, signals, timing, coverage) if predicted else None
+        headline = None
+        if predicted:
+            headline = Headline(predicted, horizons, signals, timing, coverage, find_periods=find_periods)
         return cls(texts, signals, timing, coverage, headline=headline)
 
     @staticmethod

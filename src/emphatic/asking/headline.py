@@ -19,7 +19,7 @@ same. All rows are answered and scored, of windows of more than 4,096 rows one i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -29,11 +29,14 @@ from numpy.typing import NDArray
 from emphatic.asking import layout
 from emphatic.asking.answers import _DAY, _SLACK, _WEEK, Timing, _all_near, _Answerer, _Cycles
 from emphatic.asking.language import Question, parse, quoted
+from emphatic.common.settings import format_duration
 from emphatic.scores.measures import BLOCKS, ErrorBlocks
 
 __all__ = ["MOST_SIGNALS", "Headline", "headline_questions"]
 
 Array = NDArray[np.float64]
+#: The length in rows and the strength of each period, shortest first.
+FindPeriods = Callable[[Array, Sequence[int]], Sequence[tuple[int, float]]]
 #: More signals than this have no headline, unless it is asked for.
 MOST_SIGNALS = 64
 #: Rows that are answered at a time, and signals that are not predicted that are features.
@@ -46,6 +49,13 @@ _PICKS = (1, 19, 2, 8, 7, 23, 4, 9, 20, 26, 6, 10, 29, 30, 3, 5, 11, 21, 22, 24,
 _LEARNED, _SCORED, _LOOKED_UP = 64, 4096, 12
 #: Nanoseconds for a pair of features of a row that is learned from, and for a signal at a horizon.
 _PAIR_NS, _SIGNAL_NS = 1.0, 1000.0
+#: Rows before periods are looked for, and the factor by which they grow until the next time.
+_FIRST_SEARCH, _GROWTH = 40, 1.25
+#: Rows for which there is room at first where periods are looked for.
+_FIRST_PAST = 512
+#: The least strength of a period: where the correlation with one period ago is ½, to repeat the period has the squared
+#: error of the mean. How far a period may be from a cycle of the calendar to be the same, and the most periods in it.
+_STRONG, _SAME, _WITHIN_CYCLE = 0.5, 0.02, 4
 #: The most slots of a day, for the scale of errors.
 _DAY_SLOTS = 1440
 
@@ -112,6 +122,8 @@ class Headline:
         timing: What is known of its times.
         coverage: The share of labels that are to fall inside their intervals.
         rows: The number of rows, where it is known: the second half is scored. Otherwise all rows are.
+        find_periods: A function of readings and of the periods so far that finds their periods, as
+            ``hordes.seasons.find_periods`` does; None to look for none.
     """
 
     def __init__(
@@ -122,8 +134,9 @@ class Headline:
         timing: Timing,
         coverage: float = 0.8,
         rows: int | None = None,
+        find_periods: FindPeriods | None = None,
     ) -> None:
-        k, self.timing = _kernels(), timing
+        k, self.timing, self.find_periods = _kernels(), timing, find_periods
         pairs = headline_questions(predicted, horizons, timing.step)
         #: The questions, those of a signal together.
         self.questions = [question for pair in pairs.values() for question in pair]
@@ -200,6 +213,9 @@ class Headline:
             "value_shifted": np.tile(shifted, (S, 1, 1)),
             "mean_shifted": np.tile(shifted, (H * S, 1, 1)),
             "plotted": np.full((H, k.PLOTTED, 2 + S + 10 * S), np.nan),
+            "past": np.zeros((S, _FIRST_PAST)),
+            # The period of each signal in rows, how many rows ``past`` has taken in, and the row of the next search.
+            "cycle": np.array([0.0] * S + [0.0, _FIRST_SEARCH]),
         }
         self._arrays["targets"][:, :, k.CHOICE] = -1.0
         #: The answers at the last row, its time and readings, (1, …) each.
@@ -212,6 +228,7 @@ class Headline:
         self._fixed = self._constants, self._horizons, self._picks
         self._changing = self.state, *self._arrays.values()
         self._spare = 0
+        self._is_short = self._arrays["past"].shape[1] < _kernels().PERIOD_ROWS
 
     def _set_horizon(self, c: Array, question: Question, slack: float) -> None:
         """What is fixed for a horizon."""
@@ -244,6 +261,21 @@ class Headline:
     def features(self) -> int:
         """The number of features that the signals of a horizon share; 0 where each sees only itself."""
         return int(self._arrays["P"].shape[1])
+
+    def between_rows(self) -> dict[str, str]:
+        """The horizons that end between two rows, and how far ahead the reading is that counts as theirs.
+
+        Of two readings that are equally near, it is the earlier one.
+        """
+        step = self.timing.step
+        if step is None:
+            return {}
+        rows = {str(horizon): self._horizons[h, _kernels().SPAN] / step for h, horizon in enumerate(self.horizons)}
+        return {
+            horizon: format_duration(max(1, math.ceil(count - 0.5 - 1e-6)) * step)
+            for horizon, count in rows.items()
+            if abs(count - round(count)) > 0.05
+        }
 
     def __len__(self) -> int:
         return len(self.questions)
@@ -280,8 +312,11 @@ class Headline:
             self._run(readings, features, others, when, self._means(forecasts, 1), out)
             self._latest = out, when, features
             return out
-        for begin in range(0, B, _CHUNK):
-            rows = slice(begin, begin + _CHUNK)
+        begin = 0
+        while begin < B:
+            until_search = int(self._arrays["cycle"][-1] - self.state[0])
+            rows = slice(begin, begin + min(_CHUNK, max(1, until_search)))
+            begin = rows.stop
             readings = values[rows].take(self._inputs, 1)
             features = np.clip(held[rows].take(self._inputs, 1), -1e100, 1e100)
             self._run(
@@ -310,7 +345,46 @@ class Headline:
         if self._spare < rows:
             self._make_room(rows)
         self._spare -= rows
+        if self._is_short:
+            self._lengthen_past(when)
         _kernel()(*self._fixed, values, held, others, when, means, *self._changing, out)
+        if self.state.item(0) >= self._arrays["cycle"].item(-1):
+            self._search()
+
+    def _lengthen_past(self, when: Array) -> None:
+        """Room for the rows in which periods are found, until there is room for all: row n lies at place n."""
+        past, rows = self._arrays["past"], float(len(when))
+        if self.timing.step and self.timing.regular:
+            times = np.concatenate([self.state[1:2], when])
+            ahead = np.diff(times[np.isfinite(times)])
+            rows += float(ahead[ahead > 0.0].sum()) / self.timing.step
+        length = _past_length(self._arrays["cycle"].item(-2) + rows)
+        if length > past.shape[1]:
+            self._arrays["past"] = np.pad(past, ((0, 0), (0, length - past.shape[1])))
+            spare = self._spare
+            self._gather()
+            self._spare = spare
+
+    def _search(self) -> None:
+        """Look for the period of each signal: what came one period ago takes the place of the short cycle's last."""
+        cycle, past, S = self._arrays["cycle"], self._arrays["past"], len(self.predicted)
+        row, count = int(self.state[0]), int(cycle[S])
+        cycle[S + 1] = max(row + 1, int(row * _GROWTH))
+        if self.find_periods is None:
+            return
+        rows = np.arange(max(0, count - past.shape[1]), count) % past.shape[1]
+        for s in range(S):
+            readings = past[s, rows]
+            cycle[s] = self._select_period(self.find_periods(readings[np.isfinite(readings)], [int(cycle[s])]))
+
+    def _select_period(self, periods: Sequence[tuple[int, float]]) -> int:
+        """The longest strong period in rows; 0 for none, or where a cycle of the calendar is among the periods."""
+        if self._cycles is not None:
+            step, cycles = self.timing.step or 1.0, (self._cycles.short.period, self._cycles.long.period)
+            lengths = [times * rows * step for rows, _ in periods for times in range(1, _WITHIN_CYCLE + 1)]
+            if any(abs(length - cycle) <= _SAME * cycle for length in lengths for cycle in cycles):
+                return 0
+        return max((rows for rows, strength in periods if strength >= _STRONG), default=0)
 
     def _make_room(self, rows: int) -> None:
         """Room for so many more rows than wait, where rows come closer together than is usual; see to ``_spare``."""
@@ -383,7 +457,18 @@ class Headline:
         length = self._arrays["places"][h, k.BLOCK_ROWS]
         blocks = np.vstack([np.full(BLOCKS, length), self._arrays["blocks"][h, kind * S + s].T])
         rows = self._horizons[h, k.ROWS]
-        return _Answered(self.questions[q], self._cycles, sums, counts, self.recent(q), rows, blocks, self._half)
+        names = self._repeated(s)
+        recent = self.recent(q)
+        return _Answered(self.questions[q], self._cycles, names, sums, counts, recent, rows, blocks, self._half)
+
+    def _repeated(self, s: int) -> tuple[str | None, str | None]:
+        """What the baselines that repeat the short and the long cycle of a signal are called; None for no such one."""
+        seconds = self.state[0] * (self.timing.step or 1.0)
+        names: list[str | None] = [None, None]
+        if self._cycles is not None:
+            periods = self._cycles.short.period, self._cycles.long.period
+            names = [n if seconds > p else None for n, p in zip(self._cycles.names, periods, strict=True)]
+        return "last_period" if self._arrays["cycle"][s] > 0.0 else names[0], names[1]
 
     # ------------------------------------------------------------------ saving
 
@@ -391,6 +476,7 @@ class Headline:
         """The whole state."""
         arrays = {name: array.copy() for name, array in self._arrays.items()}
         arrays |= {"horizons": self._horizons.copy(), "state": self.state.copy(), "half": np.array([float(self._half)])}
+        arrays["past"] = arrays["past"][:, : _past_length(arrays["cycle"].item(-2))]  # (however rows were cut)
         answers, time, readings = self._latest
         row = self.state[0] - 1.0 if self.state[0] > 0.0 else np.nan
         return arrays | {"last": answers[0].copy(), "last_row": np.array([row, time[0], *readings[0]])}
@@ -401,11 +487,15 @@ class Headline:
         new = {name: np.array(array, np.float64) for name, array in saved.items()}
         if "climate" in new and new["climate"].shape[-1] == 2:  # (of an earlier version, without levels by hour)
             new["climate"] = np.pad(new["climate"], [(0, 0)] * (new["climate"].ndim - 1) + [(0, 2)])
+        for name in ("past", "cycle"):  # (earlier versions did not look for periods)
+            new.setdefault(name, self._arrays[name].copy())
         if "targets" in new and new["targets"].shape[-1:] == (k.CHOICE + 1,):  # (of an earlier version)
             new["targets"] = np.pad(new["targets"], [(0, 0), (0, 0), (0, k.TARGET - k.CHOICE - 1)])
         for name, array in self.arrays().items():
             grows = name in ("readings", "sums", "records", "stored")
             if name == "half" and name not in new:  # (of an earlier version)
+                continue
+            if name == "past" and new[name].shape[:-1] == array.shape[:-1]:
                 continue
             if name not in new or new[name].shape[grows:] != array.shape[grows:]:
                 raise ValueError(f"what was learned for the values at each horizon does not fit: {name}")
@@ -425,6 +515,14 @@ class Headline:
         self._gather()
 
 
+def _past_length(rows: float) -> int:
+    """For how many rows there is room, where periods are looked for, after so many rows."""
+    length = _FIRST_PAST
+    while length < min(rows, _kernels().PERIOD_ROWS):
+        length *= 2
+    return length
+
+
 class _Answered(_Answerer):
     """One question of the headline, as far as its scores are computed from it."""
 
@@ -432,6 +530,7 @@ class _Answered(_Answerer):
         self,
         question: Question,
         cycles: _Cycles | None,
+        repeated: tuple[str | None, str | None],
         sums: Array,
         counts: tuple[float, float, float],
         recent: Mapping[str, Array],
@@ -441,6 +540,7 @@ class _Answered(_Answerer):
     ) -> None:
         k = layout
         self.question, self._cycles, self.scale, self._rows = question, cycles, 1.0, dict(recent)
+        self._repeated = repeated
         self._arrays, self._constants, self.state = {"sums": sums}, np.full(k.CONSTANTS, float(k.AT)), np.zeros(k.STATE)
         self.state[k.ROW], self.state[k.LABELS], self.state[k.DROPPED] = counts
         self._half = half
@@ -452,3 +552,8 @@ class _Answered(_Answerer):
 
     def recent(self) -> dict[str, Array]:
         return self._rows
+
+    def _baseline_names(self) -> dict[str, int]:
+        places = dict(zip((layout.LAST_A, layout.LAST_B), self._repeated, strict=True))
+        names = {"persistence": layout.PERSISTENCE, "past_mean": layout.PAST_MEAN, "climatology": layout.CLIMATOLOGY}
+        return names | {name: place for place, name in places.items() if name is not None}

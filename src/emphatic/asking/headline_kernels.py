@@ -92,8 +92,9 @@ R_TIME, R_ROW, R_HOUR, R_STORED = range(4)
 RECORD = 4
 R_ANSWER, R_LOW, R_HIGH, R_NOW, R_MEAN, R_USUAL, R_LAST_A, R_LAST_B, R_CENTRE, R_SIGMA = range(10)
 RECORD_FIELDS = 10
-#: The component answers of a target: two of the shared matrix, two of the signal's own, now, the last of the long and
-#: of the short cycle, the usual answer, the mean so far, the exponential mean of the same horizon.
+#: The component answers of a target: two of the shared matrix, two of the signal's own, now, the last of the long cycle
+#: and of the short one (or of the period that was found), the usual answer, the mean so far, the exponential mean of
+#: the same horizon.
 MEMBERS = 10
 #: What may be answered in the end: the combination, the median by a quarter, a half, three quarters and in full,
 #: halfway to now, now, the usual answer. They are remembered after the component answers.
@@ -141,6 +142,8 @@ ENOUGH = 10.0
 PLOTTED = 256
 #: The most that a target may be, in standard deviations of its signal, and that a standardised feature may be.
 FARTHEST, CLIP = 50.0, 5.0
+#: Rows that periods are found in, and the points of a period at which it is looked up.
+PERIOD_ROWS, PERIOD_POINTS = 8192, 12
 
 
 @register_jitable
@@ -414,14 +417,40 @@ def _look_ahead(
 
 
 @register_jitable
-def _weigh(target: Floats, cycles: bool, windows: float) -> None:
+def _remember_period(u: Floats, skipped: int, past: Floats, cycle: Floats) -> None:
+    """Take in the readings of the present row, after rows that are missing in time: these are as one period ago."""
+    S, room = len(u), past.shape[1]
+    count = int(cycle[S])
+    for k in range(skipped + 1):
+        for s in range(S):
+            back = max(1, int(cycle[s]))
+            past[s, count % room] = u[s] if k == skipped else past[s, (count - back) % room]
+        count += 1
+    cycle[S] = count
+
+
+@register_jitable
+def _repeat_period(past: Floats, count: int, period: int, rows: int) -> tuple[float, float]:
+    """The value after so many rows and the mean up to it, if the last period repeats itself."""
+    room, end = len(past), count - 1 - period
+    length = min(rows, period)
+    between = (length + PERIOD_POINTS - 1) // PERIOD_POINTS
+    total, points = 0.0, 0
+    for k in range(between, length + 1, between):
+        total += past[(end + k) % room]
+        points += 1
+    return past[(end + 1 + (rows - 1) % period) % room], total / points
+
+
+@register_jitable
+def _weigh(target: Floats, cycles: bool, repeats: bool, windows: float) -> None:
     """The weights of the component answers of a target and its choice, after labels of so many ``windows``.
 
     The simple answers get the share that would have had the least squared error so far.
     """
     best = best_simple = np.inf
     for m in range(MEMBERS):
-        if cycles or m not in (5, 6):
+        if (m != 5 or cycles) and (m != 6 or repeats):
             best = min(best, target[SQUARES + m])
             if 4 <= m < 9:
                 best_simple = min(best_simple, target[SQUARES + m])
@@ -430,7 +459,7 @@ def _weigh(target: Floats, cycles: bool, windows: float) -> None:
     simple_power = min(MOST_POWER, SIMPLE_POWER + SIMPLE_POWER_WINDOW * windows)
     total = total_simple = 0.0
     for m in range(MEMBERS):
-        square, is_used = max(target[SQUARES + m], 1e-30), cycles or m not in (5, 6)
+        square, is_used = max(target[SQUARES + m], 1e-30), (m != 5 or cycles) and (m != 6 or repeats)
         target[EVERY + m] = (best / square) ** power if is_used else 0.0
         target[SIMPLE + m] = (best_simple / square) ** simple_power if is_used and 4 <= m < 9 else 0.0
         total += target[EVERY + m]
@@ -445,7 +474,7 @@ def _weigh(target: Floats, cycles: bool, windows: float) -> None:
         target[WEIGHTS + m] = share * target[EVERY + m] + (1.0 - share) * target[SIMPLE + m]
     target[CHOICE] = -1.0
     if target[RATIOS] > UNCHOSEN and windows > ENOUGH:
-        target[CHOICE] = float(_choose(target, cycles, MARGIN / math.sqrt(windows)))
+        target[CHOICE] = float(_choose(target, cycles, repeats, MARGIN / math.sqrt(windows)))
 
 
 @register_jitable
@@ -484,7 +513,7 @@ def _answer(
 
 
 @register_jitable
-def _choose(target: Floats, cycles: bool, margin: float) -> int:
+def _choose(target: Floats, cycles: bool, repeats: bool, margin: float) -> int:
     """The choice that is no worse than the simple answers by mean absolute and by mean squared error, as far as can be.
 
     The median has the least absolute error and the mean the least squared one; of a signal that mostly stays as it is,
@@ -492,8 +521,9 @@ def _choose(target: Floats, cycles: bool, margin: float) -> int:
     """
     square, size = min(target[SQUARES + 4], target[SQUARES + 7]), min(target[CHOICE_ABS + 6], target[CHOICE_ABS + 7])
     if cycles:
-        square = min(square, min(target[SQUARES + 5], target[SQUARES + 6]))
-        size = min(size, min(target[LAST_ABS], target[LAST_ABS + 1]))
+        square, size = min(square, target[SQUARES + 5]), min(size, target[LAST_ABS])
+    if repeats:
+        square, size = min(square, target[SQUARES + 6]), min(size, target[LAST_ABS + 1])
     square, size = max(square, 1e-30), max(size, 1e-30)
     variance = max(target[SQUARES + 8], 1e-30)
     best, least = 0, np.inf
@@ -595,7 +625,7 @@ def _assemble(waiting: Floats, S: int, own: int, extra: int, picks: Floats, phi:
 @register_jitable
 def _label_row(
     constants: Floats, horizon: Floats, waiting: Floats, record: Floats, y: Floats, S: int, targets: Floats,
-    ratios: Floats, climate: Floats,
+    ratios: Floats, climate: Floats, cycle: Floats,
 ) -> None:  # fmt: skip
     """Compare the answers of a row with its labels at one horizon, and note what the matrices are to learn from it."""
     begin = S * int(constants[OWN]) + int(constants[EXTRA])
@@ -629,7 +659,8 @@ def _label_row(
                 target[CHOICE_ABS + m] += rate * (abs(off) - target[CHOICE_ABS + m])
             _follow_errors(constants, target, fields, label, horizon, ratios[j], climate[j, int(record[R_HOUR])])
             if target[RATIOS] < PROMPT or target[RATIOS] % SELDOM == 0.0:
-                _weigh(target, constants[CYCLES] > 0.0, target[RATIOS] * horizon[STRIDE] / horizon[ROWS])
+                cycles, windows = constants[CYCLES] > 0.0, target[RATIOS] * horizon[STRIDE] / horizon[ROWS]
+                _weigh(target, cycles, cycles or cycle[s] > 0.0, windows)
             if target[SIZE] > 0.0:
                 wanted[6 * s + 4 + kind] = min(FARTHEST, abs(label - fields[R_CENTRE]) / target[SIZE])
 
@@ -746,7 +777,7 @@ def _close(
     constants: Floats, horizon: Floats, place: Floats, now: float, is_read: bool, end: int, S: int, readings: Floats,
     sums: Floats, records: Floats, stored: Floats, picks: Floats, P: Floats, W: Floats, own_P: Floats, own_W: Floats,
     targets: Floats, ratios: Floats, climate: Floats, scores: Floats, blocks: Floats, mean_shifted: Floats,
-    plotted: Floats, h: int, X: Floats, E: Floats, G: Floats, A: Floats, total: Floats, y: Floats,
+    plotted: Floats, cycle: Floats, h: int, X: Floats, E: Floats, G: Floats, A: Floats, total: Floats, y: Floats,
 ) -> None:  # fmt: skip
     """Score and learn from the rows whose windows have closed at one horizon."""
     head, tail, step = int(place[FIRST_RECORD]), int(place[END_RECORD]), constants[STEP]
@@ -782,7 +813,7 @@ def _close(
         if record[R_STORED] > 0.0:
             waiting = stored[int(horizon[STORED_AT]) + int(place[END_LABELLED]) % int(horizon[STORED_ROOM])]
             place[END_LABELLED] += 1.0
-            _label_row(constants, horizon, waiting, record, y, S, targets, ratios, climate)
+            _label_row(constants, horizon, waiting, record, y, S, targets, ratios, climate, cycle)
             if place[END_LABELLED] - place[FIRST_STORED] >= min(BATCH, 1.0 + place[FIRST_STORED] // GROWS):
                 _learn_rows(constants, horizon, place, stored, S, picks, P, W, own_P, own_W, X, E, G, A)
         hour = int(record[R_HOUR])
@@ -798,7 +829,7 @@ def _close(
 
 @jit_for((
     _r1, _r2, _r1, _r2, _r2, _r2, _r1, _r3, _f1, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f3, _f2, _f2, _f4, _f3, _f4,
-    _f4, _f3, _f4, _f3, _f3, _f3, _f4, _f4, _f3, _f3, _f3, _f3,
+    _f4, _f3, _f4, _f3, _f3, _f3, _f4, _f4, _f3, _f3, _f3, _f2, _f1, _f3,
 ))  # fmt: skip
 def advance(
     constants: Floats, horizons: Floats, picks: Floats, values: Floats, held: Floats, others: Floats, time: Floats,
@@ -806,13 +837,14 @@ def advance(
     recent: Floats, traces: Floats, bounds: Floats, moments: Floats, other_memory: Floats, other_moments: Floats,
     ahead_moments: Floats, memory: Floats, climate: Floats, own_P: Floats, P: Floats, own_W: Floats, W: Floats,
     targets: Floats, ratios: Floats, scores: Floats, blocks: Floats, value_shifted: Floats, mean_shifted: Floats,
-    plotted: Floats, out: Floats,
+    plotted: Floats, past: Floats, cycle: Floats, out: Floats,
 ) -> int:  # fmt: skip
     """Answer at B rows and learn from the windows that they close.
 
     ``values`` (B, S) are readings for labels, NaN where missing; ``held`` those for features; ``others`` (B, O) of
     signals that are not predicted; ``forecasts`` (B, S, H) exponential means. ``out`` (B, S·H·2, 4) takes answer, low,
-    high and usual of the value and the mean of each signal at each horizon.
+    high and usual of the value and the mean of each signal at each horizon. ``cycle`` has the period of each signal in
+    rows, 0 for none, and how many rows ``past`` has taken in.
     """
     S, H, O = values.shape[1], len(horizons), others.shape[1]
     own, extra, shared = int(constants[OWN]), int(constants[EXTRA]), P.shape[1]
@@ -868,10 +900,14 @@ def advance(
             _close(
                 constants, horizons[h], places[h], now, is_read, row + 1, S, readings, sums, records, stored, picks,
                 P[h], W[h], own_P[h], own_W[h], targets[h], ratios[h], climate[h], scores[h], blocks[h],
-                mean_shifted, plotted, h, X, E, G, A, total, y,
+                mean_shifted, plotted, cycle, h, X, E, G, A, total, y,
             )  # fmt: skip
         seen = row + 1.0
         u = held[t]
+        skipped = 0
+        if constants[REGULAR] > 0.0 and constants[LIMIT] < left_out < np.inf:
+            skipped = int(min(PERIOD_ROWS, max(0.0, np.rint(left_out / constants[STEP]) - 1.0)))
+        _remember_period(u, skipped, past, cycle)
         share, is_due = 1.0 / seen, seen < PROMPT or row % SELDOM == 0
         _make_past(u, seen, is_due, recent, traces, moments, raw, features, units)
         n = 1
@@ -915,6 +951,9 @@ def advance(
                 if not abs(forecast) < 1e100:
                     forecast = value
                 x[FORECAST] = _standardise(forecast, ahead_moments[h, s, 0], share, is_due)
+                period, repeated = int(cycle[s]), (value, value)
+                if period > 0:
+                    repeated = _repeat_period(past[s], int(cycle[S]), period, int(horizon[ROWS]))
                 for kind in range(2):
                     target, j = targets[h, kind * S + s], kind * S + s
                     mean = target[LABEL_SUM] / target[LABELS] if target[LABELS] > 0.0 else value
@@ -926,6 +965,8 @@ def advance(
                         fields[R_LAST_A] = seasons[s, 7] if kind else seasons[s, 0]
                         fields[R_LAST_B] = seasons[s, 8] if kind else seasons[s, 4]
                         x[PAST + 9 + kind] = _standardise(usual, ahead_moments[h, s, 10 + kind], share, is_due)
+                    if period > 0:
+                        fields[R_LAST_A] = repeated[1] if kind else repeated[0]
                 if cycles:
                     for i in range(9):
                         x[PAST + i] = _standardise(seasons[s, i], ahead_moments[h, s, 1 + i], share, is_due)

@@ -31,7 +31,7 @@ from emphatic.common.names import show
 from emphatic.errors import CheckpointError, DivergenceWarning
 from emphatic.features import Features, OneHot
 from emphatic.hordes.group import Group, Groups, Setup, fill_in
-from emphatic.hordes.seasons import Period
+from emphatic.hordes.seasons import Period, find_periods
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import mask, refusal
 from emphatic.learning.learner import Learner, join
@@ -1135,9 +1135,8 @@ class Horde(BlockLearner):
         horde, more = Horde.load_with(path, engine=engine, mu=mu, rule=rule)
         if not horde._asked:
             try:
-                asked = Asked.load(
-                    more, horde.signals
-                )  # of a run on a table, which saves its questions beside the horde
+                # (a run on a table saves its questions beside the horde)
+                asked = Asked.load(more, horde.signals, find_periods)
             except ValueError as error:
                 raise CheckpointError(f"{os.fsdecode(path)!r} is not a valid model: {error}") from error
             if asked is not None:
@@ -1251,7 +1250,7 @@ class Horde(BlockLearner):
         if "asked" in saved:
             state = checkpoint.unpack(saved["asked"], stored, _ASKED)
             self._texts = tuple(state["asked"]["texts"])
-            asked = Asked.load(state, self.signals)
+            asked = Asked.load(state, self.signals, find_periods)
             assert asked is not None
             self.continue_asking(asked)
             self._was_cut = bool(state["cut"])

@@ -36,6 +36,7 @@ from emphatic.common.locks import UNFINISHED, Follower
 from emphatic.common.parts import PartStore, ResumePoint
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
+from emphatic.hordes.seasons import find_periods
 from emphatic.nexting.intervals import Derived
 from emphatic.nexting.settings import ENGINE, WORDS, Settings, default_horizons
 from emphatic.questions.gvf import GVF
@@ -1167,7 +1168,7 @@ def make_headline(
     predict, horizons = settings.predict or (), settings.horizons or ()
     if settings.exponential_only or (settings.exponential_only is None and len(predict) > MOST_SIGNALS):
         return None
-    headline = Headline(predict, horizons, signals, timing, settings.coverage, rows)
+    headline = Headline(predict, horizons, signals, timing, settings.coverage, rows, find_periods)
     return headline if len(headline) else None
 
 
@@ -1179,13 +1180,19 @@ def describe_headline(settings: Settings, headline: Headline | None, rows: int) 
             f"values at each horizon are left out, with {count:,} signals: choose at most {MOST_SIGNALS} with "
             "--predict, ask for one with --ask, or set exponential_only = false."
         )
-    if headline is None or rows <= _LONG:
+    if headline is None:
         return None
-    minutes = max(1.0, headline.seconds(rows) / 60.0)
-    return (
-        f"values at each horizon and means up to it take about {minutes:,.0f} min of that; --exponential-only leaves "
-        "them out."
-    )
+    notes = [
+        f"{length} is not a whole number of rows: the value at +{length} is that of the nearest reading, at +{nearest}."
+        for length, nearest in headline.between_rows().items()
+    ]
+    if rows > _LONG:
+        minutes = max(1.0, headline.seconds(rows) / 60.0)
+        notes.append(
+            f"values at each horizon and means up to it take about {minutes:,.0f} min of that; --exponential-only "
+            "leaves them out."
+        )
+    return " ".join(notes) or None
 
 
 class _States:

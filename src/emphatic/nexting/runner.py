@@ -37,6 +37,7 @@ from emphatic.common.names import suggests_keywords
 from emphatic.engines.generated import compile_in_background
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
+from emphatic.hordes.seasons import find_periods
 from emphatic.learning.inputs import Active, refusal
 from emphatic.learning.returns import UndiscountedWarning
 from emphatic.nexting.learning import (
@@ -848,7 +849,7 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
 
 def _continue_asking(model: Horde, state: Mapping[str, Any]) -> None:
     """Let a model answer the questions in text of its run: what was saved with it has them."""
-    asked = Asked.load(state, model.signals)
+    asked = Asked.load(state, model.signals, find_periods)
     if asked is not None:
         model.continue_asking(asked)
 
