@@ -359,8 +359,8 @@ class PersistenceWarmUp:
         row = self._parser.parse(waiting[-1][1])
         self.doubts = row.problems
         if not row.readable:
-            names = ", ".join(self._parser.names[:5]) + (", …" if len(self._parser.names) > 5 else "")
-            self.doubts = row.problems or {"no signal": f"the reading has none of the signals so far ({names})"}
+            signals = ", ".join(self._parser.names[:5]) + (", …" if len(self._parser.names) > 5 else "")
+            self.doubts = row.problems or {"no signal": f"the reading has none of the signals so far ({signals})"}
             return None
         self._hold(row.values)
         self._held = len(waiting)

@@ -85,7 +85,7 @@ def take_chunk(
             if BROKEN:
                 begins = tl.load(FIRST + when + none, mask=ok, other=0) != 0
                 memory, x, x_next = start_sequence(begins, memory, x, x_next, nought)
-            delta, c, memory = decide(in_float64(queue[0]), memory, x, x_next, g, nought)
+            delta, c, memory = decide(in_float64(queue[0]), memory, x, x_next, g, nought)  # type: ignore[misc]
             if BROKEN:
                 c = drop_traces(begins, c)
             size = bounds(c, size, top)
