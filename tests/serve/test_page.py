@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -194,7 +195,9 @@ def test_lines_break_where_rows_do_not_follow_and_where_readings_are_missing(vis
         page = visit(server.url)
         wait_for(page, "emphatic.held === 80")
         wait_for(page, "emphatic.drawn[0][0].length === 82")
-        assert page.locator("#list li").count() == 30  # of a time that is none
+        alarms = page.locator("#list li")  # of a time that is none; rows that follow one another are one alarm
+        assert alarms.count() == 1
+        expect(alarms).to_contain_text("30 rows in alarm")
         steps, _, _, drawn, *_ = page.evaluate("emphatic.drawn[0]")
         assert [step for step, value in zip(steps, drawn, strict=True) if value is None] == [5, 29.5, 59.5]
 
@@ -456,6 +459,8 @@ def test_the_forecast_is_drawn_to_the_right_of_now(visit: Callable[..., Page], s
         running = page.locator("#running").inner_text()
         assert "forecast 0.300 kW" in running
         assert "the last value (persistence) 0.400 kW; skill 0.44" in running
+        table = page.locator(".scroll:has(#forecasts)")
+        assert table.evaluate("one => one.scrollWidth <= one.clientWidth")
         for id in ("#verdict", "#live"):
             box = page.locator(id).bounding_box()
             assert box is not None
@@ -463,6 +468,26 @@ def test_the_forecast_is_drawn_to_the_right_of_now(visit: Callable[..., Page], s
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         page.locator("#pause").click()
         wait_for(page, "emphatic.drawn[0][0].at(-1) === 199")  # a view that is held ends with its last row
+
+
+def test_nothing_is_drawn_before_the_forecast_was_answered(visit: Callable[..., Page]) -> None:
+    answer = threading.Event()
+
+    def forecast(signal: str) -> dict[str, Any]:
+        assert answer.wait(60)
+        return expected(signal, 200)
+
+    with serve(200) as server:
+        server.forecast = forecast
+        page = visit(server.url)
+        wait_for(page, "emphatic.held === 200")
+        expect(page.locator("#state")).to_have_text("connecting…", timeout=SOON)
+        assert not page.locator("#live").is_visible()
+        assert not page.locator("#pause").is_visible()
+        answer.set()
+        expect(page.locator("#live")).to_be_visible(timeout=SOON)
+        expect(page.locator("#verdict")).to_be_visible()
+        expect(page.locator("#pause")).to_be_visible()
 
 
 def test_before_forecasts_exist_the_page_says_how_far_learning_is(visit: Callable[..., Page]) -> None:

@@ -77,6 +77,7 @@
   }
 
   let hello = null, forecast = null, rows = null, source = null, status = null, chosen = wanted(), heard = 0, wait = 1000;
+  let ready = false; // whether the forecast of this signal was answered: before that, the plot would jump
   let plots = [], zoom = null, paused = false, frozen = null, dated = false, due = false, draws = 0, hidden = new Set();
 
   // ---- the connection -------------------------------------------------------------------------------------------
@@ -135,6 +136,7 @@
       const each = one.horizons.flatMap((_, k) => [`p${k}`, `low${k}`, `high${k}`]);
       rows = new Rows(["step", "t", "x", "gap", "alarm", "anomaly", ...each]);
       $("list").replaceChildren();
+      lastAlarm = null;
       $("alarms").hidden = true;
       frozen = zoom = null;
       dated = false;
@@ -143,6 +145,8 @@
     $("shown").hidden = $("controls").hidden = !one.signal;
     if (!same) {
       forecast = null;
+      ready = false;
+      document.body.classList.toggle("waiting", Boolean(one.signal));
       hidden = new Set();
       $("means").open = true;
       for (const id of ["verdict", "ahead", "legend", "forecasts", "running"]) $(id).hidden = true;
@@ -169,7 +173,8 @@
     try {
       const response = await fetch("forecast?signal=" + encodeURIComponent(signal));
       if (response.ok) answer = await response.json();
-    } catch { return; } // not there; the page says so
+    } catch { /* not there; the page says so */ }
+    if (hello && hello.signal === signal && !ready) setTimeout(reveal); // with what the answer brings
     if (!answer || !hello || hello.signal !== answer.signal) return;
     const begins = answer.forecasts.length > 0 && !(forecast && forecast.forecasts.length);
     if (begins) hidden = new Set(hello.horizons.keys()); // the lines of means would be in the way
@@ -177,6 +182,13 @@
     forecast = answer;
     tell();
     if (begins) build(); else draw();
+  }
+
+  /** Show the signal: what is known of it has come. */
+  function reveal() {
+    ready = true;
+    document.body.classList.remove("waiting", "new");
+    announce(status || hello);
   }
 
   /** The forecasts in words and numbers, and the running errors of forecast and baseline. */
@@ -252,7 +264,7 @@
     $("facts").replaceChildren(
       fact("Readings a second", short(one.rate)), fact("Lag", span(one.lag)), fact("Waiting", whole(one.queue)),
       fact("Step", whole(one.step)), fact("Saved at step", whole(one.saved_step)), fact("Readings", whole(one.readings)),
-      fact("Malformed", whole(one.malformed)), fact("Known already", whole(one.repeated)),
+      fact("Malformed", whole(one.malformed)), fact("Repeats skipped", whole(one.repeated)),
     );
     const list = $("sources"), connections = [...(one.sources || []), ...(one.publishers || [])];
     list.hidden = connections.length === 0;
@@ -282,6 +294,7 @@
     const rate = status && typeof status.rate === "number" ? `, ${short(status.rate)} readings/s, lag ${span(status.lag)}` : "";
     const many = one.waiting.toLocaleString("en"), enough = one.waiting >= one.warm_up;
     if (warming) state(enough ? `preparing: ${many} readings wait` : `warming up: ${many} of ${one.warm_up} readings`, "");
+    else if (hello && hello.signal && !ready) state("connecting…", "");
     else state((hello && hello.learning === false ? "predicting" : "learning") + rate, "live");
     const empty = warming || !(hello && hello.signal);
     $("notice").hidden = !empty;
@@ -299,14 +312,25 @@
     $("state").className = `state ${kind}`;
   }
 
+  let lastAlarm = null; // the last row in alarm, how many there were without a row between them, and their entry
+
+  /** A row in alarm: a new entry of the list, or one row more of the last. */
   function alarm(at, written, why) {
     const item = document.createElement("li"), c = rows.columns;
+    if (lastAlarm && c.step[at] === lastAlarm.step + 1) {
+      lastAlarm.step++;
+      lastAlarm.rows++;
+      lastAlarm.more.textContent = `, ${lastAlarm.rows.toLocaleString("en")} rows in alarm`;
+      return;
+    }
     const score = Number.isNaN(c.anomaly[at]) ? "" : `, score ${short(c.anomaly[at])}`;
     const known = !Number.isNaN(c.t[at]);
     const when = typeof written === "string" ? written : known && dated ? stamp(c.t[at]) : known ? short(c.t[at]) : `step ${c.step[at]}`;
     const reading = Number.isNaN(c.x[at]) ? "" : `reading ${short(c.x[at])}`, reason = typeof why === "string" ? why : "";
     const cell = (name, text) => { const one = document.createElement(name); one.textContent = text; return one; };
     item.append(cell("time", when), " ", cell("b", reason || "alarm"), " ", cell("span", reading + score));
+    lastAlarm = { step: c.step[at], rows: 1, more: cell("small", "") };
+    item.lastChild.append(lastAlarm.more);
     $("list").prepend(item);
     while ($("list").childElementCount > LISTED) $("list").lastChild.remove();
     $("alarms").hidden = false;
