@@ -137,6 +137,21 @@ def test_a_stream_is_judged_as_a_log_of_its_rows() -> None:
         assert judged_errors == pytest.approx(stream.about_values()[0].judged_errors("last_day"))
 
 
+def test_baselines_of_the_last_row_are_known_also_after_a_restart() -> None:
+    x, time = signals(200), 3600.0 * np.arange(200)
+    one, again = headline(None, ("2h", "1d"), HOURLY), headline(None, ("2h", "1d"), HOURLY)
+    assert one.baselines("b at +2h") == {}
+    one(x, x, time, None)
+    again.restore(one.arrays())
+    for horizon, ahead in (("2h", 2), ("1d", 24)):
+        baselines = again.baselines(f"b at +{horizon}")
+        assert baselines == one.baselines(f"b at +{horizon}")
+        assert baselines["persistence"] == x[-1, 1]
+        assert baselines["last_day"] == x[199 + ahead - 24, 1]
+        assert baselines["last_week"] == x[199 + ahead - 168, 1]
+    assert again.baselines("nothing at +2h") == {}
+
+
 def test_what_versions_without_levels_by_hour_saved_goes_on() -> None:
     x, time = signals(400), 3600.0 * np.arange(400, dtype=np.float64)
     first, later = headline(400), headline(400)

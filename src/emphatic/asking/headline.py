@@ -446,6 +446,26 @@ class Headline:
         names = ("row", "time", "now", "answer", "low", "high", "usual", "label")
         return dict(zip(names, shown.T, strict=True))
 
+    def baselines(self, text: str) -> dict[str, float]:
+        """What each baseline predicts at the last row, by name; empty for a question that is not in the headline.
+
+        Args:
+            text: The question.
+        """
+        k, S, H, row = _kernels(), len(self.predicted), len(self.horizons), self.state[0] - 1.0
+        q = next((q for q, question in enumerate(self.questions) if question.text == text), None)
+        if q is None or row < 0.0:
+            return {}
+        s, h, kind = q // 2 // H, q // 2 % H, q % 2
+        begin, room = int(self._horizons[h, k.RECORD_AT]), int(self._horizons[h, k.RECORD_ROOM])
+        end = int(self._arrays["places"][h, k.END_RECORD])
+        for place in (end - 1, end):  # (of long windows, not every row waits for its label)
+            record = self._arrays["records"][begin + place % room]
+            if record[k.R_ROW] == row:
+                fields = record[k.RECORD + k.RECORD_FIELDS * (kind * S + s) :]
+                return {name: float(fields[k.R_NOW + b]) for name, b in self._scored(q).baseline_places.items()}
+        return {}
+
     def _scored(self, q: int) -> _Answered:
         k, S, H = _kernels(), len(self.predicted), len(self.horizons)
         s, h, kind = q // 2 // H, q // 2 % H, q % 2
@@ -552,6 +572,11 @@ class _Answered(_Answerer):
 
     def recent(self) -> dict[str, Array]:
         return self._rows
+
+    @property
+    def baseline_places(self) -> dict[str, int]:
+        """The place of each baseline among those that are known at a row, by name."""
+        return self._baseline_names()
 
     def _baseline_names(self) -> dict[str, int]:
         places = dict(zip((layout.LAST_A, layout.LAST_B), self._repeated, strict=True))

@@ -701,14 +701,20 @@ def describe_forecast(service: Service, signal: str) -> dict[str, Any]:
         rows = {"ahead": [(time - origin) / step for time in times], **values}
         return {name: [number if math.isfinite(number) else None for number in column] for name, column in rows.items()}
 
+    forecasts, (baseline_time, baseline) = list(outlook.forecasts), (column.tolist() for column in outlook.baseline)
+    if not len(outlook.baseline[0]) and asked.headline is not None:
+        # It repeats readings that are not at hand, as after a restart: what is known is its value at each horizon.
+        known = {score["horizon"]: asked.headline.baselines(score["text"]).get(verdict.baseline) for score in scores}
+        forecasts = [forecast._replace(baseline=known.get(forecast.horizon)) for forecast in forecasts]
+        there = [(forecast.time, forecast.baseline) for forecast in forecasts if forecast.baseline is not None]
+        baseline_time, baseline = [when for when, _ in there], [value for _, value in there]
     path_time, path, low, high = (column.tolist() for column in outlook.path)
-    baseline_time, baseline = (column.tolist() for column in outlook.baseline)
     return {
         "signal": signal,
         "unit": outlook.unit,
         "learning": describe_learning(scores[0]),
         "verdict": verdict._asdict() | {"baseline_words": verdict.baseline_words},
-        "forecasts": [f._asdict() | {"ahead": (f.time - origin) / step} for f in outlook.forecasts],
+        "forecasts": [f._asdict() | {"ahead": (f.time - origin) / step} for f in forecasts],
         "path": line(path_time, mean=path, low=low, high=high),
         "baseline": line(baseline_time, mean=baseline),
         "step": service.step,
