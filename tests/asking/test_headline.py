@@ -112,7 +112,10 @@ def test_a_saved_state_goes_on_bit_for_bit_also_after_rows_came_close_together()
 
 
 def test_a_stream_is_judged_as_a_log_of_its_rows() -> None:
-    x, time = signals(2048), 3600.0 * np.arange(2048)  # (whole blocks, so that halves begin at the same row)
+    x, time = (
+        signals(2048),
+        3600.0 * np.arange(2048, dtype=np.float64),
+    )  # (whole blocks, so that halves begin at the same row)
     log, stream = headline(1536), headline(None)
     for one in (log, stream):
         one(x[:1536], x[:1536], time[:1536], None)
@@ -138,7 +141,7 @@ def test_a_stream_is_judged_as_a_log_of_its_rows() -> None:
 
 
 def test_baselines_of_the_last_row_are_known_also_after_a_restart() -> None:
-    x, time = signals(200), 3600.0 * np.arange(200)
+    x, time = signals(200), 3600.0 * np.arange(200, dtype=np.float64)
     one, again = headline(None, ("2h", "1d"), HOURLY), headline(None, ("2h", "1d"), HOURLY)
     assert one.baselines("b at +2h") == {}
     one(x, x, time, None)
@@ -176,7 +179,7 @@ def test_a_period_of_the_readings_is_repeated_and_is_a_baseline(timing: Timing) 
     """Also where the log has dates but no day or week: bit for bit, however rows are cut, and after a gap."""
     t = np.delete(np.arange(700), slice(500, 520)) if timing.step else np.arange(700)
     x = np.column_stack([(t % 17).astype(float), np.random.default_rng(0).normal(size=len(t))])
-    when = t * (timing.step or 1.0)
+    when = np.asarray(t * (timing.step or 1.0), np.float64)
 
     def make() -> Headline:
         return Headline(list("ab"), [5, 20], list("ab"), timing, rows=len(t), find_periods=find_periods)
@@ -201,7 +204,7 @@ def test_a_period_of_the_readings_is_repeated_and_is_a_baseline(timing: Timing) 
 
 
 def test_a_day_is_found_by_the_calendar_and_not_by_its_period() -> None:
-    x, time = signals(600), 3600.0 * np.arange(600)
+    x, time = signals(600), 3600.0 * np.arange(600, dtype=np.float64)
     log = Headline(list("abc"), ["2h"], list("abc"), HOURLY, rows=600, find_periods=find_periods)
     log(x, x, time, None)
     assert "last_day" in log.summary()[4]["baselines"]

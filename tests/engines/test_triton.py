@@ -68,7 +68,7 @@ def sources(rule: Rule, dtype: str, apart: bool, broken: bool = True) -> dict[st
             if name in unused:
                 continue
             function, settings = functions[name.split()[0]], dict(shapes[0])
-            options = {name: settings.pop(name) for name in ("num_warps", "maxnreg") if name in settings}
+            options: dict[str, int] = {key: settings.pop(key) for key in ("num_warps", "maxnreg") if key in settings}
             settings |= {"HALVES": form == "halves", "NEXT": form == "halves"}
             settings |= {"OTHER": one} if name == "update of one" else {}
             given = {name: value for name, value in (constants | settings).items() if name in function.arg_names}

@@ -275,7 +275,8 @@ def take_other_arrays() -> None:
     rows = emphatic.Active(index, np.arange(1.0, 13.0).reshape(4, 3))
     dense = np.zeros((4, 7))
     np.put_along_axis(dense, index, rows.values, 1)  # (−1 is the last column, which is left out)
-    for one, Phi in zip(compressed, (rows, dense[:, :6]), strict=True):
+    forms: tuple[Any, Any] = (rows, dense[:, :6])
+    for one, Phi in zip(compressed, forms, strict=True):
         one.run(Phi, 1.0, 0.9, alpha=0.001)
         one.run(Phi[:2], 1.0, 0.9, alpha=0.001, Phi_next=Phi[2:], first=[True, True])
     assert np.array_equal(compressed[0].theta, compressed[1].theta)
