@@ -45,7 +45,8 @@ def reproduce(
         if every == bool(names):
             known = ", ".join(reproductions.names())
             raise ValueError(f"Name one study or more, or give --all. There are: {known}.")
-        processes = _count_processes(jobs, threads) or 1
+        wanted = _count_processes(jobs, threads)
+        processes = 1 if wanted is None else wanted
         for name in names or ():
             reproductions.find(name)  # a slip in the last name should not cost the studies before it
         own_rules = None if rule is None else resolve([name.strip() for name in rule.split(",")])
