@@ -166,7 +166,7 @@ def same_as_undisturbed(
     found, expected = (Predictor.load(path)[0] for path in (model, folder / "undisturbed"))
     assert found.horde is not None
     assert expected.horde is not None
-    assert found.step == expected.step
+    assert found.step == expected.step, (found.step, expected.step)
     ours, theirs = found.state(), expected.state()
     assert ours.keys() == theirs.keys()
     for name, value in ours.items():

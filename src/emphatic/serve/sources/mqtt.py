@@ -14,6 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import secrets
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -50,6 +52,8 @@ PREDICTION = ("emphatic", "prediction")
 _ID_PROPERTIES = ("idempotency-key", "reading_id")
 #: What stands behind a topic for a broker that does not know MQTT 5.
 _OLD_VERSION = "?version=3.1.1"
+#: Seconds for a broker to read what was acknowledged before the service ends.
+_READ_WITHIN = 2.0
 #: Seconds for which a broker keeps the session of a client that is away: for ever.
 _FOREVER = 0xFFFFFFFF
 
@@ -147,8 +151,21 @@ class _Connection:
         self._users -= 1
         if self._users:
             return
+        if self.lasting and self.client.is_connected():
+            self._wait_for_broker()
         self.client.disconnect()
         self.client.loop_stop()
+
+    def _wait_for_broker(self) -> None:
+        """Wait until the broker has read all acknowledgements, or for a moment.
+
+        A socket that is closed while messages wait in it resets the connection, and the broker may lose what it has not
+        read by then. It answers in order: so it is asked for something harmless, to end a subscription that is none.
+        """
+        answered = threading.Event()
+        self.client.on_unsubscribe = lambda *_: answered.set()
+        if self.client.unsubscribe(f"emphatic/{secrets.token_hex(8)}")[0] == 0:
+            answered.wait(_READ_WITHIN)
 
     def _connected(
         self, _client: Client, _data: object, flags: ConnectFlags, reason: ReasonCode, properties: Properties | None
