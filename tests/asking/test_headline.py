@@ -112,10 +112,8 @@ def test_a_saved_state_goes_on_bit_for_bit_also_after_rows_came_close_together()
 
 
 def test_a_stream_is_judged_as_a_log_of_its_rows() -> None:
-    x, time = (
-        signals(2048),
-        3600.0 * np.arange(2048, dtype=np.float64),
-    )  # (whole blocks, so that halves begin at the same row)
+    # (whole blocks, so that halves begin at the same row)
+    x, time = signals(2048), 3600.0 * np.arange(2048, dtype=np.float64)
     log, stream = headline(1536), headline(None)
     for one in (log, stream):
         one(x[:1536], x[:1536], time[:1536], None)

@@ -128,19 +128,23 @@ def test_frames_and_plots(result: NextingResult) -> None:
         result.plot("nose")
 
 
+def answer_alike(predictor: Predictor, models: list[Horde], row: dict[str, Any]) -> None:
+    """A pipe and models that observe the same row answer the same questions, to the bit."""
+    (prediction,) = predictor.take([(1, row)])
+    assert isinstance(prediction, Prediction)
+    for model in models:
+        model.observe(row)
+        assert list(model.asked) == list(prediction.format.asked)
+        answers = [[column[0] for column in kinds.values()] for kinds in model.asked.values()]
+        np.testing.assert_array_equal(answers, prediction.asked)
+
+
 def test_the_model_continues_the_questions_as_a_pipe_does(result: NextingResult, tmp_path: Path) -> None:
     file = result.save(tmp_path / "saved") / "model.safetensors"
     predictor, _ = Predictor.load(file)
     models = [result.model, nexting.load(file.parent).model, Horde.load(file)]
     for hour in ("00:00", "01:00", "02:00"):
-        row = {"time": f"2024-01-31 {hour}", "wave": 0.3, "noise": 0.1}
-        (prediction,) = predictor.take([(1, row)])
-        assert isinstance(prediction, Prediction)
-        for model in models:
-            model.observe(row)
-            assert list(model.asked) == list(prediction.format.asked)
-            answers = [[column[0] for column in kinds.values()] for kinds in model.asked.values()]
-            np.testing.assert_array_equal(answers, prediction.asked)
+        answer_alike(predictor, models, {"time": f"2024-01-31 {hour}", "wave": 0.3, "noise": 0.1})
     assert {"wave at +3h", "P(wave > 0.5 within 2h)"} <= {score["text"] for score in models[0].asked_scores()}
     models[2].ask("noise at +24h")
     models[2].observe({"wave": 0.3}, time=datetime(2024, 1, 31, 3, tzinfo=UTC))
@@ -160,14 +164,9 @@ def test_the_model_continues_the_values_at_each_horizon_too(tmp_path: Path) -> N
     predictor, _ = Predictor.load(tmp_path / "run" / "model.safetensors")
     models = [result.model, Horde.load(tmp_path / "run" / "model.safetensors")]
     for hour in ("12:00", "13:00", "14:00"):
-        row = {"time": f"2024-01-13 {hour}", "x": 0.3, "y": 0.1}
-        (prediction,) = predictor.take([(1, row)])
-        assert isinstance(prediction, Prediction)
+        answer_alike(predictor, models, {"time": f"2024-01-13 {hour}", "x": 0.3, "y": 0.1})
         for model in models:
-            model.observe(row)
             assert list(model.asked) == ["x at +4", "mean of x over 4"]  # (a question cannot name 2.5 rows)
-            answers = [[column[0] for column in kinds.values()] for kinds in model.asked.values()]
-            np.testing.assert_array_equal(answers, prediction.asked)
     assert [score["text"] for score in result.model.asked_scores()] == ["x at +4", "mean of x over 4"]
     result.model.restart().observe({"time": "2024-01-13 15:00", "x": 0.3, "y": 0.1})
     assert list(result.model.asked) == ["x at +4", "mean of x over 4"]
