@@ -283,6 +283,7 @@ def test_q_sigma_and_gq_take_their_own_numbers() -> None:
         ({"stepsize": "adam"}, "'stepsize' parameter must be one of"),
         ({"seed": -1}, "'seed' parameter of Agent"),
         ({"seed": "x"}, "'seed' parameter of Agent"),
+        ({"seed": True}, "'seed' parameter of Agent"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
@@ -301,6 +302,45 @@ def test_continuous_actions_and_other_spaces_are_refused() -> None:
             Agent("sarsa", 3, spaces.Box(-1.0, 1.0), alpha=0.1, gamma=0.9)
         with pytest.raises(ValueError, match="'actions' parameter of Agent must be"):
             Agent("sarsa", 3, spaces.MultiDiscrete([2, 2]), alpha=0.1, gamma=0.9)
+        with pytest.raises(ValueError, match=r"'features' parameter of Agent must be .* Use .*tiles\(space\)"):
+            Agent("sarsa", spaces.Box(-1.0, 1.0, (2,)), 2, alpha=0.1, gamma=0.9)
+
+
+class Thermostat:
+    """Two states; an action is a number from −1 to 1."""
+
+    def __init__(self, space: Any) -> None:
+        self.action_space = space
+
+    def reset(self, *, seed: int | None = None) -> tuple[int, dict[str, Any]]:
+        return 0, {}
+
+    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        return 1, float(np.ravel(action)[0]), True, False, {}
+
+
+def test_environments_that_do_not_fit_are_refused_in_one_line() -> None:
+    """A list of actions to choose among makes an agent for continuous actions."""
+    spaces = pytest.importorskip("gymnasium").spaces
+    with plain_python():
+        agent = Agent("q", spaces.Discrete(2), [[-1.0], [0.5]], alpha=0.1, gamma=0.9, epsilon=np.float32(0.5), seed=0)
+        assert set(agent.train(Thermostat(spaces.Box(-1.0, 1.0)), 9).returns.tolist()) == {-1.0, 0.5}
+        for env, message in (
+            (None, "be an environment with reset and step, as in Gymnasium. Got None"),
+            (Thermostat(spaces.Box(-0.5, 0.5)), "take the agent's 2 actions. Got Box.* Continuous actions are not"),
+            (Thermostat(spaces.MultiDiscrete([2, 2])), "take the agent's 2 actions. Got MultiDiscrete"),
+            (Thermostat(spaces.Discrete(3)), "take the agent's 2 actions. Got Discrete"),
+        ):
+            with pytest.raises(ValueError, match=f"'env' parameter of train must {message}") as error:
+                agent.train(env, 1)
+            assert "\n" not in str(error.value)
+        several = Thermostat(spaces.MultiDiscrete([2, 2]))
+        several.num_envs = 2  # type: ignore[attr-defined]
+        with pytest.raises(ValueError, match="must be one environment. Got a vector of 2 instead. Use .*train_vector"):
+            agent.train(several, 1)
+        agent = Agent("q", f.Features([f.SoftBins("o0", bins=3)]), 2, alpha=0.1, gamma=0.9)
+        with pytest.raises(ValueError, match="'features' parameter of Agent must fit an observation of 1 .* range"):
+            agent.start([0.5])
 
 
 def test_a_world_without_an_end_needs_a_discount_or_the_average_reward() -> None:
@@ -442,7 +482,7 @@ def test_agents_in_a_vector_environment_are_those_alone(mode: str) -> None:
             train_vector(agents[:1], envs, 3)
         with pytest.raises(ValueError, match="be a vector environment"):
             train_vector(agents, make(3)(), 3)
-        with pytest.raises(ValueError, match="have 2 actions"):
+        with pytest.raises(ValueError, match="take the agent's 2 actions"):
             train_vector([Agent("q", 48, 2, alpha=0.5, gamma=1.0) for _ in range(2)], envs, 3)
 
 

@@ -88,8 +88,9 @@ class Agent:
     Args:
         algorithm: A name from ``emphatic.control.ALGORITHMS``, or an ``Algorithm``.
         features: A ``Features``, such as ``emphatic.streams.gymnasium.tiles`` makes; a number of states, which are then
-            observed as whole numbers from 0; or a function of the observation that returns φ(S), an array or ``Active``
-            (the function then has an attribute ``n``, the number of features).
+            observed as whole numbers from 0, or a Gymnasium ``Discrete`` space of them; or a function of the
+            observation that returns φ(S), an array or ``Active`` (the function then has an attribute ``n``, the number
+            of features).
         actions: The number of actions, a Gymnasium ``Discrete`` space, or a list of actions.
         alpha: The step size α; with a ``stepsize``, a factor of it.
         gamma: The discount γ, from 0 to 1; 1 for the differential algorithms.
@@ -120,6 +121,8 @@ class Agent:
         self._stepsize = stepsize
         self._observer = observer_of(features)
         try:
+            if isinstance(seed, bool):
+                raise TypeError
             self._generator = np.random.Generator(np.random.PCG64(seed))
         except (TypeError, ValueError) as error:
             raise refusal("seed", "Agent", "be None or a whole number of 0 or more", show(seed)) from error
@@ -273,7 +276,7 @@ class Agent:
         """
         if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 0:
             raise refusal("episodes", "train", "be a whole number of 0 or more", show(episodes))
-        self._check_space(env)
+        self._check_environment(env)
         returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
         has_mu = hasattr(env, "mu")
         for episode in range(episodes):
@@ -288,11 +291,14 @@ class Agent:
                 action = self.step(reward, observation, bool(terminated), bool(truncated))
         return Training(returns, lengths)
 
-    def _check_space(self, env: Environment) -> None:
-        """ValueError unless the environment takes these actions."""
-        space = getattr(env, "action_space", None)
-        if space is not None and len(_actions_of(space)) != len(self._actions):
-            raise refusal("env", "train", f"have {len(self._actions)} actions, as the agent", show(space))
+    def _check_environment(self, env: Environment) -> None:
+        """ValueError unless this is one environment that takes these actions."""
+        if not (callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None))):
+            raise refusal("env", "train", "be an environment with reset and step, as in Gymnasium", show(env))
+        if hasattr(env, "num_envs"):
+            hint = "Use emphatic.control.train_vector, with an agent for each."
+            raise refusal("env", "train", "be one environment", f"a vector of {env.num_envs}", hint)
+        _check_space(getattr(env, "action_space", None), self, "env", "train")
         check_end(self.algorithm, self.gamma, env, "train")
         if getattr(env, "continuing", False) and getattr(env, "limit", None) is None:
             raise refusal("env", "train", "have a 'limit' of steps, as it never ends", "None")
@@ -455,8 +461,7 @@ def train_vector(agents: Sequence[Agent], envs: Environment, steps: int, *, seed
         raise refusal("steps", "train_vector", "be a whole number of 0 or more", show(steps))
     space = getattr(envs, "single_action_space", None)
     for agent in agents:
-        if space is not None and len(_actions_of(space)) != len(agent.actions):
-            raise refusal("envs", "train_vector", f"have {len(agent.actions)} actions, as the agents", show(space))
+        _check_space(space, agent, "envs", "train_vector")
     mode = str(getattr(envs, "metadata", {}).get("autoreset_mode", "NEXT_STEP")).upper()
     observations, _ = envs.reset(seed=seed)
     actions = [agent.start(observation) for agent, observation in zip(agents, observations, strict=True)]
@@ -511,6 +516,20 @@ def check_numbers(algorithm: Algorithm, alpha: float, gamma: float, lambda_: flo
     if algorithm.base.base.continuing and gamma != 1.0:
         wanted = f"be 1 for {algorithm.name!r}, whose values are relative to the average reward"
         raise refusal("gamma", "Agent", wanted, show(gamma))
+
+
+def _check_space(space: Any, agent: Agent, name: str, function: str) -> None:
+    """ValueError unless an environment with this action space takes the agent's actions; None for any."""
+    if space is None:
+        return
+    kind, dtype = type(space).__name__, getattr(space, "dtype", None)
+    is_fit = kind != "Discrete" or int(space.n) == len(agent.actions)
+    for action in agent.actions:
+        is_fit = is_fit and bool(space.contains(np.asarray(action, dtype) if kind == "Box" else action))
+    if not is_fit:
+        hint = "Continuous actions are not supported: give a list of those to choose among to Agent."
+        wanted = f"take the agent's {len(agent.actions)} actions"
+        raise refusal(name, function, wanted, show(space), hint if kind == "Box" else "")
 
 
 def check_end(algorithm: Algorithm, gamma: float, env: Environment, function: str) -> None:

@@ -89,7 +89,12 @@ class MakerObserver(Observer):
     def prepare(self, observation: Observation) -> None:
         if not self.maker.is_warm:
             count = int(np.size(observation))
-            self.maker.warm_up(np.empty((0, count)), names=[f"o{i}" for i in range(count)])
+            names = [f"o{i}" for i in range(count)]
+            try:
+                self.maker.warm_up(np.empty((0, count)), names=names)
+            except ValueError as error:
+                wanted = f"fit an observation of {count} readings, {', '.join(names)}, each with a given range"
+                raise refusal("features", "Agent", wanted, f"features that do not: {error}") from error
             self._size()
 
     def observe(self, observation: Observation, index: Integers, value: Floats) -> None:
@@ -185,7 +190,8 @@ def observer_of(features: object) -> Observer:
     """What makes φ of an observation, from the argument ``features`` of an agent.
 
     Args:
-        features: A ``Features``, the number of states of a table, or a function of the observation that returns φ.
+        features: A ``Features``, the number of states of a table, a ``Discrete`` space of them, or a function of the
+            observation that returns φ.
     """
     if isinstance(features, Observer):
         return features
@@ -195,8 +201,11 @@ def observer_of(features: object) -> Observer:
         return TableObserver(int(features))
     if callable(features):
         return FunctionObserver(features)
+    if type(features).__name__ == "Discrete" and getattr(features, "start", None) == 0:
+        return TableObserver(int(features.n))  # type: ignore[attr-defined]
     wanted = "be a Features, a number of states, or a function of the observation that returns φ"
-    raise refusal("features", "Agent", wanted, show(features))
+    hint = "Use emphatic.streams.gymnasium.tiles(space)." if type(features).__name__ == "Box" else ""
+    raise refusal("features", "Agent", wanted, show(features), hint)
 
 
 def restored(header: dict[str, Any], arrays: dict[str, NDArray[Any]], features: object) -> Observer:

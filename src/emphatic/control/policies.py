@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from emphatic.common.names import refusal, show
 
 __all__ = ["EpsilonGreedy", "Schedule", "Softmax", "exponential", "linear", "policy_of"]
@@ -128,7 +130,9 @@ def policy_of(epsilon: object) -> EpsilonGreedy | Softmax:
 def policy_config(policy: EpsilonGreedy | Softmax) -> dict[str, Any]:
     """The policy as JSON holds it."""
     rate = policy.epsilon if isinstance(policy, EpsilonGreedy) else policy.temperature
-    numbers = [rate.start, rate.end, rate.steps, rate.kind] if isinstance(rate, Schedule) else [rate]
+    numbers = (
+        [*map(float, (rate.start, rate.end, rate.steps)), rate.kind] if isinstance(rate, Schedule) else [float(rate)]
+    )
     return {"name": type(policy).__name__, "rate": numbers}
 
 
@@ -148,4 +152,5 @@ def _ends(rate: object) -> tuple[Any, ...]:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)  # type: ignore[arg-type]
