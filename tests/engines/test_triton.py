@@ -115,6 +115,14 @@ def test_the_compiler_reads_rules_with_step_sizes(method: str) -> None:
         assert "tt.func public" in read(*kernels[kernel]), kernel
 
 
+@pytest.mark.parametrize("maker", ["truncated_etd", "nstep_etd"])
+def test_the_compiler_reads_emphasis_over_sixteen_steps(maker: str) -> None:
+    """The most memory that a rule of emphasis has; ``test_cuda`` runs rules, and what is elementwise is refused."""
+    kernels = sources(getattr(emphatic.rules, maker)(16), "float32", apart=False)
+    for kernel in (name for name in kernels if name.startswith("dual")):
+        assert "tt.func public" in read(*kernels[kernel]), kernel
+
+
 def test_numbers_of_a_rule_are_float64() -> None:
     """Triton 3.6 makes a float32 of a number that meets a minimum, and then a float64 of that."""
     text = read(*sources(NO_TRACE, "float64", apart=False)["dual, float64"])
