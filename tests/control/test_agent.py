@@ -336,10 +336,10 @@ def test_environments_that_do_not_fit_are_refused_in_one_line() -> None:
             assert "\n" not in str(error.value)
         several = Thermostat(spaces.MultiDiscrete([2, 2]))
         several.num_envs = 2  # type: ignore[attr-defined]
-        with pytest.raises(ValueError, match="must be one environment. Got a vector of 2 instead. Use .*train_vector"):
+        with pytest.raises(ValueError, match=r"must be one environment. Got a vector of 2 instead. Use .*train_vector"):
             agent.train(several, 1)
         agent = Agent("q", f.Features([f.SoftBins("o0", bins=3)]), 2, alpha=0.1, gamma=0.9)
-        with pytest.raises(ValueError, match="'features' parameter of Agent must fit an observation of 1 .* range"):
+        with pytest.raises(ValueError, match=r"'features' parameter of Agent must fit an observation of 1 .* range"):
             agent.start([0.5])
 
 

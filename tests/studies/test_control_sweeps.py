@@ -13,6 +13,7 @@ from emphatic import problems
 from emphatic.control import Agents
 from emphatic.studies import sweep
 from emphatic.studies.acting import acting
+from emphatic.studies.figures import error_range
 from emphatic.studies.sweep_config import SweepConfig
 from tests.support.plain import plain_python
 
@@ -37,6 +38,16 @@ def test_a_sweep_scores_the_episodes_of_agents(tmp_path: Path) -> None:
     assert summary["metric"] == "minus return per episode"
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "4 episodes" in page
+    assert "not in the sweep" not in page
+    assert "above that of random actions" in page
+
+
+def test_a_frame_leaves_out_a_baseline_far_above_and_has_those_of_rewards() -> None:
+    low, high = error_range([9_700.0], [[300.0, 1_200.0]])
+    assert (low, 1_200.0 < high < 2_000.0) == (0.0, True)
+    low, high = error_range([-1.7, -2.75], [[-2.4, -2.3]])
+    assert low < -2.75 < -1.7 < high < 0.0
+    assert error_range([1.0], [[0.3, 0.5]]) == (0.0, pytest.approx(1.15))
 
 
 def test_steps_are_counted_where_each_costs_one() -> None:
@@ -83,6 +94,12 @@ def test_the_command_line_knows_control_problems() -> None:
         ("mountain_car", {"rule": "q", "alpha": 0.1, "epsilon": 2}, {}, "'epsilon' parameter of sweep must be between"),
         ("mountain_car", {"rule": "q", "alpha": 0.1}, {"steps": 10}, "'steps' parameter of sweep must be left out"),
         ("mountain_car", {"rule": "q", "alpha": 0.1}, {"episodes": 0}, "'episodes' parameter of sweep"),
+        (
+            "cliffwalking",
+            {"rule": "q", "alpha": 0.1},
+            {},
+            "cliff_walking, access_control. .* Did you mean .cliff_walking",
+        ),
         ("chain", {"rule": "td", "alpha": 0.1}, {"episodes": 5}, "'episodes' parameter of sweep must be left out"),
         (
             "access_control",

@@ -327,8 +327,9 @@ def _show_sweep(results: Sweep, folder: Path) -> None:
     diverged = int(results.diverged.any(axis=1).sum())
     if diverged:
         print(f"{diverged:,} of {len(results.mean):,} settings diverged in some run.")
-    rate = plan.learner_steps / max(results.seconds, 1e-9) / 1e6
-    took = f"{plan.learner_steps:,} learner-{plan.source.unit} in {results.seconds:.1f} s ({rate:,.3g} M/s)"
+    took = f"{plan.learner_steps:,} learner-{plan.source.unit} in {results.seconds:.1f} s"
+    if plan.source.unit == "steps":
+        took += f" ({plan.learner_steps / max(results.seconds, 1e-9) / 1e6:,.3g} M/s)"
     print(f"{took}. Report: {folder / 'report.html'}")
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic import problems
+from emphatic.common.names import suggestion
 from emphatic.control import ALGORITHMS, WORLDS, Agents, Algorithm, Trainings
 from emphatic.control.algorithms import algorithm_of
 from emphatic.learning.inputs import refusal, whole
@@ -18,7 +20,7 @@ from emphatic.problems import Environment, World
 from emphatic.studies.grid import ControlRule, Grid, GridSettings
 from emphatic.studies.sources import Array, Scores
 
-__all__ = ["Acting", "acting", "control_grid", "is_world"]
+__all__ = ["Acting", "acting", "control_grid", "is_world", "maker_of"]
 
 #: Steps of an episode, at most, where the world has no limit.
 _LIMIT = 10_000
@@ -35,6 +37,18 @@ def is_world(problem: object) -> bool:
         problem: The argument of ``sweep``.
     """
     return isinstance(problem, World) or (isinstance(problem, str) and problem.replace("-", "_") in WORLDS)
+
+
+def maker_of(name: str) -> Callable[..., Any]:
+    """The function that makes a problem to predict; the message for an unknown name has those to act in too.
+
+    Args:
+        name: One of ``emphatic.problems.names()``; hyphens count as underscores.
+    """
+    known = (*problems.names(), *WORLDS)
+    if name.replace("-", "_") not in problems.names():
+        raise refusal("problem", "sweep", f"be one of {', '.join(known)}", repr(name), suggestion(name, known).strip())
+    return problems.get(name)
 
 
 def control_grid(grid: Grid) -> list[dict[str, Any]]:

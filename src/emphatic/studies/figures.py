@@ -326,8 +326,8 @@ def sensitivity_plot(
     """
     views = {}
     for choice in choices:
-        lines: Sequence[Row] = next((panel["lines"] for panel in rule["panels"] if panel["choice"] == choice), [])
-        lines = _envelope(rule) if choice == "best" else lines
+        shown = [panel["lines"] for panel in rule["panels"] if choice in ("", panel["choice"])]
+        lines: Sequence[Row] = _envelope(rule) if choice == "best" else next(iter(shown), [])
         views[choice] = [_sensitivity_panel(sweep, rule, lines, places, y_range)]
     return Plot(views, group, x=axis, y=Axis(sweep.metric), closest=True)
 
@@ -414,13 +414,24 @@ def _band(line: Row, means: Sequence[Any], width: float) -> tuple[list[float] | 
     return (low, high) if any(map(known, low)) else (None, None)
 
 
+#: A baseline is left out of the frame if all errors are below this part of it.
+_FAR = 0.25
+
+
 def error_range(baseline: Iterable[float], lines: Iterable[Sequence[Any]]) -> tuple[float, float]:
-    """From the least error to a little above where learning starts: what diverges must not flatten all the rest."""
+    """From the least error to a little above where learning starts: what diverges must not flatten all the rest.
+
+    Nor must a baseline that is several times as large as every error, as random actions may be.
+    """
     finite = [[float(v) for v in line if known(v)] for line in lines]
     starts = [line[0] for line in finite if line]
     least = min((min(line) for line in finite if line), default=0.0)
+    largest = max((max(line) for line in finite if line), default=math.inf)
     usual = [*filter(known, baseline)] or ([statistics.median(starts)] if starts else [])
-    high = 1.15 * max([*usual, 1.2 * least]) or 1.0
+    least = min([*usual, least]) if least < 0.0 else least  # costs below 0 are those of returns: no error is 0
+    top = max([*usual, 1.2 * least])
+    top = largest if 0.0 < largest < _FAR * top else top
+    high = (1.15 * top if top > 0.0 else top + 0.15 * (top - least)) or 1.0
     return (0.0 if 0 <= least < 0.5 * high else least - 0.1 * abs(high - least)), high
 
 

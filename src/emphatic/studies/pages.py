@@ -475,7 +475,8 @@ def _sensitivity_cards(sweep: SweepPage, plots: Plots) -> Row | None:
         cards.append((rule["rule"], plots(plot, f"{rule['rule']}: {sweep.metric} against {name}")))
     names = " or ".join(dict.fromkeys(rule["line_name"] for rule in rules if rule["line_name"]))
     keys = [Key("ramp", parameter_text(v), shade, f"line {v}") for v, shade in places.items()] if names else []
-    baseline = ", ".join(f"{name} ({amount(value)})" for name, value in sweep.baseline.items())
+    above = {name: ", above the plot" if value > y_range[1] else "" for name, value in sweep.baseline.items()}
+    baseline = ", ".join(f"{name} ({amount(value)}{above[name]})" for name, value in sweep.baseline.items())
     return {
         "metric": sweep.metric,
         "unit": sweep.unit,
@@ -518,7 +519,9 @@ def _rules_card(sweep: SweepPage, inks: Mapping[str, str], plots: Plots) -> Row 
     columns += [Column("area", "area", amount), Column("worst", "worst", str)]
     keys = [Key(inks[curve["rule"]], curve["rule"]) for curve in sweep.rules]
     drawn = plots(replace(plot, caption=sweep.chosen), f"all rules: {sweep.metric} against alpha")
-    return {"keys": keys, "plot": drawn, "table": table(columns, rows, sort=True), "chosen": sweep.chosen}
+    start = "random actions" if "random actions" in sweep.baseline else "the initial weights"
+    of_rules = {"keys": keys, "plot": drawn, "table": table(columns, rows, sort=True)}
+    return of_rules | {"chosen": sweep.chosen, "start": start}
 
 
 def _runs_card(sweep: SweepPage, plots: Plots) -> Row | None:

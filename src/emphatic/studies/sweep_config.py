@@ -188,12 +188,12 @@ class SweepConfig:
         return Recorded.table(self.problem, self.predict, self.horizon, time=self.time, delimiter=self.delimiter)
 
     def _make_problem(self) -> Callable[..., MDP | Tasks]:
-        from emphatic import problems
+        from emphatic.studies.acting import maker_of
 
         for name in ("predict", "horizon", "time", "delimiter"):
             if getattr(self, name) is not None:
                 raise ValueError(f"--{name} goes with a log, and {self.problem!r} is a problem.")
-        function = problems.get(self.problem)
+        function = maker_of(self.problem)
         known = [name for name in inspect.signature(function).parameters if name != "seed"]
         for name in self.options:
             if name not in known:

@@ -26,13 +26,13 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic import problems, stepsizes
+from emphatic import stepsizes
 from emphatic.common.locks import UNFINISHED, hold_folder
 from emphatic.common.parts import PartStore
 from emphatic.common.settings import is_share
 from emphatic.learning.inputs import refusal, whole
 from emphatic.problems import MDP, Tasks, World
-from emphatic.studies.acting import Acting, acting, control_grid, is_world
+from emphatic.studies.acting import Acting, acting, control_grid, is_world, maker_of
 from emphatic.studies.grid import Grid, GridSettings, LeastSquaresRule, SweptRule, parse_numbers, settings
 from emphatic.studies.results import Sweep
 from emphatic.studies.sources import Recorded, Scores, Simulated
@@ -209,7 +209,7 @@ def _check_control_arguments(**arguments: object) -> None:
 def _simulate(
     problem: Problem, steps: int, seed: int, theta: Sequence[float] | str | None, d: ArrayLike | None
 ) -> Simulated:
-    resolved = problems.get(problem) if isinstance(problem, str) else problem
+    resolved = maker_of(problem) if isinstance(problem, str) else problem
     if not isinstance(resolved, MDP | Tasks) and not _makes_problems(resolved):
         wanted = "be a name, an MDP, Tasks, a function (without parameters, or of a seed) that creates one, or Recorded"
         raise refusal("problem", "sweep", wanted, repr(problem))
