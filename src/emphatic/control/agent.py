@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -518,17 +518,17 @@ def check_numbers(algorithm: Algorithm, alpha: float, gamma: float, lambda_: flo
         raise refusal("gamma", "Agent", wanted, show(gamma))
 
 
-def _check_space(space: Any, agent: Agent, name: str, function: str) -> None:
+def _check_space(space: object, agent: Agent, name: str, function: str) -> None:
     """ValueError unless an environment with this action space takes the agent's actions; None for any."""
-    if space is None:
+    contains: Callable[[object], bool] | None = getattr(space, "contains", None)
+    if contains is None:
         return
-    kind, dtype = type(space).__name__, getattr(space, "dtype", None)
-    is_fit = kind != "Discrete" or int(space.n) == len(agent.actions)
-    for action in agent.actions:
-        is_fit = is_fit and bool(space.contains(np.asarray(action, dtype) if kind == "Box" else action))
+    kind, dtype, actions = type(space).__name__, getattr(space, "dtype", None), agent.actions
+    is_fit = kind != "Discrete" or getattr(space, "n", None) == len(actions)
+    is_fit = is_fit and all(contains(np.asarray(action, dtype) if kind == "Box" else action) for action in actions)
     if not is_fit:
         hint = "Continuous actions are not supported: give a list of those to choose among to Agent."
-        wanted = f"take the agent's {len(agent.actions)} actions"
+        wanted = f"take the agent's {len(actions)} actions"
         raise refusal(name, function, wanted, show(space), hint if kind == "Box" else "")
 
 
