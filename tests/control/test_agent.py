@@ -443,7 +443,7 @@ def test_training_beside_gymnasium_and_its_questions() -> None:
         assert abs(wrapped.episodes.theta).max() > 0.0
         with pytest.raises(ValueError, match="'episodes' parameter of train"):
             agent.train(env, -1)
-        with pytest.raises(ValueError, match="'env' parameter of train must have 4 actions"):
+        with pytest.raises(ValueError, match="'env' parameter of train must take the agent's 4 actions"):
             agent.train(gymnasium.make("CartPole-v1"), 1)
 
 
