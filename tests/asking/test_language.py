@@ -22,6 +22,7 @@ from emphatic.asking.language import FORMS, describe_answer, parse, parse_all, q
         ("share of time x == 1 over 1 week", "share", "x == 1", "1w"),
         ("max of x within 30 minutes", "max", "x", "30min"),
         ("  min of x within 5  ", "min", "x", 5.0),
+        ("P( x  > 5  within  60 mins )", "event", "x  > 5", "60min"),
     ],
 )
 def test_each_form_is_read(text: str, kind: str, body: str, horizon: object) -> None:
@@ -49,6 +50,47 @@ def test_each_form_is_read(text: str, kind: str, body: str, horizon: object) -> 
         ("time until x > 3 within 2h", "time until x > 3 up to 2h"),
         ("integral of x over 1d", "integral of x over 1d in h"),
         ("mean of x > 3 over 1d", "share of time x > 3 over 1d"),
+        ("what is the probability that x > 5 within 1h", "P(x > 5 within 1h)"),
+        ("will x exceed 5 in the next hour?", "P(x > 5 within 1h)"),
+        ("Pr(x > 5 within 1h)", "P(x > 5 within 1h)"),
+        ("P[x > 5 within 1h]", "P(x > 5 within 1h)"),
+        ("P(x > 5, 1h)", "P(x > 5 within 1h)"),
+        ("P(x > 5 | 1h)", "P(x > 5 within 1h)"),
+        ("P(x>5 in the next two hours)", "P(x>5 within 2h)"),
+        ("P(x > 5 within half an hour)", "P(x > 5 within 30min)"),
+        ("P(x > 5 within 1h30m)", "P(x > 5 within 90min)"),
+        ("P(x>5 within1h)", "P(x>5 within 1h)"),
+        ("P(x > 5 by tomorrow)", "P(x > 5 within 1d)"),
+        ("P(x is above 5 within 1h)", "P(x > 5 within 1h)"),
+        ("P(x drops below 5 within 1h)", "P(x < 5 within 1h)"),
+        ("P(x is between 5 and 8 within 1h)", "P(x > 5 and x < 8 within 1h)"),
+        ("P(5 < x < 8 within 1h)", "P(x < 8 and x > 5 within 1h)"),
+        ("P(x => 5 AND y = 3 within 1h)", "P(x >= 5 and y == 3 within 1h)"),
+        ("P(x > 5 && y < 3 within 1h)", "P(x > 5 and y < 3 within 1h)"),
+        ("P(x > 5 kW within 1h)", "P(x > 5 within 1h)"),
+        ("P(x > 5,5 within 1h)", "P(x > 5.5 within 1h)"),
+        ("P(living room > 5 within 1h)", "P(`living room` > 5 within 1h)"),
+        ("x > 5 at +1h", "P(x > 5 at +1h)"),
+        ("x > 5", "P(x > 5 within 1h)"),
+        ("what will x be in 6 hours?", "x at +6h"),
+        ("value of x at +6h", "x at +6h"),
+        ("predict x 1d ahead", "x at +1d"),
+        ("x(t+1h)", "x at +1h"),
+        ("x@1h", "x at +1h"),
+        ("x +1h", "x at +1h"),
+        ("x tomorrow", "x at +1d"),
+        ("living room at +1h", "`living room` at +1h"),
+        ("when will x < 0.1", "time until x < 0.1"),
+        ("days until x falls below 0.1", "time until x < 0.1"),
+        ("time until x = 0", "time until x == 0"),
+        ("integral of x over 1d in kWh", "integral of x over 1d in h"),
+        ("average x over the next day", "mean of x over 1d"),
+        ("mean(x) over 1d", "mean of x over 1d"),
+        ("max(x, 1h)", "max of x within 1h"),
+        ("maximum x over the next 24 hours", "max of x within 24h"),
+        ("min of x over 1 d", "min of x within 1d"),
+        ("percentage of time x > 5 over 1d", "share of time x > 5 over 1d"),
+        ("how often x > 5 over 1d", "share of time x > 5 over 1d"),
     ],
 )
 def test_a_mistake_names_the_nearest_right_form(mistake: str, meant: str) -> None:
@@ -65,6 +107,11 @@ def test_a_mistake_without_a_repair_lists_the_forms(mistake: str) -> None:
     with pytest.raises(ValueError, match="The nearest form is") as caught:
         parse(mistake)
     assert all(form in str(caught.value) for form in FORMS.values())
+
+
+def test_a_time_of_day_is_answered_with_how_far_ahead_it_is() -> None:
+    with pytest.raises(ValueError, match=r"Write how far ahead it is instead of the time of day"):
+        parse("P(x > 5 before 18:00)")
 
 
 @pytest.mark.parametrize("text", ["", " ", "x" * 2000, "P(" * 300 + "x" + ")" * 300, None])

@@ -57,8 +57,8 @@ CAP = 256
 
 _DURATION = r"(?P<duration>[0-9][^()]*?)"
 _PATTERNS = {
-    "event": rf"P\s*\((?P<body>.+) within {_DURATION}\)",
-    "event_at": rf"P\s*\((?P<body>.+) at \+\s*{_DURATION}\)",
+    "event": rf"P\s*\((?P<body>.+) within {_DURATION}\s*\)",
+    "event_at": rf"P\s*\((?P<body>.+) at \+\s*{_DURATION}\s*\)",
     "until": rf"time until (?P<body>.+?)(?: up to {_DURATION})?",
     "share": rf"share of time (?P<body>.+) over {_DURATION}",
     "integral": rf"integral of (?P<body>.+) over {_DURATION} in (?P<unit>[a-z]+)",
@@ -68,11 +68,12 @@ _PATTERNS = {
     "min": rf"min of (?P<body>.+) within {_DURATION}",
     "at": rf"(?P<body>.+) at \+\s*{_DURATION}",
 }
-_COMPILED = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _PATTERNS.items()}
+#: (between two words may be more than one space)
+_COMPILED = {kind: re.compile(pattern.replace(" ", " +"), re.IGNORECASE) for kind, pattern in _PATTERNS.items()}
 
 #: Words for units besides those of ``durations``.
 _WORDS = {"ms": "ms", "millisecond": "ms", "second": "s", "sec": "s", "minute": "min", "hour": "h", "hr": "h"}
-_WORDS |= {"day": "d", "week": "w"}
+_WORDS |= {"min": "min", "day": "d", "week": "w"}
 _ROWS = re.compile(r"([0-9]+(?:\.0*)?)\s*(?:rows?|steps?|readings?)?")
 #: The longest text allowed.
 _LONGEST = 1000
@@ -97,7 +98,80 @@ _REPAIRS: tuple[tuple[str, str], ...] = (
     (r"^P\((.+)\) (within .+|at .+)$", r"P(\1 \2)"),
     (r" in$", " in h"),
     (r"^(integral of .+ over [^ ]+)$", r"\1 in h"),
+    (r"^([^ ()]+) over (?=[0-9])", r"sum of \1 over "),
+    (r"^([^()]*[<>=][^()]*)$", r"P(\1 within 1h)"),
 )
+_UNITS = r"(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?|rows?)"
+_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_FUNCTIONS = r"(mean|average|avg|sum|total|max|maximum|min|minimum|integral)"
+#: Everyday English in terms of the language: applied in this order, all of them, before the repairs above are tried.
+_REWORDINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"\s+", " "),
+    (r"[ ?!.]+$", ""),
+    (r"^(?:please )?(?:what(?:'s| is| are)?|give me|tell me|show(?: me)?|predict|forecast|estimate) ", ""),
+    (r"^(?:the |value of |future |expected value of )+", ""),
+    (r"^will (.+?) be (?=(?:in|at|after|on)\b)", r"\1 "),
+    (r"^(?:when (?:will|is|does)|(?:how (?:long|many \w+)|seconds|minutes|hours|days|weeks) (?:until|till|before)) ",
+     "time until "),
+    (r"^P ?[\[{](.+)[\]}]$", r"P(\1)"),
+    (r"^(?:probability|prob|pr|chances?|likelihood|odds|risk)\b ?(?:of|that)? ?\((.+)\)$", r"P(\1)"),
+    (r"^(?:probability|prob|pr|chances?|likelihood|odds|risk)\b ?(?:of|that)? ?", "P "),
+    (r"^(?:will|does|is|can) (.+)$", r"P(\1)"),
+    (r"^(?:share|fraction|percentage|percent|proportion|part) of (?:the )?time (?:with |that |when |in which )?",
+     "share of time "),
+    (r"^(?:percentage|percent|proportion|how often|how much of the time|count|number of times|how many times)"
+     r"(?: of)? ", "share of time "),
+    (rf"^{_FUNCTIONS} ?\(([^(),]+), ?([0-9][^)]*)\)$", r"\1 of \2 in \3"),
+    (rf"^{_FUNCTIONS} ?\(([^(),]+)\) ", r"\1 of \2 "),
+    (r" ?\( ?t ?\+ ?([0-9][^)]*)\)$", r" at +\1"),
+    (r" ?@ ?\+?(?=[0-9])", " at +"),
+    (r"=>", ">="),
+    (r"=<", "<="),
+    (r" ?≥ ?", " >= "),
+    (r" ?≤ ?", " <= "),
+    (r" ?&&? ?", " and "),
+    (r" ?\|\| ?", " or "),
+    (r"\b(and|or|not)\b", lambda match: match[0].lower()),
+    (r"(?<![<>=!])=(?!=)", "=="),
+    (r"(?<=[0-9]),(?=[0-9])", "."),
+    (r" ?(?:,|\|) ?(?:h ?= ?)?\+?(?=[0-9])", " within "),
+    (r"(?<=[0-9]) ?h(?:ours?)? ?([0-9]{1,2}) ?m(?:in(?:ute)?s?)?\b", r"h\1min"),
+    *((rf"\b{word}(?= {_UNITS}\b)", str(number)) for number, word in enumerate(_NUMBERS, 1)),
+    (r"\bhalf an? hour\b", "30min"),
+    (rf"\b(?:(?:within|over|in|for|during|of) )?(?:the )?(?:next|coming|following) (?={_UNITS}\b)", "within 1"),
+    (rf"\b(?:(?:within|over|in|for|during|of) )?(?:the )?(?:next|coming|following) (?=[0-9]+ ?{_UNITS}\b)", "within "),
+    (rf"\ban? (?={_UNITS}\b)", "1"),
+    (r"^(P\b.*?) (?:by |before |until )?tomorrow\b", r"\1 within 1d"),
+    (r" (?:by |before |until )?tomorrow\b", " in 1d"),
+    (rf"(?<=[0-9]) (?={_UNITS}\b)", ""),
+    *((rf"(?<=[0-9]){words}\b", unit) for words, unit in (
+        ("(?:secs?|seconds?)", "s"), ("(?:mins?|minutes?)", "min"), ("(?:hrs?|hours?)", "h"), ("days?", "d"),
+        ("weeks?", "w"),
+    )),
+    (rf"\b(within|over|in|up to)(?=[0-9]+{_UNITS}\b)", r"\1 "),
+    (rf" (?:at |in )?\+?([0-9.]+{_UNITS}) (?:from now|ahead|later|hence)(?=\)?$)", r" at +\1"),
+    (rf"(?<! at)(?<! at ) ?\+ ?([0-9.]+{_UNITS})(?=\)?$)", r" at +\1"),
+    (rf"(?<! in) in at \+(?=[0-9.]+{_UNITS}\b)", " at +"),
+    (rf"^([^ ]+) ([0-9.]+{_UNITS})$", r"\1 at +\2"),
+    (rf" ([0-9.]+{_UNITS})\)$", r" within \1)"),
+    (r"\bwithin within\b", "within"),
+    (r"\b(in|over|up to|at most|within|after) within ", r"\1 "),
+    (r"(-?[0-9.]+) ?(<=?) ?([^<>=()]+?) ?(<=?) ?(-?[0-9.]+)", r"\3 \2 \5 and \3 > \1"),
+    (r"([^ (]+) (?:is |lies |stays )?between (-?[0-9.]+) and (-?[0-9.]+)", r"\1 > \2 and \1 < \3"),
+    (r"\b(?:is|are|be|goes|gets|rises|stays|becomes|comes|climbs|grows) over (?=-?[0-9])", "> "),
+    (r" (?:is |are |be |goes |gets |rises |stays |becomes |comes |climbs |grows )?"
+     r"(?:above|exceeds?|exceeding|more than|greater than|higher than|larger than|bigger than) ", " > "),
+    (r" (?:is |are |be |goes |gets |falls |drops |sinks |stays |becomes |comes )?"
+     r"(?:below|under|less than|lower than|smaller than) ", " < "),
+    (r" (?:is |be )?(?:at least|reach(?:es)?) ", " >= "),
+    (r" (?:is|be) at most ", " <= "),
+    (r" (?:is |be )?(?:equals?|equal to)(?: to)? ", " == "),
+    (r"((?:[<>]=?|==) ?-?[0-9.]+) ?(?!and\b|or\b|within\b|at\b|over\b|up\b|in\b|for\b|after\b|during\b)"
+     r"[%°A-Za-zµ][^ ()]*", r"\1"),
+    (r" in (?:[kMG]?[WVA]?h|[kMG]?VAh)$", " in h"),
+)  # fmt: skip
+#: Words of the forms and of expressions: others that follow one another are a name that backticks are missing from.
+_KEYWORDS = "P|p|within|at|over|up|to|in|of|time|until|share|sum|mean|integral|max|min|and|or|not|is|be|will"
 
 
 @dataclass(frozen=True)
@@ -196,7 +270,12 @@ def parse(text: str) -> Question:
     except ValueError as reason:
         error = str(reason)
     repaired = _repair(text)
-    if repaired is not None:
+    if re.search(r"\b[0-9]{1,2}:[0-9]{2}\b", text):
+        form = _nearest_form(text)
+        hint = (
+            f"Write how far ahead it is instead of the time of day, such as 90min or 6h. The nearest form is {form!r}."
+        )
+    elif repaired is not None:
         hint = f"Did you mean {repaired!r}?"
     else:
         hint = f"The nearest form is {_nearest_form(text)!r}. Forms: {'; '.join(FORMS.values())}."
@@ -240,6 +319,7 @@ def _parse(text: str) -> Question | None:
         question = Question(text, kind, body, horizon, unit)
         if kind not in CONDITIONS and question.expression.is_condition:
             form = f"share of time {body} over {written}" if kind in ("mean", "sum") else f"P({body} within {written})"
+            form = f"P({body} at +{written})" if kind == "at" else form
             raise _Remedied(f"{body!r} is a condition, not a value. Did you mean {form!r}?")
         if not question.expression.names:
             raise ValueError(f"{body!r} names no signal")
@@ -273,35 +353,52 @@ def _horizon(written: str) -> str | float:
 
 
 def _repair(text: str) -> str | None:
-    """The text with one or two usual slips repaired, if it then is a question."""
+    """The text with one or two usual slips repaired, if it then is a question; or its wording, and then these."""
+    worded = text
+    for pattern, repair in _REWORDINGS:
+        worded = re.sub(pattern, repair, worded, flags=re.IGNORECASE)
+    worded = _minutes(worded).strip()
 
     def is_question(candidate: str) -> bool:
         try:
-            return candidate != text and _parse(candidate) is not None
+            return candidate != text and len(candidate) <= _LONGEST and _parse(candidate) is not None
         except ValueError:
             return False
-
-    once = [re.sub(pattern, repair, text, count=1, flags=re.IGNORECASE) for pattern, repair in _REPAIRS]
-    twice = [
-        re.sub(pattern, repair, candidate, count=1, flags=re.IGNORECASE)
-        for candidate in dict.fromkeys(once)
-        for pattern, repair in _REPAIRS
-        if candidate != text
-    ]
 
     def distance(candidate: str) -> tuple[float, str]:
         return -difflib.SequenceMatcher(None, text, candidate).ratio(), candidate
 
-    for candidates in (once, twice):
-        fitting = sorted({c for c in candidates if len(c) <= _LONGEST and is_question(c)}, key=distance)
-        if fitting:
-            return fitting[0]
+    for begin in dict.fromkeys((text, worded, _quote_words(worded))):
+        tried = [begin]
+        for _ in range(3):
+            if fitting := sorted(filter(is_question, tried), key=distance):
+                return fitting[0]
+            tried = list(dict.fromkeys(
+                re.sub(pattern, repair, candidate, count=1, flags=re.IGNORECASE)
+                for candidate in tried
+                for pattern, repair in _REPAIRS
+            ))  # fmt: skip
     return None
+
+
+def _minutes(text: str) -> str:
+    """Durations of hours and minutes, such as 1h30min, in minutes."""
+    return re.sub(r"\b([0-9]+)h([0-9]{1,2})min\b", lambda match: f"{60 * int(match[1]) + int(match[2])}min", text)
+
+
+def _quote_words(text: str) -> str:
+    """The text with backticks around words that follow one another, are none of the language, and are compared or asked
+    about."""
+    word = rf"(?!(?:{_KEYWORDS})\b)[^\W0-9]\w*"
+    after = r"(?= ?(?:[<>=+*/-]|at\b|within\b|over\b))"
+    return text if "`" in text else re.sub(rf"(?<!\w){word}(?: {word})+{after}", r"`\g<0>`", text)
 
 
 def _nearest_form(text: str) -> str:
     """The form whose words are most like those of a text."""
     words = set(re.findall(r"[a-z]+|[(+]", text.lower()))
+    if re.fullmatch(r"`[^`]+`|\w+", text):
+        return FORMS["at"]
 
     def likeness(form: str) -> tuple[int, float]:
         shared = len(words & set(re.findall(r"[a-z]+|[(+]", form.lower())))
