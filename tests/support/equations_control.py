@@ -32,6 +32,8 @@ def _sum_of_products(s: Sequence, ratios: Array, reach: int) -> Array:
         for j in range(min(reach, t) + 1):
             if j:
                 product *= ratios[t - j] * s.gamma_next[t - j]
+            if product == 0.0:
+                break
             F[t] += product * s.I[t - j]
     return F
 
@@ -66,12 +68,14 @@ def per_etd(s: Sequence) -> Result:
 
 def emphatic_q(s: Sequence) -> Result:
     """Of pairs: F_t = I_t + Σ_k I_k Π_{i=k+1}^{t} ρ_iγ_i; e ← ργλe + Mφ; θ ← θ + αδe."""
-    F = np.zeros(s.T)
+    F, gamma = np.zeros(s.T), s.gamma
     for t in range(s.T):
         product = 1.0
         for k in reversed(range(t + 1)):
             F[t] += product * s.I[k]
-            product *= s.rho[k] * s.gamma[k]
+            product *= s.rho[k] * gamma[k]
+            if product == 0.0:
+                break
     M = s.lambda_ * s.I + (1.0 - s.lambda_) * F
 
     def update(t: int, u: Step, theta: Array, e: Array) -> tuple[Array, ...]:
