@@ -296,7 +296,8 @@ class LongLog:
             settings = Settings(horizons=("10min", "1h", "6h", "1d"), exponential_only=True).filled(log, 3_000)
             made = make_horde(settings, 60.0).warm_up(log, settings.rows_to_warm_up(log, 3_000))
             names = [f"{question.name}" for question in made.questions]
-            yield gate(self.gate, np.column_stack([predictions[name].to_numpy() for name in names]), made.run(log))
+            written = np.column_stack([predictions[name].to_numpy() for name in names])
+            yield gate(self.gate, written, made.run(log).astype(np.float32))
 
     def rows(self, effort: Effort) -> Iterator[Row]:
         with tempfile.TemporaryDirectory() as folder:

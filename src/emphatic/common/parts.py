@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-__all__ = ["PartReader", "PartStore", "ResumePoint", "repeating_columns"]
+__all__ = ["PartReader", "PartStore", "ResumePoint", "open_writer"]
 
 #: The entry of a part's metadata that holds the id of its run.
 _RUN = b"emphatic.run"
@@ -36,6 +37,8 @@ _COLUMNS = 500
 _WIDE = b"emphatic.rows"
 #: Bytes of a value of such a part, and of what is read of a file at a time.
 _PAGE = 1 << 20
+#: Rows that tell whether the numbers of a column repeat.
+_LOOKED_AT = 8192
 
 
 class ResumePoint(NamedTuple):
@@ -102,8 +105,8 @@ class PartStore:
         if is_wide:
             options["write_batch_size"] = 1  # a page is full after so many values
         with atomic_file(self.path(kind, number)) as file:
-            repeating = [] if is_wide else repeating_columns(table.schema)
-            pq.write_table(table, file, use_dictionary=repeating, write_statistics=False, **options)
+            texts = [] if is_wide else _other_than_floats(table.schema)
+            pq.write_table(table, file, use_dictionary=texts, write_statistics=False, **options)
         if is_wide:
             del table
             pa.default_memory_pool().release_unused()
@@ -156,11 +159,42 @@ class PartStore:
             return None
 
 
-def repeating_columns(schema: pa.Schema) -> list[str]:
-    """The columns that a file should keep as a dictionary of their values: all but floats and lists of them.
+def open_writer(file: Path | IO[bytes], rows: pa.Table) -> pq.ParquetWriter:
+    """A writer of predictions, which encodes each column as it is smaller.
 
-    Predictions are nearly all different: with a dictionary they take more time and room.
+    Numbers that repeat, as the bounds of intervals do, are kept as a dictionary. Others are nearly all different: they
+    are split into streams of their bytes.
+
+    Args:
+        file: The file, or its path.
+        rows: The first rows. Their schema is that of the file, and what repeats is found from them.
     """
+    import pyarrow.parquet as pq
+
+    repeating = _other_than_floats(rows.schema)
+    middle = rows.slice(max(0, rows.num_rows - _LOOKED_AT) // 2, _LOOKED_AT)
+    different = [name for name in rows.column_names if name not in repeating]
+    repeating += [name for name in different if _repeats(middle.column(name))]
+    return pq.ParquetWriter(
+        file,
+        rows.schema,
+        compression="zstd",
+        compression_level=1,
+        write_page_checksum=True,
+        use_dictionary=repeating,
+        column_encoding={name: "BYTE_STREAM_SPLIT" for name in rows.column_names if name not in repeating},
+    )
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    """Whether at most half of the numbers of a column are different."""
+    import pyarrow.compute as pc
+
+    return 2 * int(pc.count_distinct(column).as_py()) <= len(column)
+
+
+def _other_than_floats(schema: pa.Schema) -> list[str]:
+    """The columns that are neither floats nor lists of them."""
     import pyarrow as pa
 
     kinds = pa.types

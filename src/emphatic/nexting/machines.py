@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import UNFINISHED, hold_folder
 from emphatic.common.names import suggestion
+from emphatic.common.parts import open_writer
 from emphatic.hordes.horde import Horde
 from emphatic.learning.returns import UndiscountedWarning
 from emphatic.nexting.learning import (
@@ -54,6 +55,7 @@ from emphatic.tables.table import Caller, open_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     from emphatic.nexting.runner import Nexting, NextingResult
 
@@ -581,25 +583,37 @@ def _join_predictions(machines: Sequence[tuple[Path, str]], by: str, out: Path) 
     import pyarrow.parquet as pq
 
     column = by if by not in ("row", "time") else "machine"
-    writer = schema = None
+    files = [folder / "predictions.parquet" for folder, _ in machines]
+    schemas = [pq.read_schema(path) for path in files]
+    precise = {field.name for schema in schemas for field in schema if field.type == pa.float64()}
+    fields = [field.with_type(pa.float64()) if field.name in precise else field for field in schemas[0]]
+    schema = pa.schema([pa.field(column, pa.string()), *fields])
+    writer = None
     waiting: list[pa.Table] = []  # small machines are written together: a piece of the file has a cost of its own
     with atomic_file(out / "predictions.parquet") as file:
-        for folder, machine in machines:
-            with pq.ParquetFile(folder / "predictions.parquet", page_checksum_verification=True) as predictions:
+        for path, (_, machine) in zip(files, machines, strict=True):
+            with pq.ParquetFile(path, page_checksum_verification=True) as predictions:
                 for batch in predictions.iter_batches(use_threads=False):
                     rows = pa.Table.from_batches([batch]).replace_schema_metadata(None)
                     rows = rows.add_column(0, column, pa.array([machine] * rows.num_rows, pa.string()))
-                    if writer is None or schema is None:
-                        schema = rows.schema
-                        writer = pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
                     waiting.append(rows.select(schema.names).cast(schema))
                     if sum(table.num_rows for table in waiting) * len(schema) > _WRITTEN_TOGETHER:
-                        writer.write_table(pa.concat_tables(waiting))
-                        waiting = []
+                        writer = _write_rows(file, writer, waiting)
+        if waiting:
+            writer = _write_rows(file, writer, waiting)
         if writer is not None:
-            if waiting:
-                writer.write_table(pa.concat_tables(waiting))
             writer.close()
+
+
+def _write_rows(file: IO[bytes], writer: pq.ParquetWriter | None, waiting: list[pa.Table]) -> pq.ParquetWriter:
+    """Write the rows that wait, by a writer that the first of them open."""
+    import pyarrow as pa
+
+    rows = pa.concat_tables(waiting)
+    waiting.clear()
+    writer = writer or open_writer(file, rows)
+    writer.write_table(rows)
+    return writer
 
 
 def _place_models(

@@ -34,6 +34,7 @@ from emphatic.asking.language import parse
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import count_threads, hold_folder
 from emphatic.common.names import suggests_keywords
+from emphatic.common.parts import open_writer
 from emphatic.engines.generated import compile_in_background
 from emphatic.features import Features
 from emphatic.hordes.horde import Horde
@@ -341,11 +342,9 @@ class NextingResult:
                     with atomic_file(target / name) as file:
                         file.write(source.read_bytes())
             return target
-        import pyarrow.parquet as pq
-
         target.mkdir(parents=True, exist_ok=True)
-        with atomic_file(target / "predictions.parquet") as file:
-            pq.write_table(self.predictions, file, compression="zstd", write_page_checksum=True)
+        with atomic_file(target / "predictions.parquet") as file, open_writer(file, self.predictions) as writer:
+            writer.write_table(self.predictions)
         self.report(target / "report.html")
         with atomic_file(target / "summary.json") as file:
             file.write(_as_json(self.summary).encode())
@@ -666,10 +665,21 @@ def _last_rows(result: NextingResult) -> dict[str | None, dict[str, Any]]:
     """The last row of the predictions, of each machine."""
     table = result.predictions
     if not result.models:
-        return {None: table.slice(table.num_rows - 1).to_pylist()[0]}
+        return {None: _numbers(table.slice(table.num_rows - 1))}
     machines = table.column(0).to_pylist()  # (the column that tells machines apart comes first)
     places = {machine: place for place, machine in enumerate(machines)}
-    return {machine: table.slice(place, 1).to_pylist()[0] for machine, place in places.items()}
+    return {machine: _numbers(table.slice(place, 1)) for machine, place in places.items()}
+
+
+def _numbers(row: pa.Table) -> dict[str, Any]:
+    """A row by name. A number in float32 is the shortest one that it stands for: 20.1, not 20.100000381469727."""
+    import pyarrow as pa
+
+    values: dict[str, Any] = row.to_pylist()[0]
+    for column in row.schema:
+        if column.type == pa.float32() and values[column.name] is not None:
+            values[column.name] = float(str(np.float32(values[column.name])))
+    return values
 
 
 def _later(row: Mapping[str, Any], horizon: float | str, step: float | None, dated: bool) -> Any:

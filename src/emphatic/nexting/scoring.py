@@ -23,17 +23,16 @@ import html
 import math
 import time as clock_time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic.common.locks import Follower
-from emphatic.common.parts import PartReader, repeating_columns
+from emphatic.common.parts import PartReader, open_writer
 from emphatic.features import Features
 from emphatic.hordes.ridges import LIMIT
 from emphatic.learning.inputs import refusal
@@ -73,6 +72,9 @@ _ROW_GROUP = 1 << 25
 _GROUP_ROWS = 256
 #: The predictions of more questions than this are written after scoring: each column takes memory while it waits.
 _WIDE = 500
+#: A signal is written in float64 if a step of float32 at its level is a larger share of its range than this, or if its
+#: level is larger than that.
+_EXACT, _LARGEST = 1e-5, 1e30
 #: Signals that are plotted, at most: a page with more would be too large to open.
 PLOTTED = 100
 #: Why there is no offline fit where none was wanted.
@@ -331,37 +333,16 @@ def score_log(learned: Learned, offline: bool, progress: Progress, threads: int 
         progress: Called now and then.
         threads: With two or more, a second thread reads what comes next and writes the predictions.
     """
-    import pyarrow as pa
-
     began = clock_time.perf_counter()
-    with ExitStack() as stack:
-        writers: list[pq.ParquetWriter] = []
-        waiting: list[pa.Table] = []
-
-        def write(table: pa.Table, least: int = _ROW_GROUP) -> None:
-            """Write rows when they are ``least`` bytes: a group of rows takes time and memory for each column.
-
-            So does the writer: it is opened when the first of them are written.
-            """
-            waiting.append(table)
-            is_short = least > 0 and sum(rows.num_rows for rows in waiting) < _GROUP_ROWS
-            if not is_short and sum(rows.nbytes for rows in waiting) >= least:
-                if not writers:
-                    path = learned.store.folder / "predictions"
-                    writers.append(stack.enter_context(_open_writer(path, table.schema)))
-                writers[0].write_table(pa.concat_tables(waiting))
-                waiting.clear()
-
-        plain, meter = _Plain(learned), _Meter(learned.log.rows, progress)
-        is_wide = len(plain.names) > _WIDE
+    plain, meter = _Plain(learned), _Meter(learned.log.rows, progress)
+    is_wide = len(plain.names) > _WIDE
+    with _PredictionsFile(learned.store.folder / "predictions", plain, learned.horde.names) as file:
         with Follower(threads) as follower:
-            scored = _score(plain, learned, offline, meter, (lambda _: None) if is_wide else write, follower)
+            scored = _score(plain, learned, offline, meter, file, not is_wide, follower)
         if is_wide:  # The parts are read once more, when what scoring takes is free again.
             release_memory()
             for number in learned.store.starts("predictions"):
-                write(learned.store.read("predictions", number))
-        if waiting:
-            write(waiting.pop(), 0)
+                file.write(learned.store.read("predictions", number))
     periods = learned.horde.periods
     for score in scored.summary:
         score["periods"] = [period._asdict() for period in periods.get(score["signal"], [])]
@@ -370,22 +351,6 @@ def score_log(learned: Learned, offline: bool, progress: Progress, threads: int 
         elif not any(name.startswith("ridge") for name in score["answers"]):
             score["reasons"]["answers"] = f"no ridges: more than {LIMIT:,} features would take too long to solve for"
     return replace(scored, seconds=clock_time.perf_counter() - began)
-
-
-def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer of predictions. Floats are split into streams of their bytes, which are smaller."""
-    import pyarrow.parquet as pq
-
-    repeating = repeating_columns(schema)
-    return pq.ParquetWriter(
-        path,
-        schema,
-        compression="zstd",
-        compression_level=1,
-        write_page_checksum=True,
-        use_dictionary=repeating,
-        column_encoding={name: "BYTE_STREAM_SPLIT" for name in schema.names if name not in repeating},
-    )
 
 
 class _Plain:
@@ -406,6 +371,70 @@ class _Plain:
         self.first_rows = np.repeat(begins, H)[:, None]
         #: For each maker of features the questions that it is for.
         self.shares = shares(settings, self.names)
+
+
+class _PredictionsFile:
+    """The predictions of a log as one file, in float32 where that is exact enough.
+
+    The parts keep float64, which scores and a run that resumes need. Call ``begin`` before the first rows.
+
+    Args:
+        path: The file.
+        plain: The plain questions.
+        names: The names of all questions, the plain ones first.
+    """
+
+    def __init__(self, path: Path, plain: _Plain, names: Sequence[str]) -> None:
+        self._path, self._signals, self._own = path, plain.signals, set(names[len(plain.names) :])
+        self._precise: list[str] = []
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.Table] = []
+
+    def begin(self, lowest: Array, highest: Array) -> None:
+        """Find the signals that need float64, from the range of each: those whose level is far above it."""
+        with np.errstate(all="ignore"):
+            size, width = np.fmax(abs(lowest), abs(highest)), highest - lowest
+            needs = (width > 0) & ((size * np.finfo(np.float32).eps > _EXACT * width) | (size > _LARGEST))
+        self._precise = [name for name, is_precise in zip(self._signals, needs, strict=True) if is_precise]
+
+    def write(self, table: pa.Table) -> None:
+        """Write rows, many at a time: a group of rows takes time and memory for each column.
+
+        So does the writer: it is opened when the first of them are written.
+        """
+        import pyarrow as pa
+
+        self._waiting.append(table.cast(pa.schema([self._narrow(field) for field in table.schema])))
+        is_short = sum(rows.num_rows for rows in self._waiting) < _GROUP_ROWS
+        if not is_short and sum(rows.nbytes for rows in self._waiting) >= _ROW_GROUP:
+            self._flush()
+
+    def _narrow(self, field: pa.Field) -> pa.Field:
+        """A column as the file has it."""
+        import pyarrow as pa
+
+        name = field.name
+        is_precise = name == "time" or any(signal in name for signal in self._precise)
+        is_precise |= bool(self._precise) and name.removesuffix(".low").removesuffix(".high") in self._own
+        return field if is_precise or field.type != pa.float64() else field.with_type(pa.float32())
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        rows = pa.concat_tables(self._waiting)
+        self._waiting.clear()
+        if self._writer is None:
+            self._writer = open_writer(self._path, rows)
+        self._writer.write_table(rows)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None and self._waiting:
+            self._flush()
+        if self._writer is not None:
+            self._writer.close()
 
 
 class _Meter:
@@ -568,13 +597,16 @@ def _score(
     learned: Learned,
     offline: bool,
     meter: _Meter,
-    write: Callable[[pa.Table], None],
+    file: _PredictionsFile,
+    is_written: bool,
     follower: Follower,
 ) -> Scored:
     rows_total, H = learned.log.rows, len(plain.horizons)
     passes = _Passes(plain, learned, meter)
     half = FirstHalf(rows_total, np.repeat(plain.centres, H))
     hindsight = passes.backwards(half)
+    file.begin(hindsight.lowest, hindsight.highest)
+    write = file.write if is_written else lambda _: None
     fits = _Fits(plain, learned, half) if offline else None
     batches = [] if fits is None else fits.batches
     meter.go_forwards(rows_total + max(len(batches) - 1, 0) * half.half)
