@@ -134,6 +134,20 @@ def test_a_question_that_cannot_be_asked_is_refused_before_anything_is_learned(a
         run(ask=ask)
 
 
+def test_a_code_for_missing_readings_is_no_event_and_a_far_reading_is() -> None:
+    x = 20.0 + np.sin(np.arange(1500) / 20.0)
+    x[800:830] = -999.0
+    x[1200] = 1e4
+    ask = ["P(x < 0 within 10 rows)", "P(x > 100 within 10 rows)", "x at +10 rows", "max of x within 10 rows"]
+    result = nexting.run({"x": x}, horizons=[2], offline=False, ask=ask, exponential_only=True)
+    scores = {score["text"]: score for score in result.summary if "text" in score}
+    below, above, value, highest = (scores[text] for text in ask)
+    assert below["rate"] == 0.0
+    assert below["dropped_windows"] >= 30
+    assert above["rate"] * above["scored"] == pytest.approx(10.0)  # (one for each window that it is in)
+    assert max(value["rmse"], highest["rmse"]) < 5.0
+
+
 def make_horde(**options: Any) -> Horde:
     maker = features.Features([features.Bias(), features.SoftBins("x", bins=4)])
     return Horde([GVF("x", horizon=2)], maker, rates=0.3, **options)

@@ -97,6 +97,42 @@ def test_the_page_of_a_service_that_is_killed_and_comes_back(browser: Browser, t
         page.close()
 
 
+def test_a_question_is_asked_in_the_field_of_the_page(browser: Browser, tmp_path: Path) -> None:
+    """A mistake is answered with what was meant and stays in the field; answers go on, and one is stopped."""
+    with Served(tmp_path / "model", *FLAGS, "--ask", "S2 at +3") as service:
+        service.post(readings(200))
+        page = browser.new_page(viewport={"width": 1000, "height": 800})
+        page.goto(service.url)
+        answers, problem, field = page.locator("#answers li"), page.locator("#problem"), page.locator("#question")
+        expect(answers).to_have_count(1, timeout=SOON)
+        expect(answers.first).to_contain_text("In 3 rows S2 is", timeout=SOON)
+        assert problem.is_hidden()
+        field.fill("P(S1 > 0.5 in the next 9 seconds)")
+        field.press("Enter")
+        expect(problem).to_contain_text("Did you mean 'P(S1 > 0.5 within 9s)'?", timeout=SOON)
+        expect(field).to_have_value("P(S1 > 0.5 in the next 9 seconds)")
+        field.fill("P(S1 > <b>0.5</b> within 9s)")
+        page.get_by_role("button", name="Ask", exact=True).click()
+        expect(problem).to_contain_text("'P(S1 > <b>0.5</b> within 9s)' is not a question", timeout=SOON)
+        before = answers.first.inner_text()
+        service.post(readings(20, 200))
+        expect(answers.first).not_to_have_text(before, timeout=SOON)  # beside the problem, which is still there
+        assert problem.is_visible()
+        field.fill("P(S1 > 0.5 within 9s)")
+        field.press("Enter")
+        expect(answers).to_have_count(2, timeout=SOON)
+        expect(problem).to_be_hidden()
+        expect(field).to_have_value("")
+        expect(answers.nth(1)).to_contain_text("learning: 0 of 100 windows known")
+        service.post(readings(50, 220))
+        expect(answers.nth(1)).to_contain_text("Within the next 9 s S1 exceeds 0.5 with probability", timeout=SOON)
+        expect(answers.nth(1)).to_contain_text("learning: 41 of 100 windows known", timeout=SOON)
+        answers.first.get_by_role("button", name="Stop asking").click()
+        expect(answers).to_have_count(1, timeout=SOON)
+        assert [question["text"] for question in service.client.get("/ask").json()] == ["P(S1 > 0.5 within 9s)"]
+        page.close()
+
+
 def test_the_token_is_taken_by_a_form_and_never_by_the_address(browser: Browser, tmp_path: Path) -> None:
     token, port, model = "correct-horse-battery-staple", free_port(), tmp_path / "model.safetensors"
     (tmp_path / "token").write_text(token + "\n")

@@ -179,6 +179,7 @@ class Asked:
         Args:
             values: The readings (B, S) as they were read, NaN where missing: labels of conditions are about these.
             guarded: The readings (B, S) as a ``ReadingGuard`` took them: features and all other labels are about these.
+                Those that it counts as missing are missing in all labels.
             gap: The rows (B,) that do not follow the row before.
             time: The times (B,) of the rows, NaN where missing; None without times.
             forecasts: The exponential means (B, Q'), those of every signal at every horizon first, which are features
@@ -215,10 +216,10 @@ class Asked:
         """The same of rows of which some may be missing."""
         held, _ = self._hold.fill(guarded)
         held = np.nan_to_num(held, nan=0.0, posinf=0.0, neginf=0.0)
-        read = np.where(np.isfinite(values), values, np.nan)
         # A far reading counts as the guard took it: one of them would spoil all errors and means that follow. Of
-        # conditions what was read decides.
+        # conditions what was read decides, unless it counts as missing: a code such as −999 is no reading.
         sound = np.where(np.isfinite(guarded), guarded, np.nan)
+        read = np.where(np.isfinite(values) & np.isfinite(guarded), values, np.nan)
         return self._answer_rows(read, sound, held, gap, self._times(gap, time), forecasts)
 
     def _answer_rows(

@@ -111,16 +111,23 @@ _REWORDINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"^(?:please )?(?:what(?:'s| is| are)?|give me|tell me|show(?: me)?|predict|forecast|estimate) ", ""),
     (r"^(?:the |value of |future |expected value of )+", ""),
     (r"^will (.+?) be (?=(?:in|at|after|on)\b)", r"\1 "),
-    (r"^(?:when (?:will|is|does)|(?:how (?:long|many \w+)|seconds|minutes|hours|days|weeks) (?:until|till|before)) ",
-     "time until "),
+    (
+        r"^(?:when (?:will|is|does)|(?:how (?:long|many \w+)|seconds|minutes|hours|days|weeks) (?:until|till|before)) ",
+        "time until ",
+    ),
     (r"^P ?[\[{](.+)[\]}]$", r"P(\1)"),
     (r"^(?:probability|prob|pr|chances?|likelihood|odds|risk)\b ?(?:of|that)? ?\((.+)\)$", r"P(\1)"),
     (r"^(?:probability|prob|pr|chances?|likelihood|odds|risk)\b ?(?:of|that)? ?", "P "),
     (r"^(?:will|does|is|can) (.+)$", r"P(\1)"),
-    (r"^(?:share|fraction|percentage|percent|proportion|part) of (?:the )?time (?:with |that |when |in which )?",
-     "share of time "),
-    (r"^(?:percentage|percent|proportion|how often|how much of the time|count|number of times|how many times)"
-     r"(?: of)? ", "share of time "),
+    (
+        r"^(?:share|fraction|percentage|percent|proportion|part) of (?:the )?time (?:with |that |when |in which )?",
+        "share of time ",
+    ),
+    (
+        r"^(?:percentage|percent|proportion|how often|how much of the time|count|number of times|how many times)"
+        r"(?: of)? ",
+        "share of time ",
+    ),
     (rf"^{_FUNCTIONS} ?\(([^(),]+), ?([0-9][^)]*)\)$", r"\1 of \2 in \3"),
     (rf"^{_FUNCTIONS} ?\(([^(),]+)\) ", r"\1 of \2 "),
     (r" ?\( ?t ?\+ ?([0-9][^)]*)\)$", r" at +\1"),
@@ -144,10 +151,16 @@ _REWORDINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"^(P\b.*?) (?:by |before |until )?tomorrow\b", r"\1 within 1d"),
     (r" (?:by |before |until )?tomorrow\b", " in 1d"),
     (rf"(?<=[0-9]) (?={_UNITS}\b)", ""),
-    *((rf"(?<=[0-9]){words}\b", unit) for words, unit in (
-        ("(?:secs?|seconds?)", "s"), ("(?:mins?|minutes?)", "min"), ("(?:hrs?|hours?)", "h"), ("days?", "d"),
-        ("weeks?", "w"),
-    )),
+    *(
+        (rf"(?<=[0-9]){words}\b", unit)
+        for words, unit in (
+            ("(?:secs?|seconds?)", "s"),
+            ("(?:mins?|minutes?)", "min"),
+            ("(?:hrs?|hours?)", "h"),
+            ("days?", "d"),
+            ("weeks?", "w"),
+        )
+    ),
     (rf"\b(within|over|in|up to)(?=[0-9]+{_UNITS}\b)", r"\1 "),
     (rf" (?:at |in )?\+?([0-9.]+{_UNITS}) (?:from now|ahead|later|hence)(?=\)?$)", r" at +\1"),
     (rf"(?<! at)(?<! at ) ?\+ ?([0-9.]+{_UNITS})(?=\)?$)", r" at +\1"),
@@ -159,17 +172,26 @@ _REWORDINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"(-?[0-9.]+) ?(<=?) ?([^<>=()]+?) ?(<=?) ?(-?[0-9.]+)", r"\3 \2 \5 and \3 > \1"),
     (r"([^ (]+) (?:is |lies |stays )?between (-?[0-9.]+) and (-?[0-9.]+)", r"\1 > \2 and \1 < \3"),
     (r"\b(?:is|are|be|goes|gets|rises|stays|becomes|comes|climbs|grows) over (?=-?[0-9])", "> "),
-    (r" (?:is |are |be |goes |gets |rises |stays |becomes |comes |climbs |grows )?"
-     r"(?:above|exceeds?|exceeding|more than|greater than|higher than|larger than|bigger than) ", " > "),
-    (r" (?:is |are |be |goes |gets |falls |drops |sinks |stays |becomes |comes )?"
-     r"(?:below|under|less than|lower than|smaller than) ", " < "),
+    (
+        r" (?:is |are |be |goes |gets |rises |stays |becomes |comes |climbs |grows )?"
+        r"(?:above|exceeds?|exceeding|more than|greater than|higher than|larger than|bigger than) ",
+        " > ",
+    ),
+    (
+        r" (?:is |are |be |goes |gets |falls |drops |sinks |stays |becomes |comes )?"
+        r"(?:below|under|less than|lower than|smaller than) ",
+        " < ",
+    ),
     (r" (?:is |be )?(?:at least|reach(?:es)?) ", " >= "),
     (r" (?:is|be) at most ", " <= "),
     (r" (?:is |be )?(?:equals?|equal to)(?: to)? ", " == "),
-    (r"((?:[<>]=?|==) ?-?[0-9.]+) ?(?!and\b|or\b|within\b|at\b|over\b|up\b|in\b|for\b|after\b|during\b)"
-     r"[%°A-Za-zµ][^ ()]*", r"\1"),
+    (
+        r"((?:[<>]=?|==) ?-?[0-9.]+) ?(?!and\b|or\b|within\b|at\b|over\b|up\b|in\b|for\b|after\b|during\b)"
+        r"[%°A-Za-zµ][^ ()]*",
+        r"\1",
+    ),
     (r" in (?:[kMG]?[WVA]?h|[kMG]?VAh)$", " in h"),
-)  # fmt: skip
+)
 #: Words of the forms and of expressions: others that follow one another are a name that backticks are missing from.
 _KEYWORDS = "P|p|within|at|over|up|to|in|of|time|until|share|sum|mean|integral|max|min|and|or|not|is|be|will"
 
@@ -373,11 +395,13 @@ def _repair(text: str) -> str | None:
         for _ in range(3):
             if fitting := sorted(filter(is_question, tried), key=distance):
                 return fitting[0]
-            tried = list(dict.fromkeys(
-                re.sub(pattern, repair, candidate, count=1, flags=re.IGNORECASE)
-                for candidate in tried
-                for pattern, repair in _REPAIRS
-            ))  # fmt: skip
+            tried = list(
+                dict.fromkeys(
+                    re.sub(pattern, repair, candidate, count=1, flags=re.IGNORECASE)
+                    for candidate in tried
+                    for pattern, repair in _REPAIRS
+                )
+            )
     return None
 
 

@@ -3,7 +3,8 @@
 (() => {
   const section = document.getElementById("asked"), form = document.getElementById("ask");
   const field = document.getElementById("question"), list = document.getElementById("answers");
-  const problem = document.getElementById("problem");
+  const problem = document.getElementById("problem"), button = form.querySelector("button");
+  let changes = 0; // an answer to what was asked before the last change is out of date
 
   function show(questions) {
     section.hidden = false;
@@ -23,10 +24,10 @@
   }
 
   async function send(method, text) {
-    const body = text === undefined ? undefined : JSON.stringify({ ask: text });
-    const headers = text === undefined ? {} : { "content-type": "application/json" };
+    const body = JSON.stringify({ ask: text });
+    changes += 1;
     try {
-      const answer = await fetch("ask", { method, headers, body });
+      const answer = await fetch("ask", { method, headers: { "content-type": "application/json" }, body });
       const said = await answer.json();
       problem.textContent = answer.ok ? "" : said.error;
       problem.hidden = answer.ok;
@@ -37,11 +38,21 @@
 
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    if (await send("POST", field.value)) field.value = "";
+    const asked = field.value;
+    if (!asked.trim() || button.disabled) return;
+    button.disabled = true; // an answer may take a while: it is asked once
+    if (await send("POST", asked) && field.value === asked) field.value = "";
+    button.disabled = false;
   });
 
+  // What is wrong with a question stays there while the answers of the others go on.
   async function refresh() {
-    if (!document.hidden && problem.hidden) await send("GET");
+    try {
+      if (!document.hidden && !button.disabled) {
+        const before = changes, answer = await fetch("ask"), questions = await answer.json();
+        if (answer.ok && changes === before) show(questions);
+      }
+    } catch { } // not there; the page says so
     setTimeout(refresh, 3000);
   }
   refresh();
