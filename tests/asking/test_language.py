@@ -64,7 +64,7 @@ def test_each_form_is_read(text: str, kind: str, body: str, horizon: object) -> 
         ("P(x is above 5 within 1h)", "P(x > 5 within 1h)"),
         ("P(x drops below 5 within 1h)", "P(x < 5 within 1h)"),
         ("P(x is between 5 and 8 within 1h)", "P(x > 5 and x < 8 within 1h)"),
-        ("P(5 < x < 8 within 1h)", "P(x < 8 and x > 5 within 1h)"),
+        ("P(5 < x <= 8 within 1h)", "P(5 < x and x <= 8 within 1h)"),
         ("P(x => 5 AND y = 3 within 1h)", "P(x >= 5 and y == 3 within 1h)"),
         ("P(x > 5 && y < 3 within 1h)", "P(x > 5 and y < 3 within 1h)"),
         ("P(x > 5 kW within 1h)", "P(x > 5 within 1h)"),

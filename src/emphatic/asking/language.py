@@ -169,7 +169,7 @@ _REWORDINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf" ([0-9.]+{_UNITS})\)$", r" within \1)"),
     (r"\bwithin within\b", "within"),
     (r"\b(in|over|up to|at most|within|after) within ", r"\1 "),
-    (r"(-?[0-9.]+) ?(<=?) ?([^<>=()]+?) ?(<=?) ?(-?[0-9.]+)", r"\3 \2 \5 and \3 > \1"),
+    (r"(-?[0-9.]+) ?(<=?) ?([^<>=()]+?) ?(<=?) ?(-?[0-9.]+)", r"\1 \2 \3 and \3 \4 \5"),
     (r"([^ (]+) (?:is |lies |stays )?between (-?[0-9.]+) and (-?[0-9.]+)", r"\1 > \2 and \1 < \3"),
     (r"\b(?:is|are|be|goes|gets|rises|stays|becomes|comes|climbs|grows) over (?=-?[0-9])", "> "),
     (
