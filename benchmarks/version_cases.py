@@ -88,7 +88,10 @@ def creations(n: int, calls: int) -> Callable[[], object]:
 
 
 def take(signals: int, horizons: list[int], block: int, readings: int) -> Callable[[], object]:
-    """So many readings by ``Predictor.take``, a block at a time, after a warm-up; each call goes on from the last."""
+    """So many readings by ``Predictor.take``, a block at a time, after a warm-up; each call goes on from the last.
+
+    A version that has the values at each horizon leaves them out, so that both compute the same.
+    """
     from emphatic.nexting.predictor import Predictor
     from emphatic.nexting.settings import Settings
 
@@ -98,7 +101,8 @@ def take(signals: int, horizons: list[int], block: int, readings: int) -> Callab
     rows: list[Any] = [
         (i, {f"s{c}": value for c, value in enumerate(row)}) for i, row in enumerate(values.tolist(), start=1)
     ]
-    predictor = Predictor(Settings(horizons=tuple(horizons)), warm_up=500)
+    alike: Any = {"exponential_only": True} if hasattr(Settings, "exponential_only") else {}
+    predictor = Predictor(Settings(horizons=tuple(horizons), **alike), warm_up=500)
     predictor.take(rows[:1000])
     position = 1000
 
