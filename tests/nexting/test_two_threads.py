@@ -44,10 +44,14 @@ def test_two_threads_give_the_bits_of_one(
     monkeypatch.setattr(learning, "WAITING", 1)  # a part a block
     few = {"features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}], "predict": ["wave"]}
     given: dict[str, Any] = {"config": few, "horizons": [2, 60], "exponential_only": exponential_only}
+    monkeypatch.setattr(learning, "count_cores", lambda: 1)
     one = emphatic.nexting.run(log(), **given)
     assert names == {threading.current_thread().name}
+    monkeypatch.setattr(learning, "count_cores", lambda: 2)
+    names.clear()
+    written_beside = emphatic.nexting.run(log(), **given)
     two = emphatic.nexting.run(log(), threads=2, **given)
-    assert len(names) == 2
+    assert threading.current_thread().name not in names
     monkeypatch.setattr(learning, "SAVE", 0.0)
 
     def stop(phase: str, done: int, total: int) -> None:
@@ -57,7 +61,7 @@ def test_two_threads_give_the_bits_of_one(
     with pytest.raises(KeyboardInterrupt):
         emphatic.nexting.run(log(), threads=2, out=tmp_path / "out", progress=stop, **given)
     resumed = emphatic.nexting.run(log(), out=tmp_path / "out", resume=True, **given)
-    for other in (two, resumed):
+    for other in (written_beside, two, resumed):
         assert other.predictions.schema == one.predictions.schema
         for name in one.predictions.column_names:  # (NaN, where there is no answer yet, is NaN)
             np.testing.assert_array_equal(other.predictions[name].to_numpy(), one.predictions[name].to_numpy(), name)
@@ -65,13 +69,17 @@ def test_two_threads_give_the_bits_of_one(
         assert other.model.learner.theta.tobytes() == one.model.learner.theta.tobytes()
 
 
-def test_what_the_second_thread_cannot_write_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_the_second_thread_cannot_write_ends_the_run(
+    threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
+    monkeypatch.setattr(learning, "count_cores", lambda: 2)
     monkeypatch.setattr(PartStore, "write", full)
     with pytest.raises(OSError, match="No space left"):
-        emphatic.nexting.run(log(), horizons=[2], out=tmp_path / "out", threads=2)
+        emphatic.nexting.run(log(), horizons=[2], out=tmp_path / "out", threads=threads)
     assert not list((tmp_path / "out" / ".unfinished").glob("*.parquet"))
     assert not [thread for thread in threading.enumerate() if "follower" in thread.name]
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from emphatic import rules
 from emphatic.asking.answers import Asked, Timing
 from emphatic.asking.headline import MOST_SIGNALS, Headline
-from emphatic.common.locks import UNFINISHED, Follower
+from emphatic.common.locks import UNFINISHED, Follower, count_cores
 from emphatic.common.parts import PartStore, ResumePoint
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
@@ -313,7 +313,9 @@ def expected_size(horde: Horde, rows: int) -> Size:
 def _with_scoring(size: Size, log: OpenedLog, horde: Horde, asked: Asked, offline: bool) -> Size:
     """The size of a run with the seconds that scoring and the report take, roughly."""
     questions, makers = len(horde.questions), horde.makers
-    row = questions * (_SCORED_NS + (_COLUMNS_NS if asked.headline is not None else 0.0))
+    # (a second core reads and writes the columns beside scoring)
+    columns = _COLUMNS_NS if asked.headline is not None and count_cores() == 1 else 0.0
+    row = questions * (_SCORED_NS + columns)
     if offline:
         row += _FIT_NS * sum(maker.active**2 for maker in makers if maker.n <= _FITTED)
     signals = min(len(log.settings.predict or ()), _DRAWN)
@@ -1069,7 +1071,7 @@ def learn_log(
         announce: Called before the first row, with how large the run will be.
         offline: Whether an offline fit is made later, which takes time.
         threads: With two or more, a second thread answers and writes what the first has learned from, with the same
-            bits.
+            bits. With one, parts are still written by a thread of their own, if there is a second core.
     """
     from emphatic.engines.compiled import blas_threads  # late: it imports numba
 
@@ -1106,16 +1108,17 @@ def learn_log(
     if (note := describe_headline(log.settings, asked.headline, log.rows)) is not None:
         announce(note)
     states = _States(log, resumption, clock, guard, counts, began)
-    follower = Follower(threads)
-    writer = _PartWriter(log, store, horde.names, derived, asked, follower)
+    follower, files = Follower(threads), Follower(1 if threads > 1 else count_cores())
+    writer = _PartWriter(log, store, horde.names, derived, asked, follower, files)
 
     def on_checkpoint(rows: int) -> Mapping[str, Any]:
         follower.wait()
         writer.flush(rows)
+        files.wait()
         return states.take(rows)
 
     # Threads that limit BLAS by turns would undo each other's limits.
-    with catch_stop() as request, nullcontext() if follower.is_alone else blas_threads(1), follower:
+    with catch_stop() as request, nullcontext() if follower.is_alone else blas_threads(1), files, follower:
         blocks = states.read(learners.rows, executor.block, request)
         with closing(learners.stream(blocks, on_checkpoint)) as stream:
             for predictions in stream:
@@ -1292,9 +1295,10 @@ class _PartWriter:
         derived: Derived,
         asked: Asked,
         follower: Follower,
+        files: Follower,
     ) -> None:
         self._log, self._store, self._names, self._derived, self._asked = log, store, names, derived, asked
-        self._follower = follower
+        self._follower, self._files = follower, files
         self._waiting: list[_LearnedRows] = []
 
     def add(self, block: Block, predictions: Array, answers: Mapping[str, Array]) -> None:
@@ -1331,11 +1335,11 @@ class _PartWriter:
             self.flush(block.row + len(block))
 
     def flush(self, rows: int) -> None:
-        """Write the blocks that wait, up to that row."""
+        """Write the blocks that wait, up to that row; they are on the disk when ``files`` has no more calls to make."""
         due = [learned for learned in self._waiting if learned.end <= rows]
         if due:
             self._waiting = self._waiting[len(due) :]
-            self._write(due)
+            self._files.call(self._write, due)
 
     def _write(self, due: Sequence[_LearnedRows]) -> None:
         import pyarrow as pa

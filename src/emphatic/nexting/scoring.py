@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic.common.locks import Follower
+from emphatic.common.locks import Follower, count_cores
 from emphatic.common.parts import PartReader, open_writer
 from emphatic.features import Features
 from emphatic.hordes.ridges import LIMIT
@@ -331,13 +331,14 @@ def score_log(learned: Learned, offline: bool, progress: Progress, threads: int 
         learned: The log after learning.
         offline: Whether the predictions are compared with an offline fit.
         progress: Called now and then.
-        threads: With two or more, a second thread reads what comes next and writes the predictions.
+        threads: The threads of the run. Where there is a second core, one more reads what comes next and writes the
+            predictions, even if that is 1.
     """
     began = clock_time.perf_counter()
     plain, meter = _Plain(learned), _Meter(learned.log.rows, progress)
     is_wide = len(plain.names) > _WIDE
     with _PredictionsFile(learned.store.folder / "predictions", plain, learned.horde.names) as file:
-        with Follower(threads) as follower:
+        with Follower(max(threads, count_cores())) as follower:
             scored = _score(plain, learned, offline, meter, file, not is_wide, follower)
         if is_wide:  # The parts are read once more, when what scoring takes is free again.
             release_memory()
