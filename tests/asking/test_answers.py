@@ -310,7 +310,10 @@ def test_a_question_comes_and_goes_without_a_trace_in_the_others() -> None:
     asked = Asked(ASKED[:2], ["x"], HOURLY, rows=400)
     asked(x[:100, None], x[:100, None], gap[:100], time[:100])
     asked.add("x at +1h")
-    assert asked(x[100:200, None], x[100:200, None], gap[100:200], time[100:200])["answer"].shape == (100, 3)
+    added = asked(x[100:200, None], x[100:200, None], gap[100:200], time[100:200])["answer"]
+    fresh = Asked(["x at +1h"], ["x"], HOURLY)  # (it has learned nothing of the rows before)
+    alone = fresh(x[100:200, None], x[100:200, None], gap[100:200], time[100:200])["answer"]
+    np.testing.assert_array_equal(added[:, 2], alone[:, 0])
     assert 0 < asked.summary()[2]["known"] < 100
     asked.remove("x at +1h")
     after = asked(x[200:, None], x[200:, None], gap[200:], time[200:])

@@ -70,6 +70,8 @@ def test_each_form_is_read(text: str, kind: str, body: str, horizon: object) -> 
         ("P(x > 5 kW within 1h)", "P(x > 5 within 1h)"),
         ("P(x > 5,5 within 1h)", "P(x > 5.5 within 1h)"),
         ("P(living room > 5 within 1h)", "P(`living room` > 5 within 1h)"),
+        ("P(side 1 > 5 and pm2.5 < 3 within 1h)", "P(`side 1` > 5 and `pm2.5` < 3 within 1h)"),
+        ("mean of pm2.5 over the next 6 hours", "mean of `pm2.5` over 6h"),
         ("x > 5 at +1h", "P(x > 5 at +1h)"),
         ("x > 5", "P(x > 5 within 1h)"),
         ("what will x be in 6 hours?", "x at +6h"),

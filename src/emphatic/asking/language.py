@@ -118,7 +118,7 @@ _REWORDINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"^P ?[\[{](.+)[\]}]$", r"P(\1)"),
     (r"^(?:probability|prob|pr|chances?|likelihood|odds|risk)\b ?(?:of|that)? ?\((.+)\)$", r"P(\1)"),
     (r"^(?:probability|prob|pr|chances?|likelihood|odds|risk)\b ?(?:of|that)? ?", "P "),
-    (r"^(?:will|does|is|can) (.+)$", r"P(\1)"),
+    (r"^(?:will|does|is|can) (?:the )?(.+)$", r"P(\1)"),
     (
         r"^(?:share|fraction|percentage|percent|proportion|part) of (?:the )?time (?:with |that |when |in which )?",
         "share of time ",
@@ -142,7 +142,8 @@ _REWORDINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"(?<![<>=!])=(?!=)", "=="),
     (r"(?<=[0-9]),(?=[0-9])", "."),
     (r" ?(?:,|\|) ?(?:h ?= ?)?\+?(?=[0-9])", " within "),
-    (r"(?<=[0-9]) ?h(?:ours?)? ?([0-9]{1,2}) ?m(?:in(?:ute)?s?)?\b", r"h\1min"),
+    (r" ?, ?(?=(?:the )?next )", " "),
+    (r"(?<=[0-9]) ?h(?:ours?)?(?: and)? ?([0-9]{1,2}) ?m(?:in(?:ute)?s?)?\b", r"h\1min"),
     *((rf"\b{word}(?= {_UNITS}\b)", str(number)) for number, word in enumerate(_NUMBERS, 1)),
     (r"\bhalf an? hour\b", "30min"),
     (rf"\b(?:(?:within|over|in|for|during|of) )?(?:the )?(?:next|coming|following) (?={_UNITS}\b)", "within 1"),
@@ -173,12 +174,12 @@ _REWORDINGS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"([^ (]+) (?:is |lies |stays )?between (-?[0-9.]+) and (-?[0-9.]+)", r"\1 > \2 and \1 < \3"),
     (r"\b(?:is|are|be|goes|gets|rises|stays|becomes|comes|climbs|grows) over (?=-?[0-9])", "> "),
     (
-        r" (?:is |are |be |goes |gets |rises |stays |becomes |comes |climbs |grows )?"
+        r" (?:is |are |be |goes |gets? |rises |stays |becomes |comes |climbs |grows )?"
         r"(?:above|exceeds?|exceeding|more than|greater than|higher than|larger than|bigger than) ",
         " > ",
     ),
     (
-        r" (?:is |are |be |goes |gets |falls |drops |sinks |stays |becomes |comes )?"
+        r" (?:is |are |be |goes |gets? |falls |drops |sinks |stays |becomes |comes )?"
         r"(?:below|under|less than|lower than|smaller than) ",
         " < ",
     ),
@@ -411,11 +412,13 @@ def _minutes(text: str) -> str:
 
 
 def _quote_words(text: str) -> str:
-    """The text with backticks around words that follow one another, are none of the language, and are compared or asked
-    about."""
-    word = rf"(?!(?:{_KEYWORDS})\b)[^\W0-9]\w*"
-    after = r"(?= ?(?:[<>=+*/-]|at\b|within\b|over\b))"
-    return text if "`" in text else re.sub(rf"(?<!\w){word}(?: {word})+{after}", r"`\g<0>`", text)
+    """The text with backticks around what may be the name of a signal and is no plain word: living room, pm2.5, S-1."""
+    word = rf"(?!(?:{_KEYWORDS})\b)"
+    name = rf"(?<![\w.]){word}[^\W0-9][\w.%°#:-]*(?: {word}[\w.%°#:-]+)*"
+    after = r"(?= ?(?:[<>=+*/)]|(?:at|within|over|in|for|during)\b))"
+    if "`" in text:
+        return text
+    return re.sub(name + after, lambda match: match[0] if match[0].isidentifier() else f"`{match[0]}`", text)
 
 
 def _nearest_form(text: str) -> str:
