@@ -665,13 +665,13 @@ def _last_rows(result: NextingResult) -> dict[str | None, dict[str, Any]]:
     """The last row of the predictions, of each machine."""
     table = result.predictions
     if not result.models:
-        return {None: _numbers(table.slice(table.num_rows - 1))}
+        return {None: _read_row(table.slice(table.num_rows - 1))}
     machines = table.column(0).to_pylist()  # (the column that tells machines apart comes first)
     places = {machine: place for place, machine in enumerate(machines)}
-    return {machine: _numbers(table.slice(place, 1)) for machine, place in places.items()}
+    return {machine: _read_row(table.slice(place, 1)) for machine, place in places.items()}
 
 
-def _numbers(row: pa.Table) -> dict[str, Any]:
+def _read_row(row: pa.Table) -> dict[str, Any]:
     """A row by name. A number in float32 is the shortest one that it stands for: 20.1, not 20.100000381469727."""
     import pyarrow as pa
 
