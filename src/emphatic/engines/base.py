@@ -369,6 +369,14 @@ class Engine(ABC):
         """
         return None
 
+    def direct_learn(self) -> tuple[Any, ...] | None:
+        """For a single learner on dense rows: the function of one step, as ``stepper`` has it, and its first arguments.
+
+        It does not look at types: φ and φ' must be contiguous arrays of the engine's dtype with one axis, and every
+        parameter a float. None if the engine has no such function.
+        """
+        return None
+
     @property
     def looks_over(self) -> bool:
         """Whether ``run`` itself detects features that are not finite: it then stops, and ``restore`` must follow."""

@@ -93,12 +93,14 @@ class Learner:
     """
 
     _stepper: Step | None
+    _direct: tuple[Any, ...] | None
     _predictor: Callable[[Any], Any] | None
 
     __slots__ = (
         "_K",
         "_ahead",
         "_decided",
+        "_direct",
         "_dtype",
         "_engine",
         "_frozen",
@@ -107,6 +109,7 @@ class Learner:
         "_leader",
         "_predictor",
         "_stepper",
+        "_strides",
         "_threads",
         "_type",
         "rule",
@@ -183,6 +186,24 @@ class Learner:
             guard.wait()
         guard.users = -1  # (no call in between: see ``common.locks``)
         try:
+            direct = self._direct
+            if direct is not None and not extra:
+                # Arrays and numbers of exactly the kernel's types need no look at each of them by numba, which takes as
+                # long as a step of 100 features.
+                try:
+                    if (
+                        R.__class__ is gamma_next.__class__ is alpha.__class__ is float
+                        and I.__class__ is lambda_.__class__ is rho.__class__ is float
+                        and phi.__class__ is phi_next.__class__ is _plain
+                        and phi.dtype is phi_next.dtype is self._type
+                        and phi.strides == phi_next.strides == self._strides
+                    ):
+                        learn, X, scalars = direct
+                        delta = learn(X, scalars, phi, phi_next, alpha, I, lambda_, rho, gamma_next, R)
+                        if delta == delta:
+                            return delta
+                except Exception:  # the checks below name the problem
+                    pass
             step = self._stepper or self._make_stepper()
             if step is not None:
                 # The kernel checks everything but types, and returns NaN or None where something is wrong.
@@ -730,7 +751,7 @@ class Learner:
         """Set the position in the stream after a run in which learners may have been frozen."""
         if np.count_nonzero(self._frozen):
             self._set_position(position)
-            self._stepper = None
+            self._stepper = self._direct = None
 
     def _features(
         self, Phi: FeaturesLike, Phi_next: FeaturesLike | None, *, look_over: bool = True
@@ -764,6 +785,7 @@ class Learner:
             step = _for_horde(step, len(self.rule.parameters), self._K, self._frozen)
         if step is not None and self.rule.extra:
             step = _with_extras(step, self.rule)
+        self._direct = self._engine.direct_learn() if self._K is None and not self.rule.extra else None
         self._stepper = step
         return step
 
@@ -827,7 +849,8 @@ class Learner:
             if not hasattr(Learner, name):
                 setattr(Learner, name, _Named(name))
         self._engine = engine
-        self._stepper = self._predictor = None
+        self._strides = (self._type.itemsize,)
+        self._stepper = self._direct = self._predictor = None
         self._inputs: ModuleType | inputs.TensorInputs = inputs.TensorInputs() if engine.takes_tensors else inputs
 
     def _decide(self, features: Features, T: int) -> None:

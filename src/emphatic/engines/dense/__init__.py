@@ -108,6 +108,11 @@ class Dense(ArrayEngine):
 
         return step
 
+    def direct_learn(self) -> tuple[Any, ...] | None:
+        if compiled.interpreted():
+            return None
+        return compiled.direct(self._compiled("learn")), self.X, self.scalars
+
     def predictor(self) -> Any:
         return _predictor(self)
 
