@@ -369,7 +369,7 @@ class Settings:
     ask: tuple[str, ...] = setting(
         (),
         help="A question in one line, such as 'P(power > 5 within 1h)' or 'power at +6h'; repeatable.",
-        must="a list of questions",
+        must='a list of questions, such as ["power at +6h"]',
         is_valid=lambda value: is_list(value) and all(isinstance(text, str) for text in value),
         flag_type=list[str],
         from_text=lambda texts: tuple(texts) or None,
