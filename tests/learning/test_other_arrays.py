@@ -76,3 +76,18 @@ def test_one_that_does_not_answer_is_refused_by_name(device: Any) -> None:
         learner.predict(array)
     with pytest.raises(ValueError, match="'theta' parameter of Learner must be an array of real numbers"):
         learner.theta = array  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_kernels_own_types_take_the_same_step_as_any_other(dtype: str) -> None:
+    """Contiguous arrays and floats go to the kernel without a look at each: views and other numbers give the bits."""
+    rng = np.random.default_rng(0)
+    Phi = rng.normal(size=(20, 14)).astype(dtype)[:, ::2]
+    direct, other = (Learner("true_online_etd", 7, dtype=dtype, engine="dense") for _ in range(2))
+    for t in range(19):
+        numbers = {"alpha": 0.01, "I": 1.0, "lambda_": 0.9, "rho": 1.5, "R": float(t), "gamma_next": 0.9}
+        a = direct.learn(phi=Phi[t].copy(), phi_next=Phi[t + 1].copy(), **numbers)
+        b = other.learn(phi=Phi[t], phi_next=Phi[t + 1], **{name: np.float64(value) for name, value in numbers.items()})
+        assert a == b
+    assert direct.theta.tobytes() == other.theta.tobytes()
+    assert direct.e.tobytes() == other.e.tobytes()
