@@ -84,13 +84,14 @@ class PartStore:
 
     # ------------------------------------------------------------------ tables
 
-    def write(self, kind: str, number: int, columns: Mapping[str, Any]) -> None:
+    def write(self, kind: str, number: int, columns: Mapping[str, Any], compress: bool = True) -> None:
         """Write rows as a part.
 
         Args:
             kind: What the rows are, such as "predictions".
             number: The number of the first row.
             columns: The columns by name, arrays of one length.
+            compress: Whether to compress them, which noise does not repay.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -101,7 +102,8 @@ class PartStore:
         if is_wide:
             table, metadata[_WIDE] = _pack(table), str(table.num_rows)
         table = table.replace_schema_metadata(metadata)
-        options = {"compression": "zstd", "compression_level": 1, "write_page_checksum": True}
+        options: dict[str, Any] = {"write_page_checksum": True}
+        options |= {"compression": "zstd", "compression_level": 1} if compress else {"compression": "none"}
         if is_wide:
             options["write_batch_size"] = 1  # a page is full after so many values
         with atomic_file(self.path(kind, number)) as file:
