@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
+from time import perf_counter
 from typing import Any
 
 import emphatic
@@ -16,6 +17,7 @@ from benchmarks.readings import Incoming, RowByRow
 from benchmarks.report import Row
 from benchmarks.service import ByHttp, ByMqtt
 from emphatic import GVF
+from emphatic.engines.sparse.sparse_many import SparseMany
 
 has_mujoco = all(importlib.util.find_spec(name) is not None for name in ("gymnasium", "mujoco"))
 INSTALL = "pip install 'gymnasium[mujoco]' to compare"
@@ -100,6 +102,34 @@ class Beside:
                 ratio=added / µs["plain"] if has_mujoco else None,
                 at_most=0.8 if every == 1 else 1.0,
             )
+        env = learning[EVERY[0]]
+        section = f"where a step with {self.questions} GVFs goes; ratio is to the step without them"
+        for what, owner, method in (
+            ("the environment's own step, after learning", type(env.env), "step"),
+            ("learning and predicting, Python's calls included", type(env.episodes), "step"),
+            ("the compiled step of all learners", SparseMany, "learn_row"),
+        ):
+            inside = 1e6 * min(seconds_within(owner, method, loop(env, actions)) for _ in range(effort.rounds)) / self.T
+            yield Row(section, what, gates=(self.name(1),), ours=inside, ratio=inside / µs["plain"])
+
+
+def seconds_within(owner: type, method: str, call: Any) -> float:
+    """The seconds that a call spends in a method of a class."""
+    total, original = 0.0, getattr(owner, method)
+
+    def timed(*arguments: Any, **keywords: Any) -> Any:
+        nonlocal total
+        began = perf_counter()
+        result = original(*arguments, **keywords)
+        total += perf_counter() - began
+        return result
+
+    setattr(owner, method, timed)
+    try:
+        call()
+    finally:
+        setattr(owner, method, original)
+    return total
 
 
 def loop(env: Any, actions: list[Any]) -> Any:
