@@ -273,13 +273,17 @@ def whole(name: str, value: object, function: str = "Learner") -> int:
 
 def real_array(name: str, value: object, function: str) -> NDArray[Any]:
     """The value as an array of real numbers."""
-    try:
-        array = np.asarray(import_array(name, value, function))
-    except Exception:  # whatever the object's own conversion raises
-        raise _unreadable(name, value, function) from None
+    if type(value) is np.ndarray:
+        array = value
+    else:
+        try:
+            array = np.asarray(import_array(name, value, function))
+        except Exception:  # whatever the object's own conversion raises
+            raise _unreadable(name, value, function) from None
     if array.dtype.kind not in "fiub":
         raise refusal(name, function, "be real numbers", show(value))
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # asarray would expose the masked values
+    # (asarray would expose the masked values)
+    if array is not value and isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise refusal(name, function, "have no masked values", show(value))
     return array
 
@@ -354,6 +358,10 @@ def parameters(
     rule: AnyRule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]
 ) -> Arrays:
     """Every parameter of the rule as a (T, K) array that takes no memory where it is constant."""
+    if not rule.extra and not extra:
+        return tuple(
+            [series(function, T, K, rule, name, value) for name, value in zip(rule.parameters, values, strict=False)]
+        )
     return tuple(resolve(rule, function, values, extra, partial(series, function, T, K, rule), product))
 
 

@@ -322,8 +322,9 @@ class Learner:
         guard.users = -1  # (no call in between: see ``common.locks``)
         try:
             values = (alpha, I, lambda_, rho, gamma_next, R)
-            outputs = (predictions, returns, probe, probe_every, on_divergence)
-            return self._run(Phi, Phi_next, first, values, extra, *outputs)
+            return self._run(
+                Phi, Phi_next, first, values, extra, predictions, returns, probe, probe_every, on_divergence
+            )
         finally:
             guard.users = 0
 
@@ -965,6 +966,9 @@ def fit(features: Features, engine: Engine) -> Features:
     return Rows.of(features) if engine.takes_rows else features
 
 
+_NOTHING = np.empty(0)
+
+
 class Collection:
     """What a run of T steps leaves besides the weights: predictions or their squared errors, and value errors."""
 
@@ -975,9 +979,9 @@ class Collection:
         rows = T if predicts and aim is None else 0
         #: (T, K), on the device if requested; no rows if none are requested.
         self.predictions = engine.room(rows) if direct else np.empty((rows, self.K), engine.dtype)
-        self.squares: Array = np.zeros(self.K)
+        self.squares: Array = np.zeros(self.K) if self._compares else _NOTHING
         self._probe, self._every = probe, every
-        self.errors = np.empty((0 if probe is None else -(-T // every), self.K))
+        self.errors = _NOTHING if probe is None else np.empty((-(-T // every), self.K))
         #: How many steps to run at a time, so that little memory is needed.
         self.most = T if aim is None else max(1, _COMPARED // self.K)
 
