@@ -168,7 +168,7 @@ MEDIAN_WINDOWS = 2.0
 REMEMBERED_RATIOS, RATIO_TICKS = 1000, 20
 #: Probabilities are corrected by the mean error of such probabilities so far, which is kept at so many log odds, one
 #: apart from the least on. Errors of so many windows are remembered, and so many without an error are added to them.
-KNOTS, LEAST_KNOT, CALIBRATION_WINDOWS, CALIBRATION_PRIOR = 9, -4.0, 30.0, 10.0
+KNOTS, LEAST_KNOT, CALIBRATION_WINDOWS, CALIBRATION_PRIOR = 9, -4.0, 15.0, 10.0
 #: Probabilities nearer to 0 and 1 than this are not corrected.
 SURE = 1e-4
 #: Where the probability before its correction waits, among the components of an event.
