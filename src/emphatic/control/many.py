@@ -219,7 +219,8 @@ class Agents:
             np.zeros(slots * lanes, np.int64),
             *np.zeros((3, A * lanes)),
             *np.zeros((5, lanes)),
-            *np.zeros((2, lanes), np.int64),
+            np.zeros(lanes, np.uint64 if lanes > 1 else np.int64),  # of several, none need be asked if it is negative
+            np.zeros(lanes, np.int64),
             *np.zeros((2, 4 * lanes), np.uint64),
         )
         plan = None if maker is None else maker.constant_arguments()
@@ -449,7 +450,8 @@ def _kernel(
         functions.constant(name, number)
     elementwise = isinstance(rule, ElementwiseRule)
     one = ", ".join(
-        f"state[{i}][k:k + 1]" if elementwise or i == 4 else f"state[{i}][k]" for i in range(11 if elementwise else 5)
+        f"state[{i}][np.int64(k):np.int64(k) + 1]" if elementwise or i == 4 else f"state[{i}][k]"
+        for i in range(11 if elementwise else 5)
     )
     functions.add("lane_of(state, k)", f"return ({one})")
     lazy = ", ".join(f"state[{i}][k]" for i in range(4))

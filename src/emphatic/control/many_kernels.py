@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emphatic.engines.compiled import exact, inner
-from emphatic.engines.intrinsics import get_apart, put_apart
+from emphatic.engines.intrinsics import get_apart, prefetch_near, put_apart
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emphatic.control.many import DIMENSIONS, DIVERGED, DONE, IN_EPISODE, IS_DENSE, STARTS, WORLD, cut_lane, lane_of
-    from emphatic.engines.sparse.acting import ACTION, DECISIONS, LANES, SOFTMAX, count_actions, count_slots
+    from emphatic.engines.sparse.acting import ACTION, ALIGNED, DECISIONS, LANES, SOFTMAX, count_actions, count_slots
     from emphatic.engines.sparse.acting_kernels import (
         begin_episode,
         choose,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from emphatic.features.kernels import activate
     from emphatic.problems.worlds import MDP, Tables, enter, enter_table, follow, follow_table, following
 
+    Columns = NDArray[np.void]
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
     Words = NDArray[np.uint64]
@@ -88,8 +89,17 @@ def draw(live: int, words: Words, ended: Floats, u: Floats) -> None:
 
 
 @inner
+def ask_for(columns: Columns, index: Integers, actions: int) -> None:
+    """Ask for the columns of a state: those of one lane come from memory while those of others are computed with."""
+    size = actions * columns.itemsize
+    for i in range(count_slots(index)):
+        prefetch_near(columns, index[i] * size)
+        prefetch_near(columns, (index[i] + 1) * size - 1)
+
+
+@inner
 def pick_all(
-    live: int, lanes: Integers, setting: Floats, status: Floats, rate: Floats, q: Floats, target: Floats,
+    live: int, lanes: Words, setting: Floats, status: Floats, rate: Floats, q: Floats, target: Floats,
     behaviour: Floats, u: Floats, chosen: Integers,
 ) -> None:  # fmt: skip
     """The next action of every lane; −3 where values are not finite."""
@@ -109,7 +119,7 @@ def train(
     of_agent: Words, plan: Arrays, index: Integers, value: Floats, readings: Floats, row_index: Integers,
     row_value: Floats, next_index: Integers, next_value: Floats, lane_readings: Floats, tiles: Integers, q: Floats,
     target: Floats, behaviour: Floats, rewards: Floats, ended: Floats, never: Floats, u: Floats, rate: Floats,
-    lanes: Integers, chosen: Integers, world_words: Words, agent_words: Words, progress: Integers, episodes: int,
+    lanes: Words, chosen: Integers, world_words: Words, agent_words: Words, progress: Integers, episodes: int,
     limit: int, continuing: bool, returns: Floats, steps: Integers,
 ) -> None:  # fmt: skip
     """Episodes of every agent, of at most ``limit`` steps; of a world without an end, blocks of so many steps.
@@ -173,6 +183,9 @@ def train(
             for lane in range(live):
                 for i in range(slots):
                     index[lanes[lane], 1, i], value[lanes[lane], 1, i] = row_index[lane, i], row_value[lane, i]
+        if ALIGNED == 1 and LANES > 1 and DIMENSIONS > 0:
+            for lane in range(live):
+                ask_for(state[0][lanes[lane]], index[lanes[lane], 1], actions)
         for lane in range(live):
             k = lanes[lane]
             if ended[lane] == 0.0:
@@ -193,7 +206,7 @@ def train(
                 begin_episode(setting[k], status[k], index[k], value[k], action, target, behaviour, lane)
                 cut_lane(state, k)
                 continue
-            at = progress[k, DONE]
+            at = np.uint64(progress[k, DONE])
             returns[k, at] += rewards[lane]
             progress[k, IN_EPISODE] += 1
             full = progress[k, IN_EPISODE] >= limit
@@ -207,5 +220,5 @@ def train(
             elif terminated or full:
                 steps[k, at] = progress[k, IN_EPISODE]
                 progress[k, IN_EPISODE] = 0
-                progress[k, DONE] = at + 1
+                progress[k, DONE] += 1
                 progress[k, STARTS], changes = 0 if continuing and not terminated else 1, True

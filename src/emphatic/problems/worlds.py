@@ -63,8 +63,8 @@ def uniform(random: Words) -> float:
 @exact
 def drawn(first: int, last: int, cumulative: Floats, u: float) -> int:
     """The first of these whose cumulative probability is above u times their sum."""
-    limit, at = u * cumulative[last - 1], first
-    while at < last - 1 and not cumulative[at] > limit:
+    limit, at = u * cumulative[np.uint64(last - 1)], first
+    while at < last - 1 and not cumulative[np.uint64(at)] > limit:
         at += 1
     return at
 
@@ -110,7 +110,8 @@ def enter_table(tables: Tables, place: Floats, u: float) -> None:
 def follow_table(tables: Tables, actions: int, place: Floats, u: float, action: int) -> tuple[float, bool]:
     """Take an action in an MDP: the reward, and whether the episode has ended; the last state is left as it is then."""
     pair = int(place[0]) * actions + action
-    at = drawn(tables[0][pair], tables[0][pair + 1], tables[2], u)
+    first, last = tables[0][np.uint64(pair)], tables[0][np.uint64(pair + 1)]
+    at = np.uint64(drawn(first, last, tables[2], u))
     ended = tables[1][at] * actions >= tables[0].shape[0] - 2
     if not ended:
         place[0] = tables[1][at]
