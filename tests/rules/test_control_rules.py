@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic import Learner, rules
+from emphatic import GVF, Horde, Learner, rules
+from emphatic import features as f
 from tests.rules.test_mutants import mutant
 from tests.support import equations_control
 from tests.support.plain import plain_python
@@ -102,6 +104,15 @@ def test_special_cases_of_emphasis() -> None:
     ):  # fmt: skip
         assert relative_error(theta[name], theta[same]) < 1e-12, name
     assert relative_error(theta["td"], theta["etd"]) > 1e-3
+
+
+def test_a_horde_of_an_average_reward_does_not_warn_that_gamma_is_1() -> None:
+    x = np.random.default_rng(0).random(30)
+    questions, features = [GVF("x", gamma=1.0)], [f.SoftBins("x", bins=3, range=(0.0, 1.0))]
+    with plain_python(), warnings.catch_warnings(action="error"):
+        Horde(questions, f.Features(features), rule="differential_td").run({"x": x})
+        with pytest.raises(emphatic.UndiscountedWarning):
+            Horde(questions, f.Features(features), rule="td").run({"x": x})
 
 
 @pytest.mark.parametrize("engine", ["reference", "dense", "sparse", "chunked"])

@@ -494,7 +494,7 @@ class Horde(BlockLearner):
             step: The seconds of a step; None where they are not known.
         """
         evaluator = self.evaluator(names, categories, step)
-        if evaluator.endless:
+        if evaluator.endless and not self.setup.rule.continuing:  # an average reward has no infinite sum
             warnings.warn(
                 f"{evaluator.endless[0]!r} has γ = 1 everywhere: its return is an infinite sum", UndiscountedWarning, 3
             )
