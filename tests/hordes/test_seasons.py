@@ -181,6 +181,21 @@ def test_rows_that_are_missing_in_time_keep_the_phase() -> None:
     assert np.isfinite(out[:, :, 2]).all()
 
 
+def test_a_season_goes_on_where_readings_are_missing() -> None:
+    t, P = np.arange(400), 12
+    x = np.repeat((10.0 + 5.0 * np.sin(2 * np.pi * t / P) + 8.0 * (t % P == 3) + (t >= 250))[:, None], 3, axis=1)
+    gamma, follows = np.array([0.5, 0.8, 0.9]), t > 0
+    readings, outage = x.copy(), slice(303, 303 + 5 * P)  # from the peak on, and a level that rose before
+    readings[outage] = np.nan
+    whole, _ = Seasons(gamma, np.zeros(3, np.int64), None)(x, follows)
+    out, _ = Seasons(gamma, np.zeros(3, np.int64), None)(readings, follows)
+    np.testing.assert_allclose(out[outage, :, :2], whole[outage, :, :2], atol=1e-6)
+    # A level that rose in the last period before does not rise on in each period of the outage.
+    readings[290:303] += 3.0
+    out, _ = Seasons(gamma, np.zeros(3, np.int64), None)(readings, follows)
+    assert np.abs(out[outage, :, 1] - whole[outage, :, 1]).max() < 6.5
+
+
 def test_a_new_season_is_marked_at_its_first_row_however_rows_are_cut() -> None:
     rows = Rows()
     marks = []

@@ -157,6 +157,20 @@ def add_to_signal(s: Floats, ring: Floats, n: int, x: float, period: Integers) -
 
 
 @register_jitable
+def stand_in(last: float, ring: Floats, flags: Integers, n: int, period: int) -> float:
+    """What stands in the place of a missing reading, row n: the last one, with the change of one period ago.
+
+    Held, the peak of a season would stand for what follows it. What stood in one period ago is repeated as it is: its
+    level would rise, or fall, with each period.
+    """
+    if not 0 < period < n:
+        return last
+    mask = len(ring) - 1
+    before = ring[(n - period) & mask]
+    return before if flags[(n - period) & mask] == 0 else last + before - ring[(n - 1 - period) & mask]
+
+
+@register_jitable
 def look(s: Floats, ring: Floats, n: int, period: Integers, features: Floats) -> None:
     """The features that all questions of a signal share, after n rows."""
     mask, x, f = len(ring) - 1, s[LAST], 1
@@ -223,8 +237,8 @@ def rows(
 
     The answers, SEASONS + strengths, go into ``out`` (B, Q, …) from ``place`` on; ``fresh`` is set where a season is a
     new one. Rows are readings (B, …) in the columns ``leaders`` of the signals, which are learned from where they are
-    ``sound`` (B, C), the ``cell`` of the calendar (−1 for none) and how many rows were ``skipped`` before. Where a
-    reading is missing, the last one is held. ``count`` rows, with those skipped, came before, and ``earlier`` ones that
+    ``sound`` (B, C), the ``cell`` of the calendar (−1 for none) and how many rows were ``skipped`` before. See
+    ``stand_in`` for missing readings. ``count`` rows, with those skipped, came before, and ``earlier`` ones that
     the ring no longer has. The questions of signal c are ``members`` from ``starts[c]`` on. A ring has the last
     readings of a signal, ``flags`` whether they were known, and ``codes`` 2 · (cell + 1) + whether the row follows.
     """
@@ -245,7 +259,7 @@ def rows(
             x, at = X[t, leaders[c]], cell[t]
             learns = sound[t, c] and abs(x) <= LARGEST
             if not abs(x) <= LARGEST:
-                x = s[LAST]
+                x = stand_in(s[LAST], ring[c], flags[c], n, max(P[0], P[1]))
             add_to_signal(s, ring[c], n, x, P)
             flags[c, n & mask] = learns
             codes[n & mask] = 2 * (at + 1) + follows[t]

@@ -19,8 +19,9 @@ yet is replaced by the prediction, as in ``ridges``:
     z_t = γ z_{t−1} + t f_t,   b += d z_{t−1},   d = (1 − γ) x_t + γ v_t − v_{t−1}
 
 When a period changes, everything is learned anew from the last 8,192 rows, as if it had been known before. Rows that
-are missing in time count for the phase: they are filled in as one period ago. A missing reading is held, and nothing is
-learned from its row. Bits do not depend on how rows are cut into blocks.
+are missing in time count for the phase: they are filled in as one period ago. In the place of a missing reading stands
+the last one, plus the change from row to row of one period ago where there is a season; nothing is learned from its
+row. Bits do not depend on how rows are cut into blocks.
 
 *Periods* are found from the readings alone: up to two, each with its strength. A period must be seen in two ways.
 The *spectrum* of the readings, less their straight line and whitened by their
