@@ -38,6 +38,10 @@ def main() -> int:
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="forecasting: processes that share logs and forecasters"
     )
+    parser.add_argument(
+        "--keep-others", action="store_true",
+        help="forecasting: measure our scores only, and keep those of the others and all times of the last results",
+    )  # fmt: skip
     args = parser.parse_args()
     if not args.table and args.horizons is not None:
         parser.error("--horizons are those of --table FILE")
@@ -45,11 +49,15 @@ def main() -> int:
         parser.error("--table FILE is for the suite forecasting")
     if args.jobs != 1 and args.suite != "forecasting":
         parser.error("--jobs N is for the suite forecasting")
+    if args.keep_others and args.suite != "forecasting":
+        parser.error("--keep-others is for the suite forecasting")
     own = {"tables": args.table, "horizons": args.horizons} if args.table else {}
     own |= {"jobs": args.jobs} if args.jobs != 1 else {}
+    own |= {"keep_others": True} if args.keep_others else {}
     command = f"python -m benchmarks {args.suite}" + (" --quick" if args.quick else "")
     command += "".join(f" --table {table.name}" for table in args.table)
     command += "" if args.horizons is None else f" --horizons {','.join(args.horizons)}"
+    command += " --keep-others" if args.keep_others else ""
 
     one_thread()  # before a suite imports numpy
     suite = importlib.import_module(SUITES[args.suite])

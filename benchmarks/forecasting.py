@@ -9,8 +9,9 @@ forecasters to several processes.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import process_time
@@ -33,7 +34,7 @@ from benchmarks.forecasters import (
     loess_jumps,
 )  # fmt: skip
 from benchmarks.measure import Gate, gate
-from benchmarks.report import Layout, Row
+from benchmarks.report import RESULTS, Layout, Row
 
 OURS = "emphatic"
 #: The forecasters that take most of the time: each has a process of its own.
@@ -54,7 +55,11 @@ LAYOUT = Layout(
 
 
 def run(
-    quick: bool = False, tables: Sequence[Path] = (), horizons: Sequence[str] | None = None, jobs: int = 1
+    quick: bool = False,
+    tables: Sequence[Path] = (),
+    horizons: Sequence[str] | None = None,
+    jobs: int = 1,
+    keep_others: bool = False,
 ) -> tuple[list[Gate], list[Row]]:
     """Every gate and every row.
 
@@ -63,6 +68,8 @@ def run(
         tables: Logs of one's own, which come after the others.
         horizons: Those of the tables, steps or durations; by default found from each table.
         jobs: Processes that share logs and forecasters.
+        keep_others: Measure only our scores. Those of the others, and the CPU time of all, are taken from the last
+            results: other forecasters do not change with this package.
     """
     asked = None if horizons is None else [int(text) if text.isdigit() else text for text in horizons]
     logs = development_logs()
@@ -71,7 +78,11 @@ def run(
         forecasts = [Forecasts("the first rows of the household's log", lambda: _first_rows(QUICK_ROWS), ("2min", 6))]
     forecasts += [Forecasts(table.name, lambda table=table: table, asked) for table in tables]
     emphatic.nexting.run(_first_rows(1_000), offline=False)  # compiles what the first log would wait for
-    if jobs > 1:
+    if keep_others:
+        rows = json.loads((RESULTS / "forecasting.json").read_text(encoding="utf-8"))["rows"]
+        for forecast in forecasts:
+            forecast.keep_others([row for row in rows if row["section"].startswith(f"{forecast.name}: ")])
+    elif jobs > 1:
         measure_in_processes(forecasts, jobs)
     gates, rows = run_cases([*forecasts, *([] if quick else [AbsentLogs(logs)]), OtherForecasts()], Effort(1, 0.0))
     return gates, [*sum_up(forecasts), *rows]
@@ -207,6 +218,26 @@ class Forecasts:
             predictions = FORECASTERS[name][0](self.log)
             measured.seconds[name] = process_time() - began
             measured.scores[name] = None if predictions is None else self.score(predictions)
+
+    def keep_others(self, stored: Sequence[Mapping[str, Any]]) -> None:
+        """Measure our scores, and take those of the others from stored rows of this log.
+
+        Args:
+            stored: The rows, as they are in the file of results.
+        """
+        self.measure(())
+        explained: dict[str, dict[str, float]] = {name: {} for name in FORECASTERS}
+        for row in stored:
+            for name, scores in row["explained"].items():
+                explained.setdefault(name, {}).update(scores)
+            if row["what"] == "CPU seconds":
+                self.measured.seconds |= {name: spent for name, spent in row["values"].items() if spent is not None}
+        for name in FORECASTERS:
+            scores = explained[name]
+            if scores and not set(self.measured.labels) >= set(scores):
+                raise SystemExit(f"{self.name}: the stored results have other questions; run without --keep-others")
+            values = np.array([scores.get(label, np.nan) for label in self.measured.labels])
+            self.measured.scores[name] = values if scores else None
 
     def _measure_ours(self) -> Measured:
         """Our scores, and whether they are those that the package states."""

@@ -385,8 +385,17 @@ class AlarmsStudy:
         return Outcome(checks, [_figure(delays)], notes, settings)
 
 
-def inject(x: Array, first: int, rng: np.random.Generator) -> tuple[Array, list[Fault]]:
+def inject(
+    x: Array,
+    first: int,
+    rng: np.random.Generator,
+    rows: Mapping[str, int] = FAULTS,
+    spacing: int = SPACING,
+    vary: int = VARY,
+) -> tuple[Array, list[Fault]]:
     """The readings (T, C) with faults from row ``first`` on, of every kind in every signal in turn, in random order.
+
+    ``rows`` are those of each kind, ``spacing`` those from one fault to the next, which varies by up to ``vary``.
 
     >>> x, faults = inject(np.random.default_rng(0).normal(size=(5000, 2)), 2500, np.random.default_rng(0))
     >>> [(fault.signal, fault.kind) for fault in faults]
@@ -396,12 +405,12 @@ def inject(x: Array, first: int, rng: np.random.Generator) -> tuple[Array, list[
     """
     y, faults = x.copy(), []
     deviation = np.nanstd(x[:first], axis=0)
-    kinds = [(c, kind) for c in range(x.shape[1]) for kind in FAULTS]
-    begins = range(first + VARY, len(x) - SPACING, SPACING)
+    kinds = [(c, kind) for c in range(x.shape[1]) for kind in rows]
+    begins = range(first + vary, len(x) - spacing, spacing)
     order = [kinds[i] for _ in range(len(begins) // len(kinds) + 1) for i in rng.permutation(len(kinds))]
     for place, (c, kind) in zip(begins, order, strict=False):
-        a = place + int(rng.integers(VARY))
-        b, sign = a + FAULTS[kind], rng.choice([-1.0, 1.0])
+        a = place + int(rng.integers(vary))
+        b, sign = a + rows[kind], rng.choice([-1.0, 1.0])
         if np.isnan(x[a - 1 : b, c]).any():
             continue
         if kind in SIZES:
@@ -423,7 +432,9 @@ def score(task: LogCopy) -> tuple[dict[str, Array], NDArray[np.bool_], list[Faul
     if task.copy:
         x, faults = inject(x, len(x) // 2, np.random.default_rng((task.seed, task.copy)))
     columns: dict[str, Any] = dict(zip(table.names, x.T, strict=True)) | {"time": time}
-    predictions = learn_log(columns, time="time", predict=table.names, horizons=HORIZONS, offline=False).predictions
+    predictions = learn_log(
+        columns, time="time", predict=table.names, horizons=HORIZONS, offline=False, exponential_only=True
+    ).predictions
     anomaly, alarm = (
         np.stack([predictions.column(f"{name}.{kind}").to_numpy() for name in table.names], axis=1)
         for kind in ("anomaly", "alarm")
