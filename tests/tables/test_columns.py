@@ -119,3 +119,14 @@ def test_left_out_columns_and_increments_of_a_table() -> None:
     for _ in range(2):
         rows = np.concatenate([block.values for block in table.blocks(2)])
         np.testing.assert_array_equal(rows[:, 0], [np.nan, 2, 3, 0, 1, 2])
+
+
+def test_a_code_for_missing_readings_makes_no_counter() -> None:
+    hours = np.zeros(3_000)  # of snow, which add up while it falls
+    hours[100:127] = np.arange(1, 28)
+    assert find_role("Is", hours).kind == "signal"
+    hours[300::300] = 65535.0
+    assert find_role("Is", hours).kind == "signal"
+    energy = np.cumsum(np.arange(3_000) % 7.0)
+    energy[[700, 1_900]] = 65535.0
+    assert find_role("energy", energy).kind == "counter"

@@ -179,6 +179,12 @@ def _counter(named: bool, x: Array, steps: Array) -> ColumnRole | None:
         # A level, or the phase of something that repeats, turns back at the same height again and again.
         if not named and len(falls) > 1 and np.ptp(before) < 0.05 * before.max():
             return None
+        from emphatic.tables.guard_kernels import is_code  # late: it imports numba
+
+        codes = np.array([value for value in np.unique(before).tolist() if is_code(value)])
+        if len(codes):  # 65535 may stand for a missing reading: what rises to it and falls again is no counter yet
+            sound = x[~np.isin(x, codes)]
+            return _counter(named, sound, np.diff(sound))
     return ColumnRole("counter", largest=largest)
 
 
