@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,13 @@ LABELLED = (
     ("sktime", "datasets/data/mitdb/mitdb.csv", "label"),
     ("aeon", "datasets/data/KDD-TSAD_135/135_UCR_Anomaly_InternalBleeding16_TEST.csv", "is_anomaly"),
     ("aeon", "datasets/data/UnitTest/ecg-diff-count-3_TEST.csv", "is_anomaly"),
-    ("aeon", "datasets/data/Daphnet_S06R02E0/S06R02E0.csv", "is_anomaly"),
 )
 
 
 def inject_faults(log: Log) -> tuple[list[Log], list[list[Fault]]]:
     """A log without faults and copies of it with faults; the faults of each, none of the first."""
-    logs, faults_by_copy = [log], [[]]
+    logs: list[Log] = [log]
+    faults_by_copy: list[list[Fault]] = [[]]
     for copy in range(1, COPIES + 1):
         rng = np.random.default_rng((copy, len(log.x)))
         faulty, faults = inject(log.x, len(log.x) // 2, rng, FAULT_ROWS, SPACING, VARY)
@@ -200,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checkouts: dict[str, Path | None] = ({OLD: options.old} if options.old else {}) | {OURS: None}
     logs = [(log.name, log.read, log.horizons) for log in development_logs()
             if is_installed(log.package) and (not options.log or log.name in options.log)]  # fmt: skip
-    logs += [(path.name, lambda path=path: path, (2, 9, 36, 144)) for path in options.table]
+    logs += [(path.name, partial(Path, path), (2, 9, 36, 144)) for path in options.table]
     tallies: dict[str, dict[str, Tally]] = {}
     for name, read, horizons in logs:
         log = Log.read(read(), horizons)
@@ -215,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{name}: {sum(map(len, every))} faults, found {rates}", flush=True)
     if tallies:
         print_faults(tallies)
-    if not options.log and not options.table:
+    if not options.log:
         print_labelled(checkouts)
     return 0
 

@@ -84,7 +84,7 @@ def run_logs(logs: Sequence[Log], checkouts: Mapping[str, Path | None]) -> dict[
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for i, log in enumerate(logs):
-            times = {} if log.time is None else {"time": log.time}
+            times: dict[str, Any] = {} if log.time is None else {"time": log.time}
             horizons = np.array(json.dumps(log.horizons))
             np.savez(folder / f"log{i:03d}.npz", names=np.array(log.names), x=log.x, horizons=horizons, **times)
         answers = {}
@@ -104,7 +104,7 @@ def _answer(path: Path) -> None:
     log = Log(names, arrays["x"], arrays.get("time"), horizons)
     # Values at +h have no part in what is compared, and earlier versions have none.
     settings = inspect.signature(emphatic.nexting.run).parameters
-    extra = {"exponential_only": True} if "exponential_only" in settings else {}
+    extra: dict[str, Any] = {"exponential_only": True} if "exponential_only" in settings else {}
     time = None if log.time is None else "time"
     result = emphatic.nexting.run(
         log.columns, time=time, predict=log.names, horizons=log.horizons, offline=False, **extra

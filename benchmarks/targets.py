@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,8 @@ class Truth:
         scores = answers.high - answers.low + 2.0 / (1.0 - COVERAGE) * outside
         judged[: len(judged) // 2] = False
         with np.errstate(invalid="ignore"):
-            return np.sum(scores, axis=0, where=judged) / judged.sum(axis=0)
+            means: Array = np.sum(scores, axis=0, where=judged) / judged.sum(axis=0)
+        return means
 
 
 def make_glitches(log: Log) -> Iterator[tuple[str, Log, float]]:
@@ -130,13 +132,14 @@ def print_intervals(name: str, log: Log, truth: Truth, answers: dict[str, list[A
                 held[half:, h::H][hour == i].sum() / max(judged[half:, h::H][hour == i].sum(), 1) for i in range(24)
             ]
             texts.append(f"{log.horizons[h]}: {min(by_hour):.2f}–{max(by_hour):.2f}")
-    early = held[EARLY, H - 1 :: H].sum() / max(judged[EARLY, H - 1 :: H].sum(), 1)
+    count = judged[EARLY, H - 1 :: H].sum()
+    early = f"{held[EARLY, H - 1 :: H].sum() / count:.2f}" if count else "–"
     ratio = ""
     if OLD in answers:
         scores = {version: truth.interval_scores(each[0]) for version, each in answers.items()}
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = f"{np.nanmedian(scores[OURS] / scores[OLD]):.3f}"
-    print(f"| {name} | {ratio} | {early:.2f} | {', '.join(texts)} |", flush=True)
+    print(f"| {name} | {ratio} | {early} | {', '.join(texts)} |", flush=True)
 
 
 def measure(
@@ -162,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checkouts: dict[str, Path | None] = ({OLD: options.old} if options.old else {}) | {OURS: None}
     logs = [log for log in development_logs() if is_installed(log.package)]
     logs = [log for log in logs if not options.log or log.name in options.log]
-    logs += [DevelopmentLog(path.name, "", lambda path=path: path, (2, 9, 36, 144)) for path in options.table]
+    logs += [DevelopmentLog(path.name, "", partial(Path, path), (2, 9, 36, 144)) for path in options.table]
     measured = {}
     for each in logs:
         log = Log.read(each.read(), each.horizons)

@@ -308,7 +308,7 @@ def test_a_run_writes_alarms_and_counts_them(tmp_path: Path) -> None:
     assert found["x.alarm"][2_000]
     assert found["x.anomaly"][2_000] > 4.0
     assert found["y.alarm"][2_400:2_440].any()
-    assert ((found["x.anomaly"] > -math.log10(4e-4)) == found["x.alarm"]).all()
+    assert ((found["x.anomaly"] > -math.log10(2.5e-4)) == found["x.alarm"]).all()
     why = result.predictions.column("x.why").to_pylist()
     assert why[2_000] == "too high"
     assert "stuck" in result.predictions.column("y.why").to_pylist()[2_400:2_440]
@@ -319,7 +319,7 @@ def test_a_run_writes_alarms_and_counts_them(tmp_path: Path) -> None:
         assert score["alarm_rows"] == alarm.sum()
         assert score["alarms"] == np.sum(alarm & ~np.concatenate([[False], alarm[:-1]]))
     page = (tmp_path / "report.html").read_text("utf-8")
-    assert "one false alarm per 2,500 rows" in page
+    assert "one false alarm per 4,000 rows" in page
     assert "too high" in page
     assert "stuck" in page
     assert "row 2,000" in page
@@ -400,4 +400,4 @@ def test_an_alarm_that_goes_on_in_the_next_block_is_one() -> None:
 
 
 def test_settings_of_an_earlier_version_have_the_default_rate() -> None:
-    assert Settings.of({"horizons": [2]}).false_alarm_rate == 4e-4
+    assert Settings.of({"horizons": [2]}).false_alarm_rate == 2.5e-4

@@ -166,8 +166,8 @@ def stand_in(last: float, ring: Floats, flags: Integers, n: int, period: int) ->
     if not 0 < period < n:
         return last
     mask = len(ring) - 1
-    before = ring[(n - period) & mask]
-    return before if flags[(n - period) & mask] == 0 else last + before - ring[(n - 1 - period) & mask]
+    before = float(ring[(n - period) & mask])
+    return before if flags[(n - period) & mask] == 0 else last + before - float(ring[(n - 1 - period) & mask])
 
 
 @register_jitable

@@ -468,7 +468,7 @@ def run(
         exponential_only: Whether to predict only the weighted means, without the value at each horizon and the mean
             until then. By default these are left out if there are more than 64 signals.
         coverage: The target coverage of the intervals; default: 0.8.
-        false_alarm_rate: The target number of false alarms per row and signal; default: 0.0004.
+        false_alarm_rate: The target number of false alarms per row and signal; default: 0.00025.
         config: These and more settings (``rates``, ``rule``, ``features``, ``questions``; see docs/settings.md) as a
             mapping or the path of a TOML file; the other arguments override it.
         resume: Whether to continue the run that was interrupted in ``out``.

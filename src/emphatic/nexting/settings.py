@@ -39,7 +39,7 @@ __all__ = ["Settings", "default_features", "default_horizons"]
 #: The engine whose bits do not depend on how many rows are learned from at once.
 ENGINE = "sparse"
 #: The false alarms per row and signal, by default, and the fewest: beyond that a score has no digits left.
-FALSE_ALARM_RATE, LEAST_RATE = 4e-4, 1e-15
+FALSE_ALARM_RATE, LEAST_RATE = 2.5e-4, 1e-15
 #: With a ``stepsize``: rates as factors of what the method says.
 FACTORS = (0.3, 1.0, 3.0)
 
@@ -395,7 +395,7 @@ class Settings:
     )
     false_alarm_rate: float = setting(
         FALSE_ALARM_RATE,
-        help="Target rate of false alarms, per row and signal; default: 0.0004.",
+        help="Target rate of false alarms, per row and signal; default: 0.00025.",
         must=f"a number of alarms per row from {LEAST_RATE:g} to below 1",
         is_valid=_is_alarm_rate,
         flag_type=float,
