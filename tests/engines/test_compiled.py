@@ -409,6 +409,35 @@ def test_inner_loops_are_vectorised_in_float32(name: str) -> None:
     assert not re.search(r"\bv?cvt(ps2pd|pd2ps)\b", assembly)
 
 
+def test_a_function_compiled_as_one_with_what_it_calls() -> None:
+    """What it calls has no machine code of its own; numba is left as it was, and other functions call it too."""
+    import numba
+    from numba.core.codegen import JITCodeLibrary
+    from numba.extending import register_jitable
+
+    @register_jitable
+    def halve(values: Any) -> Any:
+        values[0] *= 0.5
+        return values[0]
+
+    def outer(values: Any) -> Any:
+        return halve(values) + 1.0
+
+    def another(values: Any) -> Any:
+        return halve(values) + 2.0
+
+    before, made = JITCodeLibrary._finalize_final_module, []
+    jit: Any = numba.njit("f8(f8[::1])")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JITCodeLibrary, "_finalize_final_module", lambda code: (made.append(code.name), before(code))[1])
+        with compiled._compiled_as_one(outer):
+            assert jit(outer)(np.array([3.0])) == 2.5
+    assert [name for name in made if "halve" in name] == []
+    assert [name for name in made if "outer" in name] != []
+    assert JITCodeLibrary._finalize_final_module is before
+    assert jit(another)(np.array([3.0])) == 3.5
+
+
 SLOW = """
 import sys, time
 from numba import types

@@ -388,15 +388,15 @@ def compile_notice(progress: Report) -> Iterator[None]:
 #: The modules of kernels that a run on a table needs, and the seconds that each took to compile when this was written,
 #: by two processes on two cores.
 KERNELS = {
-    "tables/guard_kernels": 4.9,
-    "features/kernels": 4.1,
+    "tables/guard_kernels": 3.7,
+    "features/kernels": 3.5,
     "asking/headline_kernels": 15.8,
     "asking/kernels": 22.5,
-    "hordes/ridge_kernels": 4.5,
+    "hordes/ridge_kernels": 3.7,
     "engines/sparse/sparse_many_kernels": 12.0,
-    "hordes/season_kernels": 4.9,
-    "hordes/blend_kernels": 8.9,
-    "nexting/interval_kernels": 6.3,
+    "hordes/season_kernels": 4.2,
+    "hordes/blend_kernels": 4.7,
+    "nexting/interval_kernels": 3.4,
     "nexting/alarm_kernels": 1.5,
     "scores/kernels": 2.6,
 }

@@ -403,7 +403,8 @@ def weigh(learned: float, R: Floats, W: Floats, mixture: Floats, h: float) -> No
     solve(A, N, sides)
     towards_one, fall = sides[0], sides[1]
     total = total_of(towards_one, N)
-    W[2] = W[1]
+    for i in range(N):
+        W[2, i] = W[1, i]
     if total > 0.0:
         force = total_of(fall, N) / total
         for i in range(N):
@@ -454,13 +455,17 @@ def combine(
             if first and not known:  # nothing was ever read
                 p = V[t, q, E // 2]
                 out[t, q] = p if abs(p) <= LARGEST else 0.0
-                single[t, q] = out[t, q]
+                for i in range(E + 2):
+                    single[t, q, i] = out[t, q]
                 continue
             x, low, high = add_to_range(s, x, known, h)
             if first:
-                W[:] = 1.0 / N
-                mixture[SHARE] = 1.0 / K
-                a[TRUST] = 1.0
+                for k in range(K):
+                    mixture[SHARE, k] = 1.0 / K
+                    for i in range(N):
+                        W[k, i] = 1.0 / N
+                for i in range(a.shape[1]):
+                    a[TRUST, i] = 1.0
             for i in range(E):
                 v[i] = within(V[t, q, i], low, high, s[MEAN])
             v[E], v[E + 1], v[E + 2] = x, s[TRACE], s[MEAN]
@@ -483,8 +488,10 @@ def combine(
             p = within(p, low, high, s[MEAN])
             out[t, q] = p
             if not (known and follows[t]):
-                a[OPEN_ERROR] = 0.0
-                mixture[OPEN_OWN] = 0.0
+                for i in range(a.shape[1]):
+                    a[OPEN_ERROR, i] = 0.0
+                for k in range(mixture.shape[1]):
+                    mixture[OPEN_OWN, k] = 0.0
                 s[OPEN_WEIGHT] = 0.0
             elif not first:  # ERROR, OWN and BEFORE are still those of the row before
                 add_errors(s, a, R, mixture, (1.0 - g) * x + g * p - s[BEFORE], g)

@@ -342,7 +342,8 @@ def rows(
                     cells[q, CELL_TRACE, at] += w / state[SCALE]
                 if solves:
                     settle(state, cells[q], 0, M)
-                    prior[:] = 0.0
+                    for k in range(FEATURES):
+                        prior[k] = 0.0
                     i = 1 if P[1] > P[0] else 0
                     if P[i] > 0:  # as the season answers: its path, and its rise
                         prior[SHARED + i] = 1.0

@@ -158,7 +158,9 @@ def learn_variance(s: Floats, vectors: Floats, products: Floats, c: float, v: fl
         A = products.copy()
         for i in range(FEATURES):
             A[i, i] += 1e-9 if i == 0 else A[i, i] * _KAPPA / ((1.0 - g) * n) + 1e-9
-        w[:] = solve(A, b.copy())
+        solution = solve(A, b.copy())
+        for i in range(FEATURES):
+            w[i] = solution[i]
 
 
 @register_jitable
@@ -367,9 +369,10 @@ def intervals(
             v = expect(s, vectors[q, 0], f, x, p)
             if learned:
                 learn_variance(s, vectors[q], products[q], c, v, g)
-            else:
-                vectors[q, 2, :] = 0.0
-            vectors[q, 1, :] = f
+            for i in range(FEATURES):
+                vectors[q, 1, i] = f[i]
+                if not learned:
+                    vectors[q, 2, i] = 0.0
             s[EXPECTED], s[BEFORE] = v, p
             # The sums of the returns, over blocks of D rows.
             if not follows:
@@ -442,4 +445,5 @@ def intervals(
                 kept[slot, LOW], kept[slot, HIGH] = bottom, top
                 kept[slot, LOWEST_THEN], kept[slot, HIGHEST_THEN] = lowest, highest
                 marks[slot, SCALE_THEN] = scale
-                marks[slot, BINS_THEN:] = places
+                for i in range(len(places)):
+                    marks[slot, BINS_THEN + i] = places[i]

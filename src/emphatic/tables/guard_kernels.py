@@ -169,7 +169,8 @@ def let_through(s: Floats, v: float) -> None:
     """Count a reading, which the range then includes."""
     if s[SEEN] == 0.0:
         s[LOW] = s[HIGH] = v
-        s[BOTTOM : TOP + EXTREMES] = v
+        for i in range(BOTTOM, TOP + EXTREMES):
+            s[i] = v
     s[SEEN], s[LAST] = min(s[SEEN] + 1.0, SETTLED), v
     widen(s, v)
 
@@ -264,7 +265,8 @@ def find_range(x: Floats, s: Floats) -> None:
     below, above = int(CORE * (n - 1)), n - int(CORE * (n - 1))  # x[below:above] is known to be sound
     s[SEEN], s[LAST] = min(float(n), SETTLED), x[n // 2]
     s[LOW] = s[HIGH] = x[n // 2]
-    s[BOTTOM : TOP + EXTREMES] = x[n // 2]
+    for i in range(BOTTOM, TOP + EXTREMES):
+        s[i] = x[n // 2]
     set_ends(s)
     for i in range(below, above):
         widen(s, x[i])
