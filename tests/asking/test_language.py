@@ -93,6 +93,7 @@ def test_each_form_is_read(text: str, kind: str, body: str, horizon: object) -> 
         ("min of x over 1 d", "min of x within 1d"),
         ("percentage of time x > 5 over 1d", "share of time x > 5 over 1d"),
         ("how often x > 5 over 1d", "share of time x > 5 over 1d"),
+        ("P(x × 2 > y − 1 within 1h)", "P(x * 2 > y - 1 within 1h)"),
     ],
 )
 def test_a_mistake_names_the_nearest_right_form(mistake: str, meant: str) -> None:

@@ -275,11 +275,13 @@ def test_q_sigma_and_gq_take_their_own_numbers() -> None:
         ({"alpha": -1.0}, "'alpha' parameter of Agent must be 0 or more"),
         ({"alpha": float("nan")}, "'alpha' parameter"),
         ({"alpha": "0.1"}, "'alpha' parameter of Agent must be a number"),
+        ({"alpha": 10**400}, "'alpha' parameter of Agent must be 0 or more, and finite"),
         ({"gamma": 1.1}, "'gamma' parameter of Agent must be from 0 to 1"),
         ({"algorithm": "differential_q"}, "'gamma' parameter of Agent must be 1 for 'differential_q'"),
         ({"lambda_": -0.1}, "'lambda_' parameter"),
         ({"epsilon": 1.5}, "'epsilon' parameter of Agent must be a number from 0 to 1"),
         ({"epsilon": None}, "'epsilon' parameter"),
+        ({"epsilon": 10**400}, "'epsilon' parameter"),
         ({"stepsize": "adam"}, "'stepsize' parameter must be one of"),
         ({"seed": -1}, "'seed' parameter of Agent"),
         ({"seed": "x"}, "'seed' parameter of Agent"),
@@ -387,7 +389,7 @@ def test_a_bad_observation_changes_nothing(features: Any, good: Any, bad: Any, m
             with pytest.raises((ValueError, TypeError), match=message) as error:
                 call(bad)
             assert "\n" not in str(error.value)
-        for reward in (float("nan"), float("inf"), None, "x"):
+        for reward in (float("nan"), float("inf"), None, "x", 10**400):
             with pytest.raises(ValueError, match=r"'reward' parameter of Agent\.step must be a finite number"):
                 agent.step(reward, good)  # type: ignore[arg-type]
         assert np.array_equal(agent.learner.theta, theta)

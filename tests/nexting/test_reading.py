@@ -99,6 +99,19 @@ def test_without_a_time_neighbours_of_a_dropped_row_are_a_gap(call: Call) -> Non
     assert "No time column: no column reads as a time. 0 gaps." in out
 
 
+def test_times_that_cannot_be_read_and_infinite_values_are_counted_and_said(call: Call) -> None:
+    lines = iso()
+    lines[60] = "2024-13-45 99:99,0.5"
+    lines[70] = lines[70].rsplit(",", 1)[0] + ",inf"
+    code, out, err = call(lines, "--horizons", 2, "--exponential-only", "--ask", "x at +1000000000y")
+    assert code == 0, err
+    assert "Times missing or not readable: 1; such a row is taken to follow the one above." in out
+    assert "Not finite numbers, counted as missing: 1 of 'x'." in out
+    assert "In 1e+09 y x is" in out  # no date can be written for it
+    reading = written()[1][0]["reading"]
+    assert (reading["times_missing"], reading["unreadable"]) == (1, {"x": 1})
+
+
 def test_unsorted_rows_are_refused_and_sorted_on_request(call: Call) -> None:
     lines = iso()
     order = np.random.default_rng(0).permutation(N)

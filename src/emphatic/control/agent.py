@@ -15,7 +15,7 @@ from emphatic import rules
 from emphatic.common.names import refusal, show
 from emphatic.control.algorithms import Algorithm, algorithm_of
 from emphatic.control.observers import FunctionObserver, MoreSlots, Observation, observer_of, restored
-from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, policy_config, policy_from, policy_of
+from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, is_number, policy_config, policy_from, policy_of
 from emphatic.engines.sparse.acting import SETTINGS, STATUS, ActingKernels
 from emphatic.errors import CheckpointError, Diverged
 from emphatic.learning.learner import Learner
@@ -184,7 +184,7 @@ class Agent:
         try:
             try:
                 number = float(reward)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 number = math.nan
             if not -math.inf < number < math.inf:
                 raise refusal("reward", "Agent.step", "be a finite number", show(reward))
@@ -510,7 +510,7 @@ def check_numbers(algorithm: Algorithm, alpha: float, gamma: float, lambda_: flo
     for name, (value, most) in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
             raise refusal(name, "Agent", "be a number", show(value))
-        if not (0.0 <= value <= most and math.isfinite(value)):
+        if not (is_number(value) and 0.0 <= value <= most):
             wanted = "be 0 or more, and finite" if math.isinf(most) else f"be from 0 to {most:g}"
             raise refusal(name, "Agent", wanted, show(value))
     if algorithm.base.base.continuing and gamma != 1.0:
@@ -587,14 +587,14 @@ def _actions_of(actions: object) -> Sequence[Any]:
     if isinstance(actions, int | np.integer) and not isinstance(actions, bool):
         if actions < 1:
             raise refusal("actions", "Agent", wanted, show(actions))
-        return list(range(int(actions)))
+        return range(int(actions))
     if isinstance(actions, list | tuple):
         if not actions or len({repr(action) for action in actions}) < len(actions):
             raise refusal("actions", "Agent", wanted, show(actions))
         return list(actions)
     if type(actions).__name__ == "Discrete" and hasattr(actions, "n"):
         start = int(getattr(actions, "start", 0))
-        return list(range(start, start + int(actions.n)))
+        return range(start, start + int(actions.n))
     hint = "Continuous actions are not supported: give a list of the actions to choose among."
     is_continuous = type(actions).__name__ == "Box"
     raise refusal("actions", "Agent", wanted, show(actions), hint if is_continuous else "")

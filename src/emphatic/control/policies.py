@@ -32,7 +32,7 @@ class Schedule:
     def __post_init__(self) -> None:
         for name in ("start", "end", "steps"):
             value = getattr(self, name)
-            if not _is_number(value) or value < 0.0:
+            if not is_number(value) or value < 0.0:
                 raise refusal(name, "Schedule", "be a finite number of 0 or more", show(value))
         if self.steps < 1:
             raise refusal("steps", "Schedule", "be 1 or more", show(self.steps))
@@ -84,7 +84,7 @@ class EpsilonGreedy:
 
     def __post_init__(self) -> None:
         for rate in _ends(self.epsilon):
-            if not (_is_number(rate) and 0.0 <= rate <= 1.0):
+            if not (is_number(rate) and 0.0 <= rate <= 1.0):
                 raise refusal("epsilon", "Agent", _WANTED, show(self.epsilon))
 
     @property
@@ -105,7 +105,7 @@ class Softmax:
 
     def __post_init__(self) -> None:
         for rate in _ends(self.temperature):
-            if not (_is_number(rate) and rate > 0.0):
+            if not (is_number(rate) and rate > 0.0):
                 wanted = "be a finite number above 0, or a Schedule of such numbers"
                 raise refusal("temperature", "Softmax", wanted, show(self.temperature))
 
@@ -151,6 +151,15 @@ def _ends(rate: object) -> tuple[Any, ...]:
     return (rate.start, rate.end) if isinstance(rate, Schedule) else (rate,)
 
 
-def _is_number(value: object) -> bool:
-    is_number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)  # type: ignore[arg-type]
+def is_number(value: object) -> bool:
+    """Whether this is a finite number that a float can hold.
+
+    Args:
+        value: Anything.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False

@@ -18,6 +18,7 @@ import shutil
 import statistics
 import time as clock_time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -510,6 +511,25 @@ def _make_teacher(rows: MachineRows, roles: Mapping[str, ColumnRole], settings: 
 # ---------------------------------------------------------------------- the files of all machines
 
 
+def _sum_counts(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What was counted while the logs of the machines were read, over all of them.
+
+    >>> one = {"gaps": 2, "backwards": 1, "times_missing": 0, "unreadable": {"x": 3}, "guarded": {"x": {"missing": 1}}}
+    >>> _sum_counts([one, one | {"gaps": 1, "unreadable": {"y": 1}}])["unreadable"]
+    {'x': 3, 'y': 1}
+    """
+    unreadable: Counter[str] = Counter()
+    guarded: dict[str, Counter[str]] = {}
+    for reading in readings:
+        unreadable.update(reading.get("unreadable", {}))
+        for name, counts in reading["guarded"].items():
+            guarded.setdefault(name, Counter()).update(counts)
+    # A record of an earlier version does not count the times that are missing.
+    sums = {name: sum(reading.get(name, 0) for reading in readings) for name in ("gaps", "backwards", "times_missing")}
+    by_signal = {name: dict(counts) for name, counts in guarded.items()}
+    return {**sums, "unreadable": dict(unreadable), "guarded": by_signal}
+
+
 def _write(
     job: Nexting,
     table: Table,
@@ -536,9 +556,9 @@ def _write(
         "rows": sum(record["rows"] for record in records),
         "columns_left_out": first["reading"]["columns_left_out"],
         "increments": first["reading"]["increments"],
-        "gaps": sum(record["reading"]["gaps"] for _, record in learned),
+        **_sum_counts([record["reading"] for _, record in learned]),
     }
-    for name in ("step", "step_text", "backwards", "sorted", "pivoted", "guarded", "unscored"):
+    for name in ("step", "step_text", "sorted", "pivoted", "unscored"):
         reading[name] = first["reading"][name]
     if reading["time"].get("why") and not first["reading"]["time"].get("why"):
         reading["time"] = first["reading"]["time"]

@@ -200,13 +200,18 @@ def _with_moments(dated: bool, rows: Sequence[Row]) -> list[Row]:
     return [{**row, "when": _moment(dated, row["time"]) or f"row {row['row']:,}"} for row in rows]
 
 
+#: The seconds from 1970 to the farthest dates that can be written.
+_FARTHEST_DATE = 9e15
+
+
 def _moment(dated: bool, time: float | None) -> str:
     """A time as it is written on the page; "" if there is none."""
     return "" if time is None or not np.isfinite(time) else _when(dated, time)
 
 
 def _when(dated: bool, time: float) -> str:
-    if not dated:
+    """A time as it is written on the page; a number where it is no date, or one too far away to be written."""
+    if not dated or abs(time) > _FARTHEST_DATE:
         return f"{time:g}"
     return str(np.datetime64(int(time * 1000), "ms")).replace("T", " ").removesuffix(".000")
 

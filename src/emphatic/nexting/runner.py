@@ -911,7 +911,8 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
     That is ``Table.facts``, with the number of rows, the usual step (in seconds where times are dates), the gaps and
     the times that go back; whether the rows were ``sorted``; ``guarded`` counts the far readings of each signal that
     were pulled in or taken for missing, ``sentinels`` names those that were taken for missing again and again;
-    ``unreadable`` counts the values of each signal that are not numbers;
+    ``unreadable`` counts the values of each signal that are not numbers, or infinite;
+    ``times_missing`` counts the rows whose time is missing or cannot be read;
     ``increments`` are the counters that are learned as their increments, and how often each went back; ``unscored`` are
     signals and horizons
     without a score, and why.
@@ -919,17 +920,18 @@ def ingest_summary(scored: Scored) -> dict[str, Any]:
     learned = scored.learned
     log, clock, table = learned.log, learned.clock, learned.log.table
     step = None if clock is None or not np.isfinite(clock.step) else clock.step
-    unreadable = zip(table.names, learned.counts.unreadable, strict=True)
+    unreadable = zip(table.names, learned.counts.unreadable, learned.counts.infinite, strict=True)
     facts: dict[str, Any] = table.facts() | {
         "rows": log.rows,
         "step": step,
         "step_text": None if step is None else format_duration(step) if table.dated else f"{step:g}",
         "gaps": learned.counts.gaps,
+        "times_missing": 0 if clock is None else clock.missing,
         "backwards": 0 if clock is None else clock.backwards,
         "sorted": bool(log.settings.sort),
         "guarded": learned.guarded_counts(),
         "sentinels": learned.guard.sentinels(table.names),
-        "unreadable": {name: count for name, count in unreadable if count},
+        "unreadable": {name: texts + infinite for name, texts, infinite in unreadable if texts + infinite},
         "increments": _increments(table),
         "unscored": _unscored(scored),
     }
@@ -992,6 +994,9 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
             f"{drop['count']:,} × {drop['why']} (first: {drop['first']:,})" for drop in facts["rows_dropped"]
         )
         lines.append(f"Rows dropped: {why}.")
+    if facts.get("times_missing"):
+        untimed = f"{facts['times_missing']:,}; such a row is taken to follow the one above"
+        lines.append(f"Times missing or not readable: {untimed}.")
     if facts["rows_short"]:
         lines.append(f"Short rows: {facts['rows_short']:,}; absent fields count as missing.")
     if facts.get("percent"):
@@ -1001,7 +1006,7 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"Units read from the values: {_list(named)}.")
     if facts.get("unreadable"):
         counted = [f"{count:,} of {name!r}" for name, count in facts["unreadable"].items()]
-        lines.append(f"Not numbers, counted as missing: {_list(counted)}.")
+        lines.append(f"Not finite numbers, counted as missing: {_list(counted)}.")
     if facts["guarded"]:
         lines.append(f"Outliers: {_list(guarded_texts(facts['guarded']))}.")
     if facts.get("sentinels"):
