@@ -266,7 +266,8 @@ class Forecasts:
             [np.nan if score["variance_explained"] is None else score["variance_explained"] for score in summary]
         )
         comparable &= ~np.isnan(stated)
-        gates = [gate(self.gate, explained[comparable], stated[comparable])] if comparable.any() else []
+        # (predictions are stored in float32, and scores computed before that)
+        gates = [gate(self.gate, explained[comparable], stated[comparable], 1e-5)] if comparable.any() else []
         shape = self.log.T, self.log.held.shape[1], len(self.log.gammas)
         return Measured(labels, shape, gates, {OURS: explained}, {OURS: spent["scoring"] - spent["begin"]})
 
