@@ -257,13 +257,18 @@ class ControlStudy:
             checks += _order(rows, best, span, fresh)
         lines: list[Line] = []
         for name, alphas in self.ALPHAS.items():
-            means = np.array([mean[name, alpha] for alpha in alphas])  # of the last span
-            lines.append(
-                Line(np.array(alphas), np.where(np.isfinite(means), means, np.nan), name, shade=len(lines) / 2)
-            )
+            rows = [steps[name, alpha][:, :span].mean(axis=1) for alpha in alphas]  # of the last span
+            rows = [np.where(np.isfinite(row).all(), row, np.nan) for row in rows]
+            means = np.array([row.mean() for row in rows])
+            half = np.array([1.96 * row.std(ddof=1) / np.sqrt(len(row)) for row in rows])
+            style: dict[str, Any] = {"low": means - half, "high": means + half}
+            lines.append(Line(np.array(alphas), means, name, shade=len(lines) / 2, **style))
         x, y = Axis("α·φ·φ", "log"), Axis("steps per episode")
         plot = Plot({"": [Panel("", lines)]}, "control", x=x, y=y, direct=True)
-        caption = f"Mean of {searched} runs, first {span} episodes, λ = {self.LAMBDA}, {self.TILINGS} tilings."
+        caption = (
+            f"Mean of {searched} runs, first {span} episodes, λ = {self.LAMBDA}, {self.TILINGS} tilings. "
+            "Bands: 95% intervals of the mean."
+        )
         return checks, Figure("Mountain car: steps per episode against α", plot, caption)
 
     def _queue(self, options: RunOptions) -> list[Check]:
