@@ -429,9 +429,10 @@ class EmphasisStudy:
     def one(self, task: tuple[str, str, int, int, int]) -> tuple[float, ...]:
         """The error of a rule's best setting on fresh runs, its standard deviation over them, failures, α and λ."""
         problem, name, runs, steps, seed = task
-        made = _problem(problem)
         every = max(1, steps // 100)
-        result = sweep(made, self.grids()[name], runs=2 * runs, steps=steps, every=every, seed=seed, points=5)
+        result = sweep(
+            _problem(problem), self.grids()[name], runs=2 * runs, steps=steps, every=every, seed=seed, points=5
+        )
         diverged = np.array(result.table["diverged"].to_pylist(), bool).reshape(-1, 2 * runs)
         errors = np.array(result.table["mean"].to_pylist(), np.float64).reshape(diverged.shape)
         errors[diverged] = np.inf
@@ -447,15 +448,15 @@ class EmphasisStudy:
         runs, steps = (3, 400) if options.quick else (30, 20_000)
         names = list(self.grids())
         tasks = [(problem, name, runs, steps, options.seed) for problem in self.PROBLEMS for name in names]
-        found = np.array(options.each(self.one, tasks, "emphasis")).reshape(len(self.PROBLEMS), len(names), 5)
+        numbers = np.array(options.each(self.one, tasks, "emphasis")).reshape(len(self.PROBLEMS), len(names), 5)
         checks = []
         for p, problem in enumerate(self.PROBLEMS):
-            for name, (error, spread, failed, alpha, lambda_) in zip(names, found[p], strict=True):
+            for name, (error, spread, failed, alpha, lambda_) in zip(names, numbers[p], strict=True):
                 text = f"{error:.4g} ± {spread:.2g}; {failed:.1%} of runs diverged"
                 edge = ", at the edge of the grid" if alpha in (self.ALPHAS[0], self.ALPHAS[-1]) else ""
                 note = f"best: α = 2^{np.log2(alpha):.0f}{edge}, λ = {lambda_:g}"
                 checks.append(finding(f"{problem}, {name}", text, note))
-        drawn = np.where(np.isfinite(found), found, np.nan)
+        drawn = np.where(np.isfinite(numbers), numbers, np.nan)
         low, high = drawn[:, :, 0] - drawn[:, :, 1], drawn[:, :, 0] + drawn[:, :, 1]
         x = np.arange(float(len(names)))
         lines = [
