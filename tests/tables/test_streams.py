@@ -732,3 +732,16 @@ def test_what_is_masked_is_missing() -> None:
     (block,) = table.blocks()
     assert np.array_equal(np.isnan(block.values), np.repeat(mask[:, None], 2, axis=1))
     assert block.labels["word"].tolist() == ["a", None, "a", "c"]
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">i2", np.longdouble])
+def test_arrays_of_other_machines_are_read(dtype: Any) -> None:
+    x = np.arange(20).astype(dtype)
+    for source in ({"x": x}, x):
+        (block,) = open_table(source).blocks(50)
+        assert block.values[:, 0].tolist() == list(range(20))
+
+
+def test_an_array_without_real_numbers_is_refused_by_name() -> None:
+    with pytest.raises(TableError, match="'x' is an array of complex128, not of real numbers, times or words"):
+        open_table({"x": np.arange(20.0) + 0j})

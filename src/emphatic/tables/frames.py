@@ -150,11 +150,12 @@ def _table(source: object, names: Sequence[str] | None, caller: Caller) -> pa.Ta
         names = [f"column_{i}" for i in range(1, grid.shape[1] + 1)] if names is None else list(names)
         if len(names) != grid.shape[1]:
             raise refusal("names", caller.function, f"name all {grid.shape[1]} columns", f"{len(names)} names")
-        return pa.Table.from_arrays([pa.array(column) for column in grid.T], names)
+        columns = zip(names, grid.T, strict=True)
+        return pa.Table.from_arrays([_array(name, column, from_pandas=False) for name, column in columns], names)
     if names is not None:
         raise refusal("names", caller.function, "be left out where the source has names", repr(list(names)))
     if isinstance(source, dict):
-        return pa.Table.from_arrays([_array(values) for values in source.values()], [str(name) for name in source])
+        return pa.Table.from_arrays([_array(*column) for column in source.items()], [str(name) for name in source])
     if hasattr(source, "__arrow_c_stream__"):
         table = pa.table(source)
     elif type(source).__module__.startswith("pandas"):  # before 2.2
@@ -189,10 +190,16 @@ def _unmasked(values: ArrayLike) -> NDArray[Any]:
     return np.asarray(np.ma.filled(values.astype(object), None))
 
 
-def _array(values: NDArray[Any]) -> pa.Array:
+def _array(name: object, values: NDArray[Any], from_pandas: bool = True) -> pa.Array:
+    """A column as Arrow holds it; ``from_pandas`` where NaN among words is a missing word."""
     if values.ndim != 1:
-        raise TypeError(f"an array of shape {values.shape} where (T,) is needed")
-    return pa.array(values, from_pandas=True)  # NaN among words is a missing word
+        raise TypeError(f"{name!r} is an array of shape {values.shape} where (T,) is needed")
+    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+        values = values.astype(np.float64)
+    try:  # Arrow has only this machine's order of bytes
+        return pa.array(values.astype(values.dtype.newbyteorder("="), copy=False), from_pandas=from_pandas)
+    except pa.ArrowNotImplementedError:
+        raise TypeError(f"{name!r} is an array of {values.dtype}, not of real numbers, times or words") from None
 
 
 # ---------------------------------------------------------------------- sorted
