@@ -112,6 +112,15 @@ def test_times_that_cannot_be_read_and_infinite_values_are_counted_and_said(call
     assert (reading["times_missing"], reading["unreadable"]) == (1, {"x": 1})
 
 
+@pytest.mark.parametrize("option", [("--warm-up", 50), ("--save-every", "5s"), ("--every", 3)])
+def test_options_of_a_pipe_are_refused_for_a_file(call: Call, option: tuple[str, object]) -> None:
+    code, out, err = call(iso(), *option)
+    assert (code, out) == (2, "")
+    assert f"{option[0]}" in err
+    assert "need a pipe" in err
+    assert not Path("out").exists()
+
+
 def test_unsorted_rows_are_refused_and_sorted_on_request(call: Call) -> None:
     lines = iso()
     order = np.random.default_rng(0).permutation(N)

@@ -34,6 +34,8 @@ __all__ = ["check_live_options", "figures", "nexting", "read_settings"]
 _OUTPUT, _LIVE, _CLUSTER = "Output", "Live", "On a cluster"
 #: Seconds of compilation that are announced.
 _NOTICED = 3.0
+#: How often the model of a pipe is saved by default.
+_SAVE_EVERY = "30s"
 
 
 @with_settings(Settings, "nexting", out=("predict", "horizons", "ask"), config=("time", "by", "resample"), resume=())
@@ -85,7 +87,7 @@ def nexting(
     ] = None,
     save_every: Annotated[
         str, typer.Option(help="With a pipe: how often to save the model.", rich_help_panel=_LIVE)
-    ] = "30s",
+    ] = _SAVE_EVERY,
     warm_up: Annotated[
         int | None,
         typer.Option(
@@ -142,8 +144,9 @@ def nexting(
             _refuse("--query, --range, --step and --write need a table: name a database or a file instead of -.")
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
         raise typer.Exit(_follow_pipe(path, config, flags, no_learn, every, save_every, warm_up))
-    if model is not None or no_learn or every is not None:
-        _refuse("--model, --no-learn and --every need a pipe: emphatic nexting - --model FILE.")
+    if model is not None or no_learn or every is not None or warm_up is not None or save_every != _SAVE_EVERY:
+        options = "--model, --no-learn, --every, --save-every and --warm-up"
+        _refuse(f"{options} need a pipe: emphatic nexting - --model FILE.")
     cluster = {"shards": shards, "storage": storage, "block": block, "checkpoint_every": checkpoint_every}
     cluster = {name: value for name, value in cluster.items() if value is not None}
     if cluster and ray is None:
