@@ -182,9 +182,9 @@ def test_a_killed_run_and_a_pipe_give_the_same_own_questions(tmp_path: Path, mon
     for q, question in enumerate(QUESTIONS[:4], 1):
         for kind in ("low", "high"):
             column = whole.predictions.column(f"{question.name}.{kind}").to_numpy()
-            live = np.float32([outcome.derived[kind][q] for outcome in outcomes[500:]])
+            live = np.array([outcome.derived[kind][q] for outcome in outcomes[500:]], np.float32)
             np.testing.assert_array_equal(column[500:], live)
-        live = np.float32([outcome.values[q] for outcome in outcomes[500:]])
+        live = np.array([outcome.values[q] for outcome in outcomes[500:]], np.float32)
         np.testing.assert_array_equal(whole.predictions.column(question.name).to_numpy()[500:], live)
     monkeypatch.setattr(learning, "SAVE", 0.0)
     monkeypatch.setattr(learning.LocalExecutor, "block", 128)

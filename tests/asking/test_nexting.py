@@ -93,7 +93,7 @@ def test_a_pipe_gives_the_answers_of_the_table_and_goes_on_from_a_file(tmp_path:
         outcomes += loaded.take(rows[len(outcomes) : cut])
     for q, text in enumerate(ASK):
         column = whole.predictions.column(text).to_numpy()
-        live = np.float32([outcome.asked[q, 0] for outcome in outcomes[300:]])
+        live = np.array([outcome.asked[q, 0] for outcome in outcomes[300:]], np.float32)
         np.testing.assert_array_equal(column[300:], live)
     line = json.loads(outcomes[-1].line)
     assert set(line["asked"]) == set(ASK)

@@ -325,7 +325,8 @@ def test_environments_that_do_not_fit_are_refused_in_one_line() -> None:
     """A list of actions to choose among makes an agent for continuous actions."""
     spaces = pytest.importorskip("gymnasium").spaces
     with plain_python():
-        agent = Agent("q", spaces.Discrete(2), [[-1.0], [0.5]], alpha=0.1, gamma=0.9, epsilon=np.float32(0.5), seed=0)
+        half: Any = np.float32(0.5)
+        agent = Agent("q", spaces.Discrete(2), [[-1.0], [0.5]], alpha=0.1, gamma=0.9, epsilon=half, seed=0)
         assert set(agent.train(Thermostat(spaces.Box(-1.0, 1.0)), 9).returns.tolist()) == {-1.0, 0.5}
         for env, message in (
             (None, "be an environment with reset and step, as in Gymnasium. Got None"),

@@ -426,10 +426,16 @@ def test_a_function_compiled_as_one_with_what_it_calls() -> None:
     def another(values: Any) -> Any:
         return halve(values) + 2.0
 
-    before, made = JITCodeLibrary._finalize_final_module, []
+    before: Any = JITCodeLibrary._finalize_final_module
+    made: list[str] = []
+
+    def finalize(code: Any) -> Any:
+        made.append(code.name)
+        return before(code)
+
     jit: Any = numba.njit("f8(f8[::1])")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(JITCodeLibrary, "_finalize_final_module", lambda code: (made.append(code.name), before(code))[1])
+        patch.setattr(JITCodeLibrary, "_finalize_final_module", finalize)
         with compiled._compiled_as_one(outer):
             assert jit(outer)(np.array([3.0])) == 2.5
     assert [name for name in made if "halve" in name] == []
