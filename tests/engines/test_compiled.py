@@ -11,6 +11,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -489,3 +490,23 @@ def test_the_bytecode_of_a_generated_module_is_kept_and_may_be_damaged(
             path.write_bytes(whole[:16] + kept)
     assert generated.module("kept", "x = 6 * 7", "1").x == 42
     assert generated.module("kept", "x = 7 * 7", "1").x == 49
+
+
+def test_a_numba_that_is_different_inside_compiles_as_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    from numba.extending import register_jitable
+
+    @register_jitable
+    def halve(values: Any) -> Any:
+        values[0] *= 0.5
+        return values[0]
+
+    def outer(values: Any) -> Any:
+        return halve(values) + 1.0
+
+    def refuse(*arguments: object) -> None:
+        raise TypeError
+
+    monkeypatch.setattr(compiled, "_dynfunc", SimpleNamespace(make_function=refuse))
+    assert compiled._compiled(outer, False, "f8(f8[::1])", {}, as_one=True)(np.array([3.0])) == 2.5
+    monkeypatch.setattr(compiled, "Lower", object)
+    assert compiled._compiled(outer, False, "f8(f8[::1])", {}, as_one=True)(np.array([3.0])) == 2.5

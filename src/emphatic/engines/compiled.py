@@ -22,7 +22,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -363,15 +363,24 @@ def _compiled(
     options: dict[str, Any] = OPTIONS,
     as_one: bool = False,
 ) -> Any:
+    if as_one:
+        try:
+            with _compiled_as_one(function):
+                return _njit(function, cache, signature, options)
+        except Exception:  # a numba that is different inside; what the kernel itself does wrong is said below
+            pass
+    return _njit(function, cache, signature, options)
+
+
+def _njit(function: Callable[..., Any], cache: bool, signature: Any, options: dict[str, Any]) -> Any:
     njit: Any = numba.njit
     signatures = (signature,) if signature else ()
-    with _compiled_as_one(function) if as_one else nullcontext():
-        if cache:
-            try:
-                return njit(*signatures, cache=True, **options)(function)
-            except Exception:  # no folder to write to, a full disk, or a damaged file: numba lets anything through
-                pass
-        return njit(*signatures, **options)(function)
+    if cache:
+        try:
+            return njit(*signatures, cache=True, **options)(function)
+        except Exception:  # no folder to write to, a full disk, or a damaged file: numba lets anything through
+            pass
+    return njit(*signatures, **options)(function)
 
 
 @contextmanager
@@ -379,7 +388,7 @@ def _compiled_as_one(function: Callable[..., object]) -> Iterator[None]:
     """Within it, this function is optimised and becomes machine code with all that it calls of its module as one.
 
     numba would do both for each function that is called as well, and make a way into it from C, to use none of that.
-    No other thread compiles meanwhile.
+    No other thread compiles meanwhile. AttributeError if numba has no such methods.
     """
     called: set[JITCodeLibrary] = set()
 
