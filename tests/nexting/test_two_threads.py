@@ -36,9 +36,9 @@ def test_two_threads_give_the_bits_of_one(
     names: set[str] = set()
     write = PartStore.write
 
-    def noted(self: PartStore, *given: Any) -> None:
+    def noted(self: PartStore, *given: Any, **options: Any) -> None:
         names.add(threading.current_thread().name)
-        write(self, *given)
+        write(self, *given, **options)
 
     monkeypatch.setattr(PartStore, "write", noted)
     monkeypatch.setattr(learning, "WAITING", 1)  # a part a block
@@ -73,7 +73,7 @@ def test_two_threads_give_the_bits_of_one(
 def test_what_the_second_thread_cannot_write_ends_the_run(
     threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **options: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(learning, "count_cores", lambda: 2)

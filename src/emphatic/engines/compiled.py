@@ -372,7 +372,7 @@ def _compiled(
     return _njit(function, cache, signature, options)
 
 
-def _njit(function: Callable[..., Any], cache: bool, signature: Any, options: dict[str, Any]) -> Any:
+def _njit(function: Callable[..., Any], cache: bool, signature: object, options: dict[str, Any]) -> Any:
     njit: Any = numba.njit
     signatures = (signature,) if signature else ()
     if cache:
