@@ -77,6 +77,8 @@ _WORDS |= {"min": "min", "day": "d", "week": "w"}
 _ROWS = re.compile(r"([0-9]+(?:\.0*)?)\s*(?:rows?|steps?|readings?)?")
 #: The longest text allowed.
 _LONGEST = 1000
+#: A time until something is at its cap from this share of the cap on.
+_AT_THE_CAP = 0.95
 #: What people write instead, and what they mean: tried one after another and together to find the nearest right form.
 _REPAIRS: tuple[tuple[str, str], ...] = (
     (r"^(?:probability|prob|chance)\s*(?:of|that)?\s*\(?\s*(.+?)\)?$", r"P(\1)"),
@@ -481,6 +483,8 @@ def describe_answer(score: Mapping[str, Any], last: float | None = None) -> str:
 
     >>> describe_answer({"text": "P(power > 5 within 1h)", "answer": 0.31, "usual": 0.12, "now": 0.0})
     'Within the next 1 h power exceeds 5 with probability 0.31 (usually 0.12; not so now).'
+    >>> describe_answer({"text": "time until level < 1 up to 2d", "answer": 172_000.0, "low": 1.7e5, "high": 172_800.0})
+    'level falls below 1 in 2 d or later, if at all.'
     """
     question = parse(score["text"])
     answer, usual = score.get("answer"), score.get("usual")
@@ -511,11 +515,13 @@ def describe_answer(score: Mapping[str, Any], last: float | None = None) -> str:
         "min": f"Within {span} the lowest {body} is",
     }[question.kind]
     clock = ""
+    if question.kind == "until":
+        cap = durations.seconds(question.horizon) if isinstance(question.horizon, str) else float(question.horizon)
+        if answer >= _AT_THE_CAP * cap:
+            return f"{subject} {span} or later, if at all{usually}."
     if question.kind == "until" and last is not None and isinstance(question.horizon, str):
         times = [last + score[end] for end in ("answer", "low", "high") if score.get(end) is not None]
         clock = f", at about {_clock(times[0])}" + (f" ({_clock(times[1])} to {_clock(times[2])})" if times[2:] else "")
-        if answer >= 0.99 * durations.seconds(question.horizon):
-            clock = ", if at all"
     return f"{subject} {show(answer)}{between}{clock}{usually}."
 
 
@@ -541,6 +547,8 @@ def describe_score(score: Mapping[str, Any]) -> str:
         return f"Better than {name}: {measure} {skill:.0%} lower."
     chance = ", which may be chance" if skill > 0.0 else ""
     difference = f"{measure} {abs(skill):.0%} {'lower' if skill > 0.0 else 'higher'}{chance}"
+    if abs(skill) < 0.005:
+        difference = f"the same {measure}"
     if verdict == "too short":
         return f"The log is too short to tell whether this is better than {name} ({difference})."
     return f"No better than {name}: {difference}."

@@ -344,7 +344,7 @@ def _show(result: NextingResult, folder: Path, began: float) -> None:
     from emphatic.asking.language import asked_lines
     from emphatic.hordes.seasons import describe_periods
     from emphatic.nexting.outlook import values_at
-    from emphatic.nexting.runner import forecast_lines, ingest_lines, verdict_lines
+    from emphatic.nexting.runner import alarm_lines, forecast_lines, ingest_lines, verdict_lines
     from emphatic.report.page import NONE
 
     C, horizons = len(result.settings.predict or ()), result.settings.horizons or ()
@@ -388,7 +388,7 @@ def _show(result: NextingResult, folder: Path, began: float) -> None:
     if frozen:
         learners = sum(learner.K or 1 for learner in result.model.learners)
         print(f"{frozen} of {learners} learners are frozen after diverging.")
-    for line in ingest_lines(result.reading):
+    for line in ingest_lines(result.reading) + ([] if result.models else alarm_lines(result.summary)):
         print(line)
     if not result.models and (periods := describe_periods(result.model.periods)):
         print(f"Periods: {periods}.")

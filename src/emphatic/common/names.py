@@ -37,13 +37,19 @@ def show(value: object, most: int = 60) -> str:
 
 
 def suggestion(name: object, known: Iterable[str]) -> str:
-    """A sentence with the closest known name, or nothing.
+    """A sentence with the closest known name, or nothing. Capital letters do not count.
 
     >>> suggestion("horizon", ["predict", "horizons"])
     " Did you mean 'horizons'?"
+    >>> suggestion("temperature", ["TEMP", "PRES"])
+    " Did you mean 'TEMP'?"
     """
-    close = get_close_matches(str(name), list(known), 1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    names = {other.lower(): other for other in reversed(list(known))}
+    text = str(name).lower()
+    close = get_close_matches(text, list(names), 1) or [
+        other for other in names if len(min(other, text, key=len)) >= 3 and text[: len(other)] == other[: len(text)]
+    ]
+    return f" Did you mean {names[close[0]]!r}?" if close else ""
 
 
 def check_names(given: Iterable[str], known: Iterable[str], where: str, kind: str = "setting") -> None:

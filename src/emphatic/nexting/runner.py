@@ -18,7 +18,7 @@ import os
 import shutil
 import time as clock_time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -1090,6 +1090,22 @@ def forecast_lines(
     unlisted = [f"  … and {_many(len(lines) - _FORECAST, 'more signal')} in report.html"] * (len(lines) > _FORECAST)
     lines = [f"Forecast from the last row{intervals}:", *lines[:_FORECAST], *unlisted]
     return [line.replace("−", "-") for line in lines]
+
+
+def alarm_lines(summary: Iterable[Mapping[str, Any]]) -> list[str]:
+    """How many alarms each signal had.
+
+    Args:
+        summary: The objects of ``summary.json``.
+
+    >>> alarm_lines([{"signal": "x", "alarms": 0}, {"signal": "y", "alarms": 3}, {"text": "x at +1h"}])
+    ['Alarms: 3 (y 3); report.html lists them.']
+    """
+    counts = {row["signal"]: row["alarms"] for row in summary if row.get("alarms")}
+    if not counts:
+        return []
+    listed = [f"{name} {count:,}" for name, count in sorted(counts.items(), key=lambda pair: -pair[1])]
+    return [f"Alarms: {sum(counts.values()):,} ({_list(listed)}); report.html lists them."]
 
 
 def _query_line(query: Mapping[str, Any]) -> str:
