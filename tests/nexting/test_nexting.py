@@ -137,7 +137,8 @@ def test_four_files_a_short_table_and_where_the_report_is(finished: tuple[Path, 
     out, said = finished
     assert sorted(path.name for path in out.iterdir()) == FILES
     assert str(out / "report.html") in said.replace("\n", "")
-    assert len(said.splitlines()) < 17
+    assert len(said.splitlines()) < 18
+    assert "report.html lists them." in said
     assert "Time: 'time' (ISO 8601); typical step 1 min; 2 gaps." in said
     assert (
         "Columns left out: 'id' (text column with fewer than 2 or more than 50 distinct values in the first rows)."
