@@ -12,15 +12,13 @@ packages, whose files are read: ``pip install --no-deps aeon sktime``. A log of 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.development_logs import development_logs, is_installed, package_folder
+from benchmarks.development_logs import choose_logs, is_installed, log_options, package_folder
 from benchmarks.log_runs import OLD, OURS, Answers, Flags, Log, run_logs
 from emphatic.studies.reproductions.open_questions import Fault, count_alarms, inject
 
@@ -191,20 +189,11 @@ def print_labelled(checkouts: Mapping[str, Path | None]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print all tables."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.alarms", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--old", type=Path, metavar="CHECKOUT", help="an earlier version to compare with")
-    parser.add_argument("--log", action="append", metavar="NAME", help="default: all that are installed")
-    parser.add_argument("--table", type=Path, action="append", default=[], metavar="FILE", help="a log of your own")
-    options = parser.parse_args(arguments)
+    options = log_options("alarms", __doc__).parse_args(arguments)
     checkouts: dict[str, Path | None] = ({OLD: options.old} if options.old else {}) | {OURS: None}
-    logs = [(log.name, log.read, log.horizons) for log in development_logs()
-            if is_installed(log.package) and (not options.log or log.name in options.log)]  # fmt: skip
-    logs += [(path.name, partial(Path, path), (2, 9, 36, 144)) for path in options.table]
     tallies: dict[str, dict[str, Tally]] = {}
-    for name, read, horizons in logs:
-        log = Log.read(read(), horizons)
+    for each in choose_logs(options):
+        name, log = each.name, Log.read(each.read(), each.horizons)
         if len(log.x) < SHORTEST:
             print(f"{name}: {len(log.x)} rows, left out", flush=True)
             continue

@@ -6,10 +6,12 @@ Nothing is downloaded, and a log whose package is not installed is left out of t
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,24 @@ class DevelopmentLog:
 def is_installed(package: str) -> bool:
     """Whether a package can be imported, or at least its files be read; "" always can."""
     return not package or importlib.util.find_spec(package) is not None
+
+
+def log_options(suite: str, about: str | None) -> argparse.ArgumentParser:
+    """The options of a command that compares two versions on these logs and on files of the user."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{suite}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--old", type=Path, metavar="CHECKOUT", help="an earlier version to compare with")
+    parser.add_argument("--log", action="append", metavar="NAME", help="default: all that are installed")
+    parser.add_argument("--table", type=Path, action="append", default=[], metavar="FILE", help="a log of your own")
+    return parser
+
+
+def choose_logs(options: argparse.Namespace) -> list[DevelopmentLog]:
+    """The logs that ``log_options`` name."""
+    logs = [log for log in development_logs() if is_installed(log.package)]
+    logs = [log for log in logs if not options.log or log.name in options.log]
+    return logs + [DevelopmentLog(path.name, "", partial(Path, path), HOURLY) for path in options.table]
 
 
 def development_logs() -> list[DevelopmentLog]:

@@ -10,16 +10,14 @@ With ``--old``, the package in that checkout is run on the same logs, and its pr
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 import emphatic
-from benchmarks.development_logs import DevelopmentLog, development_logs, is_installed
+from benchmarks.development_logs import choose_logs, log_options
 from benchmarks.forecasters import repeated_means
 from benchmarks.forecasting import hold, returns
 from benchmarks.log_runs import OLD, OURS, Answers, Flags, Log, run_logs
@@ -154,20 +152,12 @@ def measure(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print all tables."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.targets", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--old", type=Path, metavar="CHECKOUT", help="an earlier version to compare with")
-    parser.add_argument("--log", action="append", metavar="NAME", help="default: all that are installed")
-    parser.add_argument("--table", type=Path, action="append", default=[], metavar="FILE", help="a log of your own")
+    parser = log_options("targets", __doc__)
     parser.add_argument("--no-glitches", action="store_true", help="leave out what takes longest")
     options = parser.parse_args(arguments)
     checkouts: dict[str, Path | None] = ({OLD: options.old} if options.old else {}) | {OURS: None}
-    logs = [log for log in development_logs() if is_installed(log.package)]
-    logs = [log for log in logs if not options.log or log.name in options.log]
-    logs += [DevelopmentLog(path.name, "", partial(Path, path), (2, 9, 36, 144)) for path in options.table]
     measured = {}
-    for each in logs:
+    for each in choose_logs(options):
         log = Log.read(each.read(), each.horizons)
         measured[each.name] = (log, *measure(log, checkouts, not options.no_glitches))
         print(f"{each.name}: measured", flush=True)

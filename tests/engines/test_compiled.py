@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -410,10 +411,8 @@ def test_inner_loops_are_vectorised_in_float32(name: str) -> None:
     assert not re.search(r"\bv?cvt(ps2pd|pd2ps)\b", assembly)
 
 
-def test_a_function_compiled_as_one_with_what_it_calls() -> None:
-    """What it calls has no machine code of its own; numba is left as it was, and other functions call it too."""
-    import numba
-    from numba.core.codegen import JITCodeLibrary
+def functions_that_call_one() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Two functions that call a third one, none of which has been compiled."""
     from numba.extending import register_jitable
 
     @register_jitable
@@ -427,6 +426,15 @@ def test_a_function_compiled_as_one_with_what_it_calls() -> None:
     def another(values: Any) -> Any:
         return halve(values) + 2.0
 
+    return outer, another
+
+
+def test_a_function_compiled_as_one_with_what_it_calls() -> None:
+    """What it calls has no machine code of its own; numba is left as it was, and other functions call it too."""
+    import numba
+    from numba.core.codegen import JITCodeLibrary
+
+    outer, another = functions_that_call_one()
     before: Any = JITCodeLibrary._finalize_final_module
     made: list[str] = []
 
@@ -493,15 +501,7 @@ def test_the_bytecode_of_a_generated_module_is_kept_and_may_be_damaged(
 
 
 def test_a_numba_that_is_different_inside_compiles_as_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    from numba.extending import register_jitable
-
-    @register_jitable
-    def halve(values: Any) -> Any:
-        values[0] *= 0.5
-        return values[0]
-
-    def outer(values: Any) -> Any:
-        return halve(values) + 1.0
+    outer, _ = functions_that_call_one()
 
     def refuse(*arguments: object) -> None:
         raise TypeError

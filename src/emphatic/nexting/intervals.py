@@ -99,7 +99,7 @@ from __future__ import annotations
 import functools
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, cast
@@ -116,7 +116,7 @@ from emphatic.nexting.settings import FALSE_ALARM_RATE
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ENDS", "OF_A_SIGNAL", "WHY", "AlarmList", "Alarms", "Derived", "Intervals"]
+__all__ = ["ENDS", "OF_A_SIGNAL", "WHY", "AlarmList", "Alarms", "Derived", "Intervals", "alarms_by_signal"]
 
 Array = NDArray[np.float64]
 
@@ -401,6 +401,18 @@ class _Alarm:
             "anomaly": self.score,
             "why": self.why,
         }
+
+
+def alarms_by_signal(summary: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """How many alarms each signal had. Every horizon of a signal has the same number.
+
+    Args:
+        summary: The objects of ``summary.json``.
+
+    >>> alarms_by_signal([{"signal": "x", "alarms": 3}, {"signal": "x", "alarms": 3}, {"text": "x at +1h"}])
+    {'x': 3}
+    """
+    return {score["signal"]: score["alarms"] for score in summary if "alarms" in score}
 
 
 class AlarmList:

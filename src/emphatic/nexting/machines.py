@@ -35,6 +35,7 @@ from emphatic.common.names import suggestion
 from emphatic.common.parts import open_writer
 from emphatic.hordes.horde import Horde
 from emphatic.learning.returns import UndiscountedWarning
+from emphatic.nexting.intervals import alarms_by_signal
 from emphatic.nexting.learning import (
     FIRST,
     LocalExecutor,
@@ -692,7 +693,7 @@ def describe_machine(record: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("variance_explained", "skill"):
         known = [score[name] for score in scores if score[name] is not None]
         facts[name] = statistics.median(known) if known else None
-    facts["alarms"] = sum({score["signal"]: score.get("alarms", 0) for score in scores}.values())
+    facts["alarms"] = sum(alarms_by_signal(scores).values())
     return facts
 
 

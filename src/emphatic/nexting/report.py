@@ -24,6 +24,7 @@ from emphatic.asking.gvfs import FollowedGVFs
 from emphatic.common import versions
 from emphatic.hordes.seasons import describe_periods
 from emphatic.learning.inputs import refusal
+from emphatic.nexting.intervals import alarms_by_signal
 from emphatic.nexting.outlook import (
     DAY,
     WEEK,
@@ -653,7 +654,7 @@ def _alarms(page: NextingPage) -> Row | None:
     """A row for each alarm, in the order of time; nothing if none were looked for."""
     if page.false_alarm_rate is None:
         return None
-    total = sum({score["signal"]: score.get("alarms", 0) for score in page.scores}.values())
+    total = sum(alarms_by_signal(page.scores).values())
     columns = [
         Column("signal", "signal"),
         Column("when", "when"),

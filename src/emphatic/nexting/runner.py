@@ -41,6 +41,7 @@ from emphatic.hordes.horde import Horde
 from emphatic.hordes.seasons import find_periods
 from emphatic.learning.inputs import Active, refusal
 from emphatic.learning.returns import UndiscountedWarning
+from emphatic.nexting.intervals import alarms_by_signal
 from emphatic.nexting.learning import (
     Announce,
     Executor,
@@ -1101,7 +1102,7 @@ def alarm_lines(summary: Iterable[Mapping[str, Any]]) -> list[str]:
     >>> alarm_lines([{"signal": "x", "alarms": 0}, {"signal": "y", "alarms": 3}, {"text": "x at +1h"}])
     ['Alarms: 3 (y 3); report.html lists them.']
     """
-    counts = {row["signal"]: row["alarms"] for row in summary if row.get("alarms")}
+    counts = {name: count for name, count in alarms_by_signal(summary).items() if count}
     if not counts:
         return []
     listed = [f"{name} {count:,}" for name, count in sorted(counts.items(), key=lambda pair: -pair[1])]
