@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tools.lowest_versions import lowest_versions
+from tools.measure_install import measure_packages
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -77,3 +78,15 @@ def test_every_dependency_has_a_lowest_version() -> None:
     assert len(lowest) == len(PROJECT["project"]["dependencies"])
     assert "numpy==1.26" in lowest
     assert "bash .ci/smoke" in (ROOT / ".ci" / "run").read_text("utf-8").splitlines()
+
+
+def test_packages_are_measured_by_what_their_files_take_on_disk(tmp_path: Path) -> None:
+    for name, kilobytes in (("small", 4), ("large", 400)):
+        (tmp_path / f"{name}.py").write_bytes(b"#" * 1024 * kilobytes)
+        info = tmp_path / f"{name}-1.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        (info / "RECORD").write_text(f"{name}.py,,\ngone.py,,\n")
+    sizes = measure_packages(tmp_path)
+    assert list(sizes) == ["large", "small"]
+    assert sizes["large"] == pytest.approx(400 / 1024, abs=0.02)
