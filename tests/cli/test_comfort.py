@@ -133,7 +133,7 @@ def test_the_whole_time_of_a_run_is_estimated_with_its_kernels(
     is_cold: bool, slow: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that is slower or faster than expected, with an empty cache or a full one; then the same run again."""
-    monkeypatch.setattr(estimate_module, "is_compiled", lambda name, folder: not is_cold)
+    monkeypatch.setattr(estimate_module, "compiled_kernels", lambda folder: set() if is_cold else {*KERNELS})
     monkeypatch.setattr(estimate_module, "count_cores", lambda: 2)
     phases, clock = {"learning": 30.0, "scoring": 10.0, "report": 2.0}, 0.0
 

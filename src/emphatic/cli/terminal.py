@@ -13,6 +13,7 @@ import functools
 import inspect
 import json
 import logging
+import os
 import re
 import shlex
 import signal
@@ -43,8 +44,8 @@ __all__ = ["KERNELS", "Estimate", "Estimating", "GroupedCommand", "JsonFormatter
 __all__ += [
     "carry_out",
     "compile_notice",
+    "compiled_kernels",
     "flag_values",
-    "is_compiled",
     "log_to_stderr",
     "report_error",
     "with_settings",
@@ -432,11 +433,9 @@ class Estimate:
     ) -> None:
         self._clock, self._path = clock, None if folder is None else folder / _FILE
         self._memory = _read(self._path)
-        before = float(self._memory["compiling"])
+        before, unneeded = float(self._memory["compiling"]), {*without, *compiled_kernels(folder)}
         #: The kernels that are missing, with the seconds that each is expected to take.
-        self.missing: dict[str, float] = {
-            name: before * KERNELS[name] for name in KERNELS if name not in without and not is_compiled(name, folder)
-        }
+        self.missing: dict[str, float] = {name: before * KERNELS[name] for name in KERNELS if name not in unneeded}
         self._compiled: dict[str, float] = {}
         self._first: float | None = None
         self._begun = 0.0
@@ -563,22 +562,31 @@ def _generated_name(name: str) -> str:
     return "sparse_many" if name.endswith("sparse_many_kernels") else name.replace("/", "_")
 
 
-def is_compiled(name: str, folder: Path | None) -> bool:
-    """Whether the cache folder has a kernel's machine code, of its present source.
+def compiled_kernels(folder: Path | None) -> set[str]:
+    """Those of ``KERNELS`` whose machine code, of their present source, the cache folder has.
 
     Args:
-        name: A key of ``KERNELS``.
-        folder: The cache folder.
+        folder: The cache folder; None if there is none.
     """
+    modules: set[str] = set()
+    with suppress(OSError):  # one look at the names: after some years there are many thousands
+        names = os.listdir(folder / "__pycache__") if folder is not None else []
+        modules = {name.partition(".")[0] for name in names if name.endswith(".nbi")}
+    return {name for name in KERNELS if _is_compiled(name, folder, modules)}
+
+
+def _is_compiled(name: str, folder: Path | None, modules: set[str]) -> bool:
+    """Whether one of these generated modules, which are compiled, has a kernel's present source."""
     path = Path(__file__).parents[1] / f"{name}.py"
     if folder is None or not path.exists():
         return not path.exists()
     source = path.read_text("utf-8").replace("from __future__ import annotations\n", "", 1).strip()
     body = source[source.find("\nimport") :]  # (a kernel that is composed with a rule begins with the rule)
-    for file in folder.glob(f"emphatic_{_generated_name(name)}_*.py"):
-        with suppress(OSError, UnicodeDecodeError):
-            if body in file.read_text("utf-8") and any((folder / "__pycache__").glob(f"{file.stem}.*.nbi")):
-                return True
+    for module in modules:
+        if module.startswith(f"emphatic_{_generated_name(name)}_"):
+            with suppress(OSError, UnicodeDecodeError):
+                if body in (folder / f"{module}.py").read_text("utf-8"):
+                    return True
     return False
 
 
