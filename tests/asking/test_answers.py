@@ -205,6 +205,13 @@ def test_a_number_is_hardly_worse_than_the_best_simple_answer(best: str) -> None
         assert score["rmse"] <= 1.03 * simple["rmse"], score["text"]
 
 
+def test_a_bound_that_values_have_reached_ten_times_is_never_passed() -> None:
+    x = np.clip(2.0 * np.sin(np.arange(800) / 20.0) + np.random.default_rng(0).normal(size=800), -1.0, 1.0)
+    _, derived = run(["x at +4 rows", "max of x within 4 rows", "min of x within 4 rows"], x, None, Timing(None))
+    ends = np.concatenate([derived[kind][400:] for kind in ("answer", "low", "high")])
+    assert (np.nanmin(ends), np.nanmax(ends)) == (-1.0, 1.0)
+
+
 def test_intervals_of_a_signal_that_is_mostly_off_hold_at_every_hour() -> None:
     rng = np.random.default_rng(2)
     _, time = wave(6000)

@@ -161,6 +161,19 @@ def test_what_versions_without_levels_by_hour_saved_goes_on() -> None:
     assert np.isfinite(later(x[300:], x[300:], time[300:], None)[..., 0]).all()
 
 
+def test_a_bound_that_readings_have_reached_ten_times_is_never_passed() -> None:
+    x, time = np.clip(signals(1500), -0.7, 0.7), 3600.0 * np.arange(1500, dtype=np.float64)
+    reached = int(np.flatnonzero(np.cumsum(x == 0.7, axis=0).min(axis=1) >= 10)[0])
+    answers = headline(1500)(x, x, time, None)
+    assert np.nanmax(answers[: reached - 10]) > 0.7
+    assert np.nanmax(answers[reached:]) <= 0.7
+    assert np.nanmin(answers[400:, :8]) >= -0.7  # (the third signal is seldom that low)
+    first, later = headline(1500), headline(1500)
+    first(x[:300], x[:300], time[:300], None)
+    later.restore({name: a[:, :2] if name == "bounds" else a for name, a in first.arrays().items()})
+    assert np.nanmax(later(x[300:], x[300:], time[300:], None)[500:]) <= 0.7
+
+
 def test_answers_are_no_worse_than_simple_ones_and_intervals_hold() -> None:
     x = signals(3000)
     asked = headline(3000, ("3h", "1d"))

@@ -195,7 +195,7 @@ class Headline:
             "stored": np.zeros((int(rooms[1]), S * width + extra + S + 2 * S * k.ENTRIES + 6 * S)),
             "recent": np.zeros((S, k.REMEMBERED)),
             "traces": np.zeros((S, 4)),
-            "bounds": np.tile([np.inf, -np.inf], (S, 1)),
+            "bounds": np.tile([np.inf, -np.inf, 0.0, 0.0], (S, 1)),
             "moments": np.zeros((S, k.PLAIN, 3)),
             "other_memory": np.zeros((5, len(unpredicted))),
             "other_moments": np.zeros((3 * len(unpredicted), 3)),
@@ -507,6 +507,8 @@ class Headline:
         new = {name: np.array(array, np.float64) for name, array in saved.items()}
         if "climate" in new and new["climate"].shape[-1] == 2:  # (of an earlier version, without levels by hour)
             new["climate"] = np.pad(new["climate"], [(0, 0)] * (new["climate"].ndim - 1) + [(0, 2)])
+        if "bounds" in new and new["bounds"].shape[-1:] == (2,):  # (of an earlier version, which did not count)
+            new["bounds"] = np.pad(new["bounds"], [(0, 0), (0, 2)])
         for name in ("past", "cycle"):  # (earlier versions did not look for periods)
             new.setdefault(name, self._arrays[name].copy())
         if "targets" in new and new["targets"].shape[-1:] == (k.CHOICE + 1,):  # (of an earlier version)

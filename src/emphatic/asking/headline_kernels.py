@@ -63,6 +63,7 @@ from emphatic.asking.layout import (
     WEEKLY,
 )  # fmt: skip
 from emphatic.engines.compiled import jit_for
+from emphatic.questions.gvf import REACHED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -478,13 +479,24 @@ def _weigh(target: Floats, cycles: bool, repeats: bool, windows: float) -> None:
 
 
 @register_jitable
-def _answer(
-    target: Floats, members: Floats, record: Floats, sigma: float, least: float, most: float, usual: Floats
-) -> None:
+def _extend(bounds: Floats, value: float) -> None:
+    """The least and the largest value so far, and how often each was reached."""
+    bounds[2] = 1.0 if value < bounds[0] else bounds[2] + (value == bounds[0])
+    bounds[3] = 1.0 if value > bounds[1] else bounds[3] + (value == bounds[1])
+    bounds[0], bounds[1] = min(bounds[0], value), max(bounds[1], value)
+
+
+@register_jitable
+def _answer(target: Floats, members: Floats, record: Floats, sigma: float, bounds: Floats, usual: Floats) -> None:
     """The combined answer of a target and its interval, into ``record``; ``usual`` is what is known of its hour."""
+    least, most = bounds[0], bounds[1]
     room = 0.1 * (most - least)
     lowest = least - room if least < 0.0 else max(0.0, least - room)
     highest = most + room if most > 0.0 else min(0.0, most + room)
+    if bounds[2] >= REACHED:
+        lowest = least
+    if bounds[3] >= REACHED:
+        highest = most
     if least > most:
         lowest, highest = -np.inf, np.inf
     answer = 0.0
@@ -892,7 +904,7 @@ def advance(
                 continue
             block[1 + s] += value
             block[1 + S + s] += 1.0
-            bounds[s, 0], bounds[s, 1] = min(bounds[s, 0], value), max(bounds[s, 1], value)
+            _extend(bounds[s], value)
             if row % constants[DAY_STRIDE] == 0.0:
                 part = 0 if row < constants[HALF] else 1
                 _follow_naive(value_shifted[s], row // constants[DAY_STRIDE], value, scores[0, s], part)
@@ -996,7 +1008,7 @@ def advance(
                             members[4 + b] + unit * answered[4 * s + 2 * kind + b] if shared > 0 else members[2 + b]
                         )
                     expected, usually = predicted[4 + kind], climate[h, j, hour]
-                    _answer(targets[h, j], members, fields, expected, bounds[s, 0], bounds[s, 1], usually)
+                    _answer(targets[h, j], members, fields, expected, bounds[s], usually)
                     answers = out[t, (s * H + h) * 2 + kind]
                     answers[0], answers[1] = fields[R_ANSWER], fields[R_LOW]
                     answers[2], answers[3] = fields[R_HIGH], fields[R_USUAL]

@@ -167,6 +167,8 @@ from emphatic.asking.layout import (  # noqa: F401
     TD_MEMBERS,
     TD_OPEN,
     TD_SQUARE,
+    TIMES_LEAST,
+    TIMES_MOST,
     TOP_FORGET,
     TOP_RIDGE,
     TRACE_DECAY,
@@ -183,6 +185,7 @@ from emphatic.asking.layout import (  # noqa: F401
     WORSE,
 )  # fmt: skip
 from emphatic.engines.compiled import jit_for
+from emphatic.questions.gvf import REACHED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -869,6 +872,10 @@ def _answer_number(
         room = 0.1 * (state[MOST] - state[LEAST])
         lowest = state[LEAST] - room if state[LEAST] < 0.0 else max(0.0, state[LEAST] - room)
         highest = state[MOST] + room if state[MOST] > 0.0 else min(0.0, state[MOST] + room)
+        if state[TIMES_LEAST] >= REACHED:
+            lowest = state[LEAST]
+        if state[TIMES_MOST] >= REACHED:
+            highest = state[MOST]
     for m in range(3):
         n = small if m == 2 else full
         item[COMPONENTS + 2 * m] = base_now + unit * _dot(W[m, 0], phi, n)
@@ -1097,6 +1104,8 @@ def advance(
         when[end], reading[end] = now, value[t]
         end += 1
         if not condition and value[t] == value[t]:
+            state[TIMES_LEAST] = 1.0 if value[t] < state[LEAST] else state[TIMES_LEAST] + (value[t] == state[LEAST])
+            state[TIMES_MOST] = 1.0 if value[t] > state[MOST] else state[TIMES_MOST] + (value[t] == state[MOST])
             state[LEAST], state[MOST] = min(state[LEAST], value[t]), max(state[MOST], value[t])
             if kind == MEAN:
                 state[SCALE_ROWS] += 1.0

@@ -74,8 +74,10 @@ CONSTANTS = 32
     SCALE_SUM,
     ABSOLUTE,
 ) = range(26)
-#: (two places more than are used: earlier versions saved them)
-STATE = 28
+#: How often the least and the largest value were reached. (Earlier versions saved something else in the two places
+#: before these, which are not used.)
+TIMES_LEAST, TIMES_MOST = 28, 29
+STATE = 30
 
 # What waits for the label of a row: when it was, its keys, its answer, and then features and component answers.
 (

@@ -35,8 +35,6 @@ Flags = NDArray[np.bool_]
 
 #: How many horizons' worth of evidence the prior p = m counts for.
 KAPPA = 5.0
-#: How often readings reach their least value, or their largest, before it is a bound for predictions and intervals.
-REACHED = 10.0
 #: The numbers that a question carries in a ``Blend`` and in a ``Combination``, and those of each answer and each
 #: mixture of the latter: see the kernels.
 _BLENDED, _COMBINED, _OF_ANSWERS, _OF_MIXTURES = 10, 15, 11, 4

@@ -10,7 +10,7 @@ from numba import types
 from numba.extending import register_jitable
 
 from emphatic.engines.compiled import jit_for
-from emphatic.hordes.blend import REACHED
+from emphatic.questions.gvf import REACHED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

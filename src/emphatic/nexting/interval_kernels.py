@@ -10,8 +10,7 @@ from numba import types
 from numba.extending import register_jitable
 
 from emphatic.engines.compiled import jit_for
-from emphatic.hordes.blend import REACHED
-from emphatic.questions.gvf import LARGEST
+from emphatic.questions.gvf import LARGEST, REACHED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,6 +79,9 @@ _ROOM = 1e-6
 _SEEN = 0.5
 #: Horizons' worth of returns at which the level moves half as fast as it will, and at which bins count for half.
 _CAUTION, _EVIDENCE = 3.0, 30.0
+#: While little is known the running error counts as up to 1 + this / (1 + n) times itself, after n horizons; but the
+#: larger error is at most so many standard deviations of the readings.
+_DOUBT, _SPREAD = 1.8, 1.1
 #: Visits after which a bin counts for half of its mean, its parent for the other half; and visits that are remembered.
 _HALFWAY, _VISITS = 5.0, 60.0
 #: An error counts as at most so many times the running scale; the mean of a bin is at least this share of it.
@@ -423,7 +425,9 @@ def intervals(
             level = s[LEVEL]
             if places[1] >= 0.0:
                 level += bins[q, int(places[1]), CORRECTION]
-            half = settings[1] * math.exp(level) * scale
+            spread = _SPREAD * math.sqrt(s[SQUARES] / s[SEEN])
+            doubt = max(min(1.0 + _DOUBT / (1.0 + s[SEEN] / h), spread / error), 1.0) if error > 0.0 else 1.0
+            half = settings[1] * math.exp(level) * scale * doubt
             under, over = half * (1.0 + trust * (under - 1.0)), half * (1.0 + trust * (over - 1.0))
             half = 0.5 * (under + over)
             bottom, top = rounded(p - under, p + over, half)

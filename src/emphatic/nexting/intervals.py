@@ -9,7 +9,7 @@ Intervals, by online conformal prediction
 -----------------------------------------
 A prediction p of a return G at horizon h = 1 / (1 − γ) has the interval
 
-    p − z exp(ℓ + ℓ_b) E √(½ + ½ v) f₋  to  p + z exp(ℓ + ℓ_b) E √(½ + ½ v) f₊
+    p − z exp(ℓ + ℓ_b) E u √(½ + ½ v) f₋  to  p + z exp(ℓ + ℓ_b) E u √(½ + ½ v) f₊
 
 z is the half-width that a standard normal distribution needs for the coverage. E is the running error and v the
 variance expected now, as a multiple of its mean: both may be wrong. ℓ corrects them: each time a return becomes known,
@@ -31,6 +31,10 @@ is looked at, at most 256 in D rows, so that memory does not grow with the horiz
 E is √(π/2) times the mean absolute error of the last quarter of all rows, or of the last 20 D. Before a return is known
 it is the standard deviation of the readings, which then counts for a horizon. For normal, Laplace and uniform errors
 alike, z E is the right width at a coverage of 0.8 to within 1%.
+
+u widens intervals while readings of few horizons are known: errors of n horizons say little about the next one, as
+Student's distribution has wide tails, and a signal may drift. It is 1 + 1.8 / (1 + n), but u E is at most 1.1 standard
+deviations of the readings so far, and u at least 1.
 
 v is the answer to a GVF whose cumulant is the squared TD error, d² / avg d² with d = (1 − γ) x' + γ p' − p, and its
 discount γ² (Sherstan et al. 2018: if TD errors are uncorrelated, it is the variance of the return around p). It is

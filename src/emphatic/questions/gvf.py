@@ -18,13 +18,25 @@ from numpy.typing import NDArray
 from emphatic.learning.inputs import refusal
 from emphatic.questions import durations
 
-__all__ = ["GVF", "LARGEST", "Observations", "Policy", "action_name", "can_take", "sure_action", "takes_action"]
+__all__ = [
+    "GVF",
+    "LARGEST",
+    "REACHED",
+    "Observations",
+    "Policy",
+    "action_name",
+    "can_take",
+    "sure_action",
+    "takes_action",
+]
 
 Quantity = float | str | Callable[..., float | None]
 Array = NDArray[np.float64]
 
 #: Larger readings count as missing, so that squares stay finite.
 LARGEST = 1e100
+#: How often readings reach their least value, or their largest, before it is a bound for predictions and intervals.
+REACHED = 10.0
 #: The largest default of λ; and how many times 1 − γ it stays below 1.
 _LAMBDA, _ROOM = 0.9, 4.0
 
