@@ -486,6 +486,17 @@ assert lazy.is_compiled and slow.double is not lazy and lazy(1.0) == 2.0
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=120)
 
 
+def test_a_kernel_on_the_disk_is_read_without_the_compiler(tmp_path: Path) -> None:
+    """To import all that numba can compile takes a quarter of a second, which a run that compiles nothing need not."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    code = "import sys, slow; assert slow.double(4.0) == 8.0; sys.exit('numba.typed.dictimpl' in sys.modules)"
+    env = environment(
+        EMPHATIC_CACHE_DIR=tmp_path / "cache", PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    )
+    ends = [subprocess.run([sys.executable, "-c", code], env=env, timeout=120).returncode for _ in range(2)]
+    assert ends == [1, 0]
+
+
 def test_the_bytecode_of_a_generated_module_is_kept_and_may_be_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -275,3 +275,12 @@ def test_a_matrix_that_is_not_positive_definite_has_no_solution() -> None:
     assert found is not None
     assert np.allclose(found, np.linalg.solve(X.T @ X + 0.1 * np.eye(100), b))
     assert module._ridge(np.hstack([-np.eye(3), np.ones((3, 1))]), 0.5, np.empty((3, 4))) is None
+
+
+def test_a_long_log_is_solved_for_when_it_has_grown_by_a_hundredth() -> None:
+    ridges = module.Ridges(np.array([0.5]), np.zeros(1), 4, 2)
+    due = []
+    for rows in (0.0, 640.0, 50_000.0, 1e6):
+        ridges.counts[module._SOLVED] = rows
+        due.append(ridges._next_solution() - rows)
+    assert due == [64, 64, 1000, 10_000]

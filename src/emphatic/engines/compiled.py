@@ -36,6 +36,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
 from numba.core.funcdesc import FunctionDescriptor
 from numba.core.lowering import Lower
+from numba.core.runtime.nrt import rtsys
+from numba.core.typeinfer import register_dispatcher
 
 from emphatic.common.locks import lock
 from emphatic.engines import generated
@@ -255,8 +257,9 @@ class LazyKernel:
     def is_compiled(self) -> bool:
         """Whether it is compiled, in this process or on the disk."""
         path = Path(sys.modules[self._function.__module__].__file__ or "")
-        name = f"{path.stem}.{self._function.__name__}-*.nbi"
-        return self._compiled is not None or any((path.parent / "__pycache__").glob(name))
+        begin = f"{path.stem}.{self._function.__name__}-"
+        names = generated.machine_code(path.parent)
+        return self._compiled is not None or any(name.startswith(begin) and name.endswith(".nbi") for name in names)
 
     @property
     def overloads(self) -> Any:
@@ -377,10 +380,39 @@ def _njit(function: Callable[..., Any], cache: bool, signature: object, options:
     signatures = (signature,) if signature else ()
     if cache:
         try:
-            return njit(*signatures, cache=True, **options)(function)
+            return _loaded(function, signature if isinstance(signature, list) else list(signatures), options)
         except Exception:  # no folder to write to, a full disk, or a damaged file: numba lets anything through
             pass
     return njit(*signatures, **options)(function)
+
+
+_function_cache: Any = _caching.FunctionCache
+
+
+class _QuickCache(_function_cache):  # type: ignore[misc]
+    """Machine code on the disk, read without what only the compiler needs: to import that takes a quarter of a second.
+
+    The kernels need none of the symbols that numba declares there, but the functions that allocate arrays.
+    """
+
+    def load_overload(self, sig: object, target_context: CPUContext) -> Any:
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            loaded = self._load_overload(sig, target_context)
+            if loaded is not None:
+                return loaded
+        return super().load_overload(sig, target_context)
+
+
+def _loaded(function: Callable[..., Any], signatures: Sequence[object], options: dict[str, Any]) -> Any:
+    """``numba.njit`` with its cache, which is a quicker one."""
+    njit: Any = numba.njit
+    dispatcher = njit(**options)(function)
+    dispatcher._cache = _QuickCache(dispatcher.py_func)
+    with register_dispatcher(dispatcher):
+        for signature in signatures:
+            dispatcher.compile(signature)
+    return dispatcher
 
 
 @contextmanager

@@ -38,6 +38,8 @@ STEEPEST, STEEPER = 8.0, 1.0
 CONVEX_PRIOR, FREE_PRIOR, MIXTURE_PRIOR = 60.0, 20.0, 200.0
 #: Answers count as one where the mean square of their difference is below this share of the error of the better one.
 ALIKE = 0.003
+#: e to the power of less than −FAR_APART is 0 in float64.
+FAR_APART = 750.0
 #: An answer that is no further from the reading than this share of the readings' range may repeat itself.
 EQUAL = 1e-6
 #: How far beyond the range of the trace answers may lie, in its width.
@@ -363,12 +365,15 @@ def share_among_alike(A: Floats, w: Floats) -> None:
     often say the same.
     """
     N, total = len(w), 0.0
+    alike = np.empty((N, N))
     for i in range(N):
-        alike = 0.0
-        for j in range(N):
+        for j in range(i):
             scale = max(ALIKE * min(A[i, i], A[j, j]), 1e-250)
-            alike += math.exp(-max(A[i, i] + A[j, j] - 2.0 * A[i, j], 0.0) / scale)
-        w[i] /= alike
+            apart = max(A[i, i] + A[j, j] - 2.0 * A[i, j], 0.0) / scale
+            alike[i, j] = alike[j, i] = math.exp(-apart) if apart < FAR_APART else 0.0
+        alike[i, i] = 1.0
+    for i in range(N):
+        w[i] /= total_of(alike[i], N)
         total += w[i]
     for i in range(N):
         w[i] /= total

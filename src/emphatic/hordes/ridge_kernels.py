@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
 _r1, _r2 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2))
 _i1, _i2 = (types.Array(types.int64, ndim, "C", readonly=True) for ndim in (1, 2))
-_w2 = types.Array(types.int64, 2, "C")
+_w1, _w2 = (types.Array(types.int64, ndim, "C") for ndim in (1, 2))
 _b1 = types.Array(types.boolean, 1, "C", readonly=True)
 
 # What is counted: rows, those of them that wait, Σ w, the squares of active values, their number, and rows when solved.
@@ -119,6 +119,15 @@ def add_waiting(
         weights[h] *= weights[h + H]
         for t in range(L - 1, -1, -1):
             weights[h] += recent[t, h]
+
+
+@jit_for((_f2, _w1, _f1, types.float64, _f2), fastmath=False)
+def gather(A: Floats, active: Integers, mean: Floats, N: float, system: Floats) -> None:
+    """The upper half of A − N m mᵀ of the active features, from the lower half of A."""
+    for i in range(len(active)):
+        row, weight = active[i], N * mean[i]
+        for j in range(i + 1):
+            system[j, i] = A[row, active[j]] - weight * mean[j]
 
 
 @jit_for((

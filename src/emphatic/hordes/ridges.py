@@ -14,9 +14,9 @@ and so is what lies beyond a gap; a missing reading adds nothing: it counts as p
 first solution is the mean reading so far: where the horizon is long, that of the first rows is most of every return.
 Only what was read before a row is used for its answers. A row costs m² operations for m active features and m Q for Q
 questions, a solution k³ for the k features that have been active so far: the others have θ = 0. It is found again when
-the rows have grown by a tenth, and at least every 1,000 rows; where n is large, when they have grown by a half or by
-(n/40)² rows. Rows are added, and solutions found, at fixed places of the stream: bits do not depend on how it is cut
-into blocks.
+the rows have grown by a tenth, and at least every 1,000 rows or when they have grown by a hundredth, if that is later;
+where n is large, when they have grown by a half or by (n/40)² rows. Rows are added, and solutions found, at fixed
+places of the stream: bits do not depend on how it is cut into blocks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.learning.inputs import Active
-from emphatic.scores.baselines import FACTOR_BLOCK, factor, solve_upper
+from emphatic.scores.baselines import factor, solve_upper
 
 __all__ = ["LIMIT", "STRENGTHS", "Ridges"]
 
@@ -41,9 +41,9 @@ STRENGTHS = (30.0, 300.0, 3000.0)
 LIMIT = 4000
 #: Rows that are added together, rows of the first solution, and how many are added at most before the next.
 _TOGETHER, _FIRST, _MOST = 32, 64, 1000
-#: The share by which rows grow between two solutions. Where n is large they grow by (n/40)² rows, at most by a half:
-#: a solution then costs n operations a row.
-_GROWTH, _AT_MOST, _LARGE = 0.1, 0.5, 40
+#: The share by which rows grow between two solutions, and by which they grow in a long log. Where n is large they grow
+#: by (n/40)² rows, at most by a half: a solution then costs n operations a row.
+_GROWTH, _AT_LEAST, _AT_MOST, _LARGE = 0.1, 0.01, 0.5, 40
 #: A row that follows the row before.
 _FOLLOWS = np.ones(1, bool)
 #: Of ``ridge_kernels``: what is counted.
@@ -131,7 +131,7 @@ class Ridges:
         if not solved:
             return _FIRST
         large = min(int((len(self.sums) / _LARGE) ** 2), int(_AT_MOST * solved))
-        return solved + max(large, min(_MOST, int(_GROWTH * solved)))
+        return solved + max(large, min(_MOST, int(_GROWTH * solved)), int(_AT_LEAST * solved))
 
     def _solve(self) -> None:
         """θ and c of every question and strength, from the sums, of which w is t and not yet t/s.
@@ -152,10 +152,7 @@ class Ridges:
             system[:, len(active) :] = (
                 self.b[active] + prediction * self.z[active][:, self._horizon] - np.outer(mean, y)
             )
-            for a in range(0, len(active), FACTOR_BLOCK):
-                e = min(a + FACTOR_BLOCK, len(active))
-                system[a:e, a : len(active)] = self.A.take(active[a:e], 1).take(active[a:], 0).T
-                system[a:e, a : len(active)] -= np.outer(N * mean[a:e], mean[a:])
+            _gather()(self.A, active, mean, N, system)
             for s, strength in enumerate(STRENGTHS):
                 theta = _ridge(system, strength * scale * rows, work)
                 if theta is None:
@@ -209,6 +206,14 @@ def _kernel() -> Any:
     from emphatic.hordes import ridge_kernels  # late: it imports numba
 
     return direct(ridge_kernels.rows)
+
+
+@cache
+def _gather() -> Any:
+    from emphatic.engines.compiled import direct
+    from emphatic.hordes import ridge_kernels  # late: it imports numba
+
+    return direct(ridge_kernels.gather)
 
 
 def _ridge(system: Array, r: float, work: Array) -> Array | None:

@@ -661,13 +661,13 @@ def factor(system: Array, r: float, work: Array) -> _Blocks | None:
     Of the symmetric A the upper half is read, in blocks. Returns what ``solve_upper`` needs; None if A + r 𝟙 is not
     positive definite. In blocks of rows, for NumPy has matrix products but no triangular solver.
     """
+    from emphatic.scores import kernels
+
     n, blocks = len(system), []
     for a in range(0, n, FACTOR_BLOCK):
         e = min(a + FACTOR_BLOCK, n)
-        complement = system[a:e, a:] - work[:a, a:e].T @ work[:a, a:]
-        try:
-            inverse = np.linalg.inv(np.linalg.cholesky(complement[:, : e - a].T + r * np.eye(e - a)))
-        except np.linalg.LinAlgError:
+        complement, inverse = system[a:e, a:] - work[:a, a:e].T @ work[:a, a:], np.zeros((e - a, e - a))
+        if not kernels.invert_factor(complement, r, inverse):
             return None
         work[a:e, e:] = inverse @ complement[:, e - a :]
         blocks.append((a, e, inverse))

@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 from numba import types
 
 from emphatic.engines.compiled import jit_for
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
@@ -98,6 +98,11 @@ def repeat_path(
         How many places have come with these rows.
     """
     size, H = len(ring), len(gammas)
+    every, last, whole = np.empty(H, np.int64), np.empty(H), np.empty(H)
+    for h in range(H):
+        g, length = gammas[h], paths[h]
+        every[h] = max(1, int(RENEWED / -math.log(max(g, 1e-300))))  # errors grow by 1/γ a row
+        last[h], whole[h] = g ** (length - 1), 1.0 - g**length
     for t in range(len(x)):
         moved = place[t] - latest
         for m in range(max(latest + 1, place[t] - size), place[t]):
@@ -109,10 +114,9 @@ def repeat_path(
             if filled <= period:
                 out[h, t] = math.nan
                 continue
-            every = max(1, int(RENEWED / -math.log(max(g, 1e-300))))  # errors grow by 1/γ a row
             if g == 0.0:
                 sums[h] = ring[(place[t] + 1 - period) % size]
-            elif moved != 1 or filled % every == 0 or filled == period + 1:
+            elif moved != 1 or filled % every[h] == 0 or filled == period + 1:
                 total, weight = 0.0, 1.0
                 for k in range(length):
                     total += weight * ring[(place[t] + 1 - period + k) % size]
@@ -120,8 +124,8 @@ def repeat_path(
                 sums[h] = total
             else:
                 leaves, enters = ring[(place[t] - period) % size], ring[(place[t] - period + length) % size]
-                sums[h] = (sums[h] - leaves) / g + g ** (length - 1) * enters
-            out[h, t] = sums[h] * (1.0 - g) / (1.0 - g**length)
+                sums[h] = (sums[h] - leaves) / g + last[h] * enters
+            out[h, t] = sums[h] * (1.0 - g) / whole[h]
         latest = place[t]
     return filled
 
@@ -141,8 +145,10 @@ def follow_climate(
         climate: Sums and counts of readings of each bin, (2, bins + 1), the last of all bins.
         out: The answers; NaN before the first reading.
     """
-    bins = climate.shape[1] - 1
-    means = [0.0] * bins
+    bins, H = climate.shape[1] - 1, len(gammas)
+    means, step, cycle = np.zeros(bins), np.empty(H), np.empty(H)
+    for h in range(H):
+        step[h], cycle[h] = gammas[h] ** width, gammas[h] ** (bins * width)
     for t in range(len(x)):
         known = phase[t] == phase[t]
         at = min(int(phase[t]), bins - 1) if known else 0
@@ -156,18 +162,19 @@ def follow_climate(
         for b in range(bins):
             means[b] = (climate[0, b] + PRIOR_ROWS * level) / (climate[1, b] + PRIOR_ROWS)
         left = max(0.0, math.ceil((at + 1.0 - phase[t]) * width - 1e-5) - 1.0) if known else 0.0
-        for h in range(len(gammas)):
-            g = gammas[h]
+        for h in range(H):
             if not known:
                 out[h, t] = level
                 continue
-            begin, step = g**left, g**width
+            begin, place = gammas[h] ** left, at
             total = (1.0 - begin) * means[at]
-            for j in range(1, bins + 1):
-                end = begin * step if j < bins else g ** (bins * width)
-                total += (begin - end) * means[(at + j) % bins]
+            for _ in range(1, bins):
+                place = place + 1 if place + 1 < bins else 0
+                end = begin * step[h]
+                total += (begin - end) * means[place]
                 begin = end
-            out[h, t] = total / (1.0 - begin)
+            total += (begin - cycle[h]) * means[at]
+            out[h, t] = total / (1.0 - cycle[h])
 
 
 @jit_for((_i2, _f2, _b2, _out_f3))
@@ -208,3 +215,28 @@ def apply(index: Integers, value: Floats, W: Floats, out: Floats) -> None:
             if i >= 0:
                 for q in range(W.shape[1]):
                     out[t, q] += value[t, a] * W[i, q]
+
+
+@jit_for((_out_f2, types.float64, _out_f2), fastmath=False)
+def invert_factor(A: Floats, r: float, inverse: Floats) -> bool:
+    """L⁻¹ of A + r 𝟙 = LLᵀ, in place of zeros; False if there is none.
+
+    A is symmetric. The upper half of its first columns is read, and Lᵀ takes its place.
+    """
+    for k in range(len(inverse)):
+        pivot = A[k, k] + r
+        if not pivot > 0.0:
+            return False
+        A[k, k] = math.sqrt(pivot)
+        for j in range(k + 1, len(inverse)):
+            A[k, j] /= A[k, k]
+        for i in range(k + 1, len(inverse)):
+            for j in range(i, len(inverse)):
+                A[i, j] -= A[k, i] * A[k, j]
+        for i in range(k):
+            for j in range(i + 1):
+                inverse[k, j] -= A[i, k] * inverse[i, j]
+        inverse[k, k] = 1.0
+        for j in range(k + 1):
+            inverse[k, j] /= A[k, k]
+    return True
