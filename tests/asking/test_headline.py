@@ -174,6 +174,20 @@ def test_a_bound_that_readings_have_reached_ten_times_is_never_passed() -> None:
     assert np.nanmax(later(x[300:], x[300:], time[300:], None)[500:]) <= 0.7
 
 
+def test_what_versions_that_did_not_pad_features_saved_goes_on_bit_for_bit() -> None:
+    x, time = signals(400), 3600.0 * np.arange(400, dtype=np.float64)
+    first, later = headline(400), headline(400)
+    first(x[:300], x[:300], time[:300], None)
+    saved, features = first.arrays(), {"P": first.features, "W": first.features, "own_P": 38, "own_W": 38}
+    assert first.features % 8, "nothing was padded"
+    for name, count in features.items():
+        assert not saved[name][..., count:].any()
+        saved[name] = saved[name][..., :count, :count] if name.endswith("P") else saved[name][..., :count]
+    later.restore(saved)
+    rows = x[300:], x[300:], time[300:], None
+    np.testing.assert_array_equal(later(*rows), first(*rows))
+
+
 def test_answers_are_no_worse_than_simple_ones_and_intervals_hold() -> None:
     x = signals(3000)
     asked = headline(3000, ("3h", "1d"))

@@ -39,8 +39,8 @@ Array = NDArray[np.float64]
 FindPeriods = Callable[[Array, Sequence[int]], Sequence[tuple[int, float]]]
 #: More signals than this have no headline, unless it is asked for.
 MOST_SIGNALS = 64
-#: Rows that are answered at a time, and signals that are not predicted that are features.
-_CHUNK, _OTHERS = 64, 7
+#: Rows more than a window has for which there is room at first, and signals that are not predicted that are features.
+_SPARE, _OTHERS = 8, 7
 #: The most features of the shared matrix.
 _SHARED = 150
 #: The features of a signal that the shared matrix takes, most useful first: as many as fit.
@@ -164,10 +164,11 @@ class Headline:
         #: Whether not all signals are predicted, in their order; and others of one row where there are none.
         self._selects, self._no_others = inputs != list(range(len(signals))), np.empty((1, 0))
         shared = extra + S * len(picks)
-        self._picks = np.array(picks, np.float64)
+        self._picks = np.array(picks, np.int64)
+        self._scratch = np.zeros(k.scratch_size(S, -(-width // k.LANES) * k.LANES, extra))
         c = np.zeros(k.ALL_CONSTANTS)
         c[k.STEP], c[k.REGULAR], c[k.LIMIT], c[k.SLACK] = step, timing.regular, timing.limit, slack * step
-        c[k.HALF], c[k.COVERAGE], c[k.OWN], c[k.EXTRA] = self._half, coverage, width, extra
+        c[k.HALF], c[k.COVERAGE], c[k.OWN], c[k.EXTRA], c[k.SHARED] = self._half, coverage, width, extra, shared
         if cycles is not None:
             c[k.PERIOD_A], c[k.SLOTS_A], c[k.BINS_A], c[k.OFFSET_A] = cycles.short
             c[k.PERIOD_B], c[k.SLOTS_B], c[k.BINS_B], c[k.OFFSET_B] = cycles.long
@@ -178,6 +179,7 @@ class Headline:
         self._horizons = np.zeros((H, k.HORIZON))
         for h in range(H):
             self._set_horizon(self._horizons[h], self.questions[2 * h], slack)
+        self._paces = np.array([self._find_paces(horizon) for horizon in self._horizons]).reshape(H, 2)
         self._horizons[:, k.RECORD_AT] = np.cumsum(self._horizons[:, k.RECORD_ROOM]) - self._horizons[:, k.RECORD_ROOM]
         self._horizons[:, k.STORED_AT] = np.cumsum(self._horizons[:, k.STORED_ROOM]) - self._horizons[:, k.STORED_ROOM]
         ridges = k.OWN_RIDGE * self._horizons[:, k.ROWS] / self._horizons[:, k.STRIDE]
@@ -202,10 +204,10 @@ class Headline:
             "ahead_moments": np.zeros((H, S, 12, 3)),
             "memory": np.full((S, slots, 4), np.nan),
             "climate": np.zeros((H, 2 * S, bins, 4)),
-            "own_P": np.array(np.eye(width) / ridges[:, None, None, None] * np.ones((1, S, 1, 1))),
-            "P": np.tile(np.eye(shared) / k.SHARED_RIDGE, (H, 1, 1)),
-            "own_W": np.zeros((H, S, 6, width)),
-            "W": np.zeros((H, 4 * S, shared)),
+            "own_P": np.array(_padded(np.eye(width), 2) / ridges[:, None, None, None] * np.ones((1, S, 1, 1))),
+            "P": np.tile(_padded(np.eye(shared), 2) / k.SHARED_RIDGE, (H, 1, 1)),
+            "own_W": _padded(np.zeros((H, S, 6, width))),
+            "W": _padded(np.zeros((H, 4 * S, shared))),
             "targets": np.zeros((H, 2 * S, k.TARGET)),
             "ratios": np.zeros((H, 2 * S, 2 * k.REMEMBERED_RATIOS)),
             "scores": np.zeros((H, 2 * S, 4, layout.SUMS)),
@@ -223,11 +225,9 @@ class Headline:
         self._gather()
 
     def _gather(self) -> None:
-        """What the kernel is given besides the rows, in the order of its parameters; for how many rows there is room
-        is found at the next."""
-        self._fixed = self._constants, self._horizons, self._picks
-        self._changing = self.state, *self._arrays.values()
-        self._spare = 0
+        """What the kernel is given besides the rows, in the order of its parameters."""
+        self._fixed = self._constants, self._horizons, self._paces, self._picks
+        self._changing = self._scratch, self.state, *self._arrays.values()
         self._is_short = self._arrays["past"].shape[1] < _kernels().PERIOD_ROWS
 
     def _set_horizon(self, c: Array, question: Question, slack: float) -> None:
@@ -244,8 +244,19 @@ class Headline:
             c[k.LOOK_BEGIN], c[k.LOOK_STRIDE] = between if between < length else length, between
             c[k.LOOK_COUNT] = max(1, int(length / between))
             c[k.FADING] = math.exp(-rows / max(9.5, 0.4 * self._cycles.short.slots))
-        c[k.RECORD_ROOM], c[k.STORED_ROOM] = rows // keep + _CHUNK + 8, rows // stride + _CHUNK + 8 + k.BATCH
+        c[k.RECORD_ROOM], c[k.STORED_ROOM] = rows // keep + _SPARE, rows // stride + _SPARE + k.BATCH
         c[k.PLOT_STRIDE] = keep * max(1, rows // (100 * keep))
+
+    def _find_paces(self, horizon: Array) -> tuple[float, float]:
+        """By how much a label moves the ends of the intervals of a horizon, and those of an hour."""
+        k, cycles, rows = _kernels(), self._cycles, horizon[_kernels().ROWS]
+        hourly = 0.0
+        if cycles is not None:
+            # Labels of one hour within a window are much the same: together they count as one.
+            slots, bins = cycles.short.slots, cycles.short.bins
+            together = min(rows, max(1.0, slots // bins)) * max(1.0, rows // slots) / horizon[k.STRIDE]
+            hourly = min(layout.HOUR_RATE, 0.5 / max(1.0, together))
+        return min(0.02, 0.5 / rows), hourly
 
     @property
     def texts(self) -> list[str]:
@@ -260,7 +271,7 @@ class Headline:
     @property
     def features(self) -> int:
         """The number of features that the signals of a horizon share; 0 where each sees only itself."""
-        return int(self._arrays["P"].shape[1])
+        return int(self._constants[_kernels().SHARED])
 
     def between_rows(self) -> dict[str, str]:
         """The horizons that end between two rows, and how far ahead the reading is that counts as theirs.
@@ -315,7 +326,7 @@ class Headline:
         begin = 0
         while begin < B:
             until_search = int(self._arrays["cycle"][-1] - self.state[0])
-            rows = slice(begin, begin + min(_CHUNK, max(1, until_search)))
+            rows = slice(begin, begin + max(1, until_search))
             begin = rows.stop
             readings = values[rows].take(self._inputs, 1)
             features = np.clip(held[rows].take(self._inputs, 1), -1e100, 1e100)
@@ -341,13 +352,13 @@ class Headline:
 
     def _run(self, values: Array, held: Array, others: Array, when: Array, means: Array, out: Array) -> None:
         """The kernel, on some rows; all arrays are contiguous, and of the types that it reads."""
-        rows = len(values)
-        if self._spare < rows:
-            self._make_room(rows)
-        self._spare -= rows
         if self._is_short:
             self._lengthen_past(when)
-        _kernel()(*self._fixed, values, held, others, when, means, *self._changing, out)
+        done = _kernel()(*self._fixed, values, held, others, when, means, *self._changing, out)
+        while done < len(values):
+            self._make_room()
+            waiting = values[done:], held[done:], others[done:], when[done:], means[done:]
+            done += _kernel()(*self._fixed, *waiting, *self._changing, out[done:])
         if self.state.item(0) >= self._arrays["cycle"].item(-1):
             self._search()
 
@@ -361,9 +372,7 @@ class Headline:
         length = _past_length(self._arrays["cycle"].item(-2) + rows)
         if length > past.shape[1]:
             self._arrays["past"] = np.pad(past, ((0, 0), (0, length - past.shape[1])))
-            spare = self._spare
             self._gather()
-            self._spare = spare
 
     def _search(self) -> None:
         """Look for the period of each signal: what came one period ago takes the place of the short cycle's last."""
@@ -386,13 +395,12 @@ class Headline:
                 return 0
         return max((rows for rows, strength in periods if strength >= _STRONG), default=0)
 
-    def _make_room(self, rows: int) -> None:
-        """Room for so many more rows than wait, where rows come closer together than is usual; see to ``_spare``."""
+    def _make_room(self) -> None:
+        """Room for more rows than wait: windows are longer than what is remembered, or rows closer together."""
         k, places, row = _kernels(), self._arrays["places"], int(self.state[0])
-        oldest = int(places[:, k.BEGIN_MEAN].min()) // k.BLOCK * k.BLOCK if len(places) else row
-        old = self._arrays["readings"]
-        if row + rows - oldest + k.BLOCK > len(old):
-            size = 2 * -(-(row + rows - oldest + k.BLOCK) // k.BLOCK) * k.BLOCK
+        oldest = int(places[:, k.BEGIN_MEAN].min()) // k.BLOCK * k.BLOCK
+        if row - oldest + 3 * k.BLOCK > len(self._arrays["readings"]):
+            size = 2 * (-(-(row - oldest) // k.BLOCK) + 2) * k.BLOCK
             at, blocks = np.arange(oldest, row), np.arange(oldest // k.BLOCK, -(-row // k.BLOCK))
             for name, ring, places_of in (("readings", size, at), ("sums", size // k.BLOCK, blocks)):
                 old = self._arrays[name]
@@ -403,9 +411,9 @@ class Headline:
             ("stored", k.FIRST_STORED, k.END_STORED, k.STORED_AT, k.STORED_ROOM),
         ):
             waiting = places[:, tail] - places[:, head]
-            if np.any(waiting + rows + 1 > self._horizons[:, room]):
+            if np.any(waiting >= self._horizons[:, room]):
                 old, previous = self._arrays[name], self._horizons.copy()
-                self._horizons[:, room] = np.maximum(previous[:, room], 2 * waiting + rows + 1)
+                self._horizons[:, room] = np.maximum(previous[:, room], 2 * waiting + 1)
                 self._horizons[:, begin] = np.cumsum(self._horizons[:, room]) - self._horizons[:, room]
                 self._arrays[name] = new = np.zeros((int(self._horizons[:, room].sum()), old.shape[1]))
                 for h in range(len(places)):
@@ -413,11 +421,6 @@ class Headline:
                     from_rows = int(previous[h, begin]) + at % int(previous[h, room])
                     new[int(self._horizons[h, begin]) + at % int(self._horizons[h, room])] = old[from_rows]
         self._gather()
-        # A row adds at most one to what waits.
-        spare = [self._horizons[:, k.RECORD_ROOM] - (places[:, k.END_RECORD] - places[:, k.FIRST_RECORD])]
-        spare += [self._horizons[:, k.STORED_ROOM] - (places[:, k.END_STORED] - places[:, k.FIRST_STORED])]
-        least = int(np.min(spare, initial=np.inf)) - 1 if len(places) else rows
-        self._spare = min(least, oldest + len(self._arrays["readings"]) - k.BLOCK - row)
 
     # ------------------------------------------------------------------ scores
 
@@ -509,6 +512,9 @@ class Headline:
             new["climate"] = np.pad(new["climate"], [(0, 0)] * (new["climate"].ndim - 1) + [(0, 2)])
         if "bounds" in new and new["bounds"].shape[-1:] == (2,):  # (of an earlier version, which did not count)
             new["bounds"] = np.pad(new["bounds"], [(0, 0), (0, 2)])
+        for name, axes in (("own_P", 2), ("P", 2), ("own_W", 1), ("W", 1)):  # (earlier versions did not pad features)
+            if name in new:
+                new[name] = _padded(new[name], axes)
         for name in ("past", "cycle"):  # (earlier versions did not look for periods)
             new.setdefault(name, self._arrays[name].copy())
         if "targets" in new and new["targets"].shape[-1:] == (k.CHOICE + 1,):  # (of an earlier version)
@@ -535,6 +541,13 @@ class Headline:
             self._half = self._scored(0)._blocks.guess_begin(int(self.state[k.ROW]))
         self._constants[k.HALF] = self._half
         self._gather()
+
+
+def _padded(array: Array, axes: int = 1) -> Array:
+    """An array whose last axes, which are of features, are padded with zeros as the kernel reads them."""
+    lanes = _kernels().LANES
+    widths = [(0, 0)] * (array.ndim - axes) + [(0, -size % lanes) for size in array.shape[array.ndim - axes :]]
+    return np.pad(array, widths)
 
 
 def _past_length(rows: float) -> int:

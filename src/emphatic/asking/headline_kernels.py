@@ -69,9 +69,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    Places = NDArray[np.int64]
 
 _f1, _f2, _f3, _f4 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3, 4))
 _r1, _r2, _r3 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2, 3))
+_i1 = types.Array(types.int64, 1, "C", readonly=True)
 
 # What is fixed, after the constants of a question: features of a signal and of the shared matrix, those of it that are
 # not of a signal that is predicted, and the rows between two readings that the scale of errors is made of.
@@ -130,6 +132,11 @@ REMEMBERED = 13
 SHARED_RIDGE, OWN_RIDGE, FORGET, UNLEARNED, ERROR_ROWS = 30.0, 10.0, 1.0 - 1.0 / 4000.0, 20.0, 4000.0
 #: Rows that the matrices learn from together, and after how many each of the first batches is longer by one.
 BATCH, GROWS = 8, 64
+#: The features of a matrix are padded with zeros to a multiple of this, so that loops have no remainder. A row of a
+#: batch has room for so many: that it is the same for all matrices lets a loop read several rows at once.
+LANES, WIDE = 8, 160
+#: Room for a batch: its rows, their products with a matrix, and two small matrices.
+BATCH_SCRATCH = 3 * BATCH * WIDE + 2 * BATCH * BATCH
 #: Slow quantities (deviations, weights of component answers) are found anew at each row, or label, of the first so
 #: many, and then at one in so many.
 PROMPT, SELDOM = 256, 8
@@ -147,6 +154,11 @@ FARTHEST, CLIP = 50.0, 5.0
 PERIOD_ROWS, PERIOD_POINTS = 8192, 12
 
 
+def scratch_size(signals: int, padded: int, extra: int) -> int:
+    """Room for intermediate results, for features of a signal that are padded to so many."""
+    return BATCH_SCRATCH + 2 * BATCH * (4 * signals + 6) + WIDE + signals * (padded + 19) + 1 + PLAIN + 14 + extra
+
+
 @register_jitable
 def _within(value: float, most: float) -> float:
     return min(most, max(-most, value))
@@ -159,87 +171,147 @@ def _slot(time: float, period: float, offset: float, shift: float, slots: float)
 
 
 @register_jitable
+def _multiply(P: Floats, X: Floats, count: int, G: Floats) -> None:
+    """The rows X P, of a symmetric matrix P, into ``G``."""
+    n = len(P) // LANES * LANES
+    for j in range(BATCH * WIDE):
+        G[j] = 0.0
+    for r in range(0, count, 4):
+        x, g = X[r * WIDE :], G[r * WIDE :]
+        for i in range(0, n, 4):
+            p0, p1, p2, p3 = P[i], P[i + 1], P[i + 2], P[i + 3]
+            a0, a1, a2, a3 = x[i], x[i + 1], x[i + 2], x[i + 3]
+            b0, b1, b2, b3 = x[WIDE + i], x[WIDE + i + 1], x[WIDE + i + 2], x[WIDE + i + 3]
+            c0, c1, c2, c3 = x[2 * WIDE + i], x[2 * WIDE + i + 1], x[2 * WIDE + i + 2], x[2 * WIDE + i + 3]
+            d0, d1, d2, d3 = x[3 * WIDE + i], x[3 * WIDE + i + 1], x[3 * WIDE + i + 2], x[3 * WIDE + i + 3]
+            for j in range(n):
+                u, v, w, z = p0[j], p1[j], p2[j], p3[j]
+                g[j] += a0 * u + a1 * v + a2 * w + a3 * z
+                g[WIDE + j] += b0 * u + b1 * v + b2 * w + b3 * z
+                g[2 * WIDE + j] += c0 * u + c1 * v + c2 * w + c3 * z
+                g[3 * WIDE + j] += d0 * u + d1 * v + d2 * w + d3 * z
+
+
+@register_jitable
+def _add_products(rows: Floats, scale: float, L: Floats, step: int, stride: int, sign: float, R: Floats) -> None:
+    """rows ← scale · rows + sign · L R; the number of rows is even. L[i, r] lies at i · ``step`` + r · ``stride``."""
+    n = rows.shape[1] // LANES * LANES
+    for i in range(0, len(rows), 2):
+        p, q, x, y = rows[i], rows[i + 1], L[i * step :], L[(i + 1) * step :]
+        a0, b0, c0, d0 = sign * x[0], sign * x[stride], sign * x[2 * stride], sign * x[3 * stride]
+        e0, f0, g0, h0 = sign * x[4 * stride], sign * x[5 * stride], sign * x[6 * stride], sign * x[7 * stride]
+        a1, b1, c1, d1 = sign * y[0], sign * y[stride], sign * y[2 * stride], sign * y[3 * stride]
+        e1, f1, g1, h1 = sign * y[4 * stride], sign * y[5 * stride], sign * y[6 * stride], sign * y[7 * stride]
+        for j in range(n):
+            a, b, c, d = R[j], R[WIDE + j], R[2 * WIDE + j], R[3 * WIDE + j]
+            e, f, g, h = R[4 * WIDE + j], R[5 * WIDE + j], R[6 * WIDE + j], R[7 * WIDE + j]
+            p[j] = scale * p[j] + (a0 * a + b0 * b + c0 * c + d0 * d + e0 * e + f0 * f + g0 * g + h0 * h)
+            q[j] = scale * q[j] + (a1 * a + b1 * b + c1 * c + d1 * d + e1 * e + f1 * f + g1 * g + h1 * h)
+
+
+@register_jitable
+def _combine(M: Floats, scale: float, G: Floats, n: int, H: Floats) -> None:
+    """The rows scale · M G into ``H``, for a lower triangle M that is 0 beyond the rows that are used."""
+    n = n // LANES * LANES
+    for r in range(BATCH):
+        m, h = M[r], H[r * WIDE :]
+        m0, m1, m2, m3 = scale * m[0], scale * m[1], scale * m[2], scale * m[3]
+        m4, m5, m6, m7 = scale * m[4], scale * m[5], scale * m[6], scale * m[7]
+        for j in range(n):
+            first = m0 * G[j] + m1 * G[WIDE + j] + m2 * G[2 * WIDE + j] + m3 * G[3 * WIDE + j]
+            h[j] = first + m4 * G[4 * WIDE + j] + m5 * G[5 * WIDE + j] + m6 * G[6 * WIDE + j] + m7 * G[7 * WIDE + j]
+
+
+@register_jitable
+def _dot_rows(x: Floats, X: Floats, out: Floats) -> None:
+    """The products of ``x`` with each of the rows X."""
+    n = len(x) // LANES * LANES
+    a = b = c = d = e = f = g = h = 0.0
+    for j in range(n):
+        value = x[j]
+        a += value * X[j]
+        b += value * X[WIDE + j]
+        c += value * X[2 * WIDE + j]
+        d += value * X[3 * WIDE + j]
+        e += value * X[4 * WIDE + j]
+        f += value * X[5 * WIDE + j]
+        g += value * X[6 * WIDE + j]
+        h += value * X[7 * WIDE + j]
+    out[0], out[1], out[2], out[3], out[4], out[5], out[6], out[7] = a, b, c, d, e, f, g, h
+
+
+@register_jitable
 def _learn_all(
-    P: Floats, W: Floats, X: Floats, E: Floats, ridge: float, forget: float, G: Floats, A: Floats, count: int
+    P: Floats, W: Floats, features: int, ridge: float, forget: float, count: int, batch: Floats, errors: Floats
 ) -> None:
     """Recursive least squares of all targets from ``count`` rows at once.
 
     With the rows X, their errors E before the step (0 to skip) and A = f 1 + X P Xᵀ = L Lᵀ, H = L⁻¹ X P:
-    W ← W + (L⁻¹ E)ᵀ H and P ← (P − Hᵀ H) / f, which for one row is the usual step. The rows of ``X`` from ``count`` to
-    the next multiple of four are 0, so that they change nothing.
+    W ← W + (L⁻¹ E)ᵀ H and P ← (P − Hᵀ H) / f, which for one row is the usual step. ``batch`` begins with the rows X,
+    which are 0 beyond the ``features`` and beyond ``count``. ``errors`` are those of the first target, of the second, …
     """
     targets, n = W.shape
-    many = (count + 3) // 4 * 4
+    X, G, H = batch[: BATCH * WIDE], batch[BATCH * WIDE : 2 * BATCH * WIDE], batch[2 * BATCH * WIDE :]
+    squares = batch[3 * BATCH * WIDE :]
+    A, M = squares[: BATCH * BATCH].reshape((BATCH, BATCH)), squares[BATCH * BATCH :].reshape((BATCH, BATCH))
+    E, D = errors, errors[targets * BATCH :]
     trace = 0.0
-    for i in range(n):
-        row = P[i]
-        trace += row[i]
-        for r in range(0, many, 4):
-            a, b, c, d = X[r], X[r + 1], X[r + 2], X[r + 3]
-            u = v = w = z = 0.0
-            for j in range(n):
-                u += row[j] * a[j]
-                v += row[j] * b[j]
-                w += row[j] * c[j]
-                z += row[j] * d[j]
-            G[r, i], G[r + 1, i], G[r + 2, i], G[r + 3, i] = u, v, w, z
-    f = forget**count if trace < n / ridge else 1.0
+    for i in range(features):
+        trace += P[i, i]
+    f = forget**count if trace < features / ridge else 1.0
     is_sound = trace < 1e12
-    for r in range(many):
+    _multiply(P, X, count, G)
+    for r in range(count):
+        _dot_rows(G[r * WIDE : r * WIDE + n], X, A[r])
         for q in range(r + 1):
-            x, g, along = X[q], G[r], f if q == r else 0.0
-            for j in range(n):
-                along += x[j] * g[j]
+            along = A[r, q] + f if q == r else A[r, q]
             for i in range(q):
                 along -= A[r, i] * A[q, i]
             if q == r:
                 is_sound = is_sound and along >= 0.5 * f
-                along = math.sqrt(max(along, 0.5 * f))
+                A[r, r] = 1.0 / math.sqrt(max(along, 0.5 * f))  # (only this is needed of the diagonal)
             else:
-                along /= A[q, q]
-            A[r, q] = along
+                A[r, q] = along * A[q, q]
     if not is_sound:
         # Rounding errors have made the matrix useless: begin it again, and keep the weights.
-        for i in range(n):
-            for j in range(n):
+        for i in range(features):
+            for j in range(features):
                 P[i, j] = 0.0
             P[i, i] = 1.0 / ridge
         return
-    for r in range(many):
-        g, e, inverse = G[r], E[r], 1.0 / A[r, r]
+    for r in range(BATCH):
+        for q in range(BATCH):
+            M[r, q] = 0.0
+    for r in range(count):
+        M[r, r] = A[r, r]
         for q in range(r):
-            before, error, share = G[q], E[q], A[r, q]
-            for j in range(n):
-                g[j] -= share * before[j]
-            for m in range(targets):
-                e[m] -= share * error[m]
-        for j in range(n):
-            g[j] *= inverse
-        for m in range(targets):
-            e[m] *= inverse
-    inverse = 1.0 / f
-    for r in range(0, many, 4):
-        a, b, c, d = G[r], G[r + 1], G[r + 2], G[r + 3]
-        scale = inverse if r == 0 else 1.0
-        for m in range(targets):
-            weights, u, v, w, z = W[m], E[r, m], E[r + 1, m], E[r + 2, m], E[r + 3, m]
-            for j in range(n):
-                weights[j] += u * a[j] + v * b[j] + w * c[j] + z * d[j]
-        for i in range(n):
-            row, u, v, w, z = P[i], a[i] * inverse, b[i] * inverse, c[i] * inverse, d[i] * inverse
-            for j in range(n):
-                row[j] = row[j] * scale - (u * a[j] + v * b[j] + w * c[j] + z * d[j])
+            along = 0.0
+            for i in range(q, r):
+                along += A[r, i] * M[i, q]
+            M[r, q] = -along * A[r, r]
+    # H is divided by the root of f, so that P stays symmetric: its change is a product of H with itself.
+    scale = math.sqrt(1.0 / f)
+    _combine(M, scale, G, n, H)
+    for m in range(targets):
+        for r in range(BATCH):
+            along = 0.0
+            for q in range(BATCH):
+                along += M[r, q] * E[m * BATCH + q]
+            D[m * BATCH + r] = along
+    _add_products(W, 1.0, D, BATCH, 1, 1.0 / scale, H)
+    _add_products(P, 1.0 / f, H, 1, WIDE, -1.0, H)
 
 
 @register_jitable
 def _predict_all(W: Floats, x: Floats, out: Floats) -> None:
-    """What the weights ``W`` (targets, n) answer."""
-    targets, n = W.shape
-    for m in range(targets):
-        weights, answer = W[m], 0.0
+    """What the weights ``W`` (targets, n) answer; the number of targets is even."""
+    n = W.shape[1] // LANES * LANES
+    for m in range(0, len(W), 2):
+        p, q, a, b = W[m], W[m + 1], 0.0, 0.0
         for i in range(n):
-            answer += weights[i] * x[i]
-        out[m] = answer
+            a += p[i] * x[i]
+            b += q[i] * x[i]
+        out[m], out[m + 1] = a, b
 
 
 @register_jitable
@@ -551,45 +623,35 @@ def _choose(target: Floats, cycles: bool, repeats: bool, margin: float) -> int:
 
 
 @register_jitable
-def _find_place(ordered: Floats, count: int, value: float) -> int:
-    """How many of the first ``count`` are smaller."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if ordered[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@register_jitable
 def _insert(ratios: Floats, counted: int, value: float) -> int:
     """Put a ratio in the place of the oldest, and in order among all of them, which follow; returns how many."""
     count = min(counted, REMEMBERED_RATIOS)
-    ordered = ratios[REMEMBERED_RATIOS:]
-    # The place that becomes free: that of the oldest, or the one behind all.
-    free = count
-    if count == REMEMBERED_RATIOS:
-        free = _find_place(ordered, count, ratios[counted % REMEMBERED_RATIOS])
-    place = _find_place(ordered, count, value)
+    ordered, oldest = ratios[REMEMBERED_RATIOS:], ratios[counted % REMEMBERED_RATIOS]
+    # How many are smaller: to count them all is quicker than a search, which the processor cannot foresee. The place
+    # that becomes free is that of the oldest, or the one behind all.
+    free = place = 0
+    for i in range(count):
+        free += 1 if ordered[i] < oldest else 0
+        place += 1 if ordered[i] < value else 0
+    if count < REMEMBERED_RATIOS:
+        free = count
     ratios[counted % REMEMBERED_RATIOS] = value
     if place > free:
         place -= 1
-        for i in range(free, place):
-            ordered[i] = ordered[i + 1]
-        ordered[place] = value
+        between = ordered[free:]
+        for i in range(place - free):
+            between[i] = between[i + 1]
     else:
-        for i in range(place, free + 1):
-            following = ordered[i]
-            ordered[i] = value
-            value = following
+        between = ordered[place:]
+        for i in range(free - place, 0, -1):
+            between[i] = between[i - 1]
+    ordered[place] = value
     return min(count + 1, REMEMBERED_RATIOS)
 
 
 @register_jitable
 def _follow_errors(
-    constants: Floats, target: Floats, record: Floats, y: float, horizon: Floats, ratios: Floats, usual: Floats
+    constants: Floats, target: Floats, record: Floats, y: float, paces: Floats, ratios: Floats, usual: Floats
 ) -> None:
     """Learn the size of errors and their quantiles from a label that is known now."""
     size = abs(y - record[R_CENTRE])
@@ -607,22 +669,15 @@ def _follow_errors(
     target[Q_LOW], target[Q_HIGH] = ordered[int(tail * (count - 1))], ordered[math.ceil((1.0 - tail) * (count - 1))]
     target[Q_MIDDLE] = ordered[count // 2]
     if record[R_LOW] == record[R_LOW]:
-        rows = horizon[ROWS]
-        pace = min(0.02, 0.5 / rows)
         below, above = (1.0 if y < record[R_LOW] else 0.0) - tail, (1.0 if y > record[R_HIGH] else 0.0) - tail
-        target[LEVEL_LOW] += pace * below
-        target[LEVEL_HIGH] += pace * above
-        if constants[CYCLES] > 0.0:
-            # Labels of one hour within a window are much the same: together they count as one.
-            slots = constants[SLOTS_A]
-            together = min(rows, max(1.0, slots // constants[BINS_A])) * max(1.0, rows // slots) / horizon[STRIDE]
-            pace = min(HOUR_RATE, 0.5 / max(1.0, together))
-            usual[2] += pace * below
-            usual[3] += pace * above
+        target[LEVEL_LOW] += paces[0] * below
+        target[LEVEL_HIGH] += paces[0] * above
+        usual[2] += paces[1] * below
+        usual[3] += paces[1] * above
 
 
 @register_jitable
-def _assemble(waiting: Floats, S: int, own: int, extra: int, picks: Floats, phi: Floats) -> None:
+def _assemble(waiting: Floats, S: int, own: int, extra: int, picks: Places, phi: Floats) -> None:
     """The features of the shared matrix, from what waits for a label."""
     begin = S * own
     for i in range(extra):
@@ -630,14 +685,14 @@ def _assemble(waiting: Floats, S: int, own: int, extra: int, picks: Floats, phi:
     n = extra
     for s in range(S):
         for p in range(len(picks)):
-            phi[n] = waiting[s * own + int(picks[p])]
+            phi[n] = waiting[s * own + picks[p]]
             n += 1
 
 
 @register_jitable
 def _label_row(
     constants: Floats, horizon: Floats, waiting: Floats, record: Floats, y: Floats, S: int, targets: Floats,
-    ratios: Floats, climate: Floats, cycle: Floats,
+    ratios: Floats, climate: Floats, cycle: Floats, paces: Floats,
 ) -> None:  # fmt: skip
     """Compare the answers of a row with its labels at one horizon, and note what the matrices are to learn from it."""
     begin = S * int(constants[OWN]) + int(constants[EXTRA])
@@ -669,8 +724,8 @@ def _label_row(
                 off = members[base + MEMBERS + m] - label
                 target[CHOICE_SQUARES + m] += rate * (off * off - target[CHOICE_SQUARES + m])
                 target[CHOICE_ABS + m] += rate * (abs(off) - target[CHOICE_ABS + m])
-            _follow_errors(constants, target, fields, label, horizon, ratios[j], climate[j, int(record[R_HOUR])])
-            if target[RATIOS] < PROMPT or target[RATIOS] % SELDOM == 0.0:
+            _follow_errors(constants, target, fields, label, paces, ratios[j], climate[j, int(record[R_HOUR])])
+            if target[RATIOS] < PROMPT or int(target[RATIOS]) % SELDOM == 0:
                 cycles, windows = constants[CYCLES] > 0.0, target[RATIOS] * horizon[STRIDE] / horizon[ROWS]
                 _weigh(target, cycles, cycles or cycle[s] > 0.0, windows)
             if target[SIZE] > 0.0:
@@ -679,14 +734,12 @@ def _label_row(
 
 @register_jitable
 def _learn_rows(
-    constants: Floats, horizon: Floats, place: Floats, stored: Floats, S: int, picks: Floats, P: Floats, W: Floats,
-    own_P: Floats, own_W: Floats, X: Floats, E: Floats, G: Floats, A: Floats,
+    constants: Floats, horizon: Floats, place: Floats, stored: Floats, S: int, picks: Places, P: Floats, W: Floats,
+    own_P: Floats, own_W: Floats, batch: Floats, errors: Floats,
 ) -> None:  # fmt: skip
-    """Learn from the rows of one horizon that have their labels: all signals at once, then the small matrix of each.
-
-    ``X`` and ``E`` have zeros in the rows that are not used.
-    """
-    own, extra, shared = int(constants[OWN]), int(constants[EXTRA]), len(P)
+    """Learn from the rows of one horizon that have their labels: all signals at once, then the small matrix of each."""
+    X = batch[: BATCH * WIDE]
+    own, extra, shared = int(constants[OWN]), int(constants[EXTRA]), int(constants[SHARED])
     first, count = int(place[FIRST_STORED]), int(place[END_LABELLED] - place[FIRST_STORED])
     begin, room = int(horizon[STORED_AT]), int(horizon[STORED_ROOM])
     at = S * own + extra + S + 2 * S * ENTRIES
@@ -694,32 +747,28 @@ def _learn_rows(
         # (−1 is all signals)
         if s < 0 and shared == 0:
             continue
-        width, targets = (shared, 4 * S) if s < 0 else (own, 6)
-        weights = W if s < 0 else own_W[s]
+        width = shared if s < 0 else own
+        weights, matrix = W if s < 0 else own_W[s], P if s < 0 else own_P[s]
         for r in range(BATCH):
-            x, e = X[r], E[r]
+            x = X[r * WIDE : (r + 1) * WIDE]
+            for i in range(WIDE):
+                x[i] = 0.0
             if r >= count:
-                for i in range(width):
-                    x[i] = 0.0
-                for m in range(targets):
-                    e[m] = 0.0
                 continue
             waiting = stored[begin + (first + r) % room]
-            wanted = waiting[at:]
             if s < 0:
                 _assemble(waiting, S, own, extra, picks, x)
-            else:
-                is_known = wanted[6 * s] == wanted[6 * s] or wanted[6 * s + 2] == wanted[6 * s + 2]
+            elif waiting[at + 6 * s] == waiting[at + 6 * s] or waiting[at + 6 * s + 2] == waiting[at + 6 * s + 2]:
                 for i in range(own):
-                    x[i] = waiting[s * own + i] if is_known else 0.0
-            _predict_all(weights, x, e)
-            for m in range(targets):
-                value = wanted[6 * (m // 4) + m % 4] if s < 0 else wanted[6 * s + m]
-                e[m] = value - e[m] if value == value else 0.0
-        if s < 0:
-            _learn_all(P, W, X, E, SHARED_RIDGE, FORGET, G, A, count)
-        else:
-            _learn_all(own_P[s], weights, X, E, OWN_RIDGE * horizon[ROWS] / horizon[STRIDE], 1.0, G, A, count)
+                    x[i] = waiting[s * own + i]
+        for m in range(len(weights)):
+            error, wanted = errors[m * BATCH : (m + 1) * BATCH], at + 6 * (m // 4) + m % 4 if s < 0 else at + 6 * s + m
+            _dot_rows(weights[m], X, error)
+            for r in range(BATCH):
+                value = stored[begin + (first + r) % room, wanted] if r < count else np.nan
+                error[r] = value - error[r] if value == value else 0.0
+        ridge = SHARED_RIDGE if s < 0 else OWN_RIDGE * horizon[ROWS] / horizon[STRIDE]
+        _learn_all(matrix, weights, width, ridge, FORGET if s < 0 else 1.0, count, batch, errors)
     place[FIRST_STORED] = place[END_LABELLED]
 
 
@@ -774,10 +823,10 @@ def _add_errors(fields: Floats, y: float, block: Floats) -> None:
 
 
 @register_jitable
-def _follow_naive(shifted: Floats, row: float, y: float, sums: Floats, part: int) -> None:
+def _follow_naive(shifted: Floats, row: int, y: float, sums: Floats, part: int) -> None:
     """Sum |y − the y of one day before| (of the row before, where rows are no parts of a day), the scale of MASE."""
     day = len(shifted[0])
-    place = int(row) % day
+    place = row % day
     if shifted[1, place] == row - day:
         sums[2 + part, 0] += 1.0
         sums[2 + part, 1] += abs(y - shifted[0, place])
@@ -787,9 +836,9 @@ def _follow_naive(shifted: Floats, row: float, y: float, sums: Floats, part: int
 @register_jitable
 def _close(
     constants: Floats, horizon: Floats, place: Floats, now: float, is_read: bool, end: int, S: int, readings: Floats,
-    sums: Floats, records: Floats, stored: Floats, picks: Floats, P: Floats, W: Floats, own_P: Floats, own_W: Floats,
-    targets: Floats, ratios: Floats, climate: Floats, scores: Floats, blocks: Floats, mean_shifted: Floats,
-    plotted: Floats, cycle: Floats, h: int, X: Floats, E: Floats, G: Floats, A: Floats, total: Floats, y: Floats,
+    sums: Floats, records: Floats, stored: Floats, picks: Places, P: Floats, W: Floats, own_P: Floats,
+    own_W: Floats, targets: Floats, ratios: Floats, climate: Floats, scores: Floats, blocks: Floats, mean_shifted: Floats,
+    plotted: Floats, cycle: Floats, h: int, paces: Floats, batch: Floats, errors: Floats, total: Floats, y: Floats,
 ) -> None:  # fmt: skip
     """Score and learn from the rows whose windows have closed at one horizon."""
     head, tail, step = int(place[FIRST_RECORD]), int(place[END_RECORD]), constants[STEP]
@@ -802,7 +851,8 @@ def _close(
             # A reading nearer than half a step may still come.
             break
         _find_labels(constants, horizon, place, readings, sums, end, record, S, total, y)
-        row = record[R_ROW]
+        row, hour, day = record[R_ROW], int(record[R_HOUR]), int(constants[DAY_STRIDE])
+        is_daily, slot = int(row) % day == 0, int(row) // day
         part = 0 if row < constants[HALF] else 1
         plot = plotted[h, int(row / horizon[PLOT_STRIDE]) % PLOTTED]
         is_plotted = plot[0] == row
@@ -815,20 +865,19 @@ def _close(
                 target[DROPPED] += 1.0
                 y[j] = np.nan
                 continue
-            _score(fields, label, int(record[R_HOUR]), constants[COVERAGE], scores[j, part])
+            _score(fields, label, hour, constants[COVERAGE], scores[j, part])
             if part:
                 _add_errors(fields, label, blocks[j, block])
-            if j >= S and row % constants[DAY_STRIDE] == 0.0:
-                _follow_naive(mean_shifted[h * S + j - S], row // constants[DAY_STRIDE], label, scores[j], part)
+            if j >= S and is_daily:
+                _follow_naive(mean_shifted[h * S + j - S], slot, label, scores[j], part)
             if is_plotted:
                 plot[2 + S + 5 * j + 4] = label
         if record[R_STORED] > 0.0:
             waiting = stored[int(horizon[STORED_AT]) + int(place[END_LABELLED]) % int(horizon[STORED_ROOM])]
             place[END_LABELLED] += 1.0
-            _label_row(constants, horizon, waiting, record, y, S, targets, ratios, climate, cycle)
-            if place[END_LABELLED] - place[FIRST_STORED] >= min(BATCH, 1.0 + place[FIRST_STORED] // GROWS):
-                _learn_rows(constants, horizon, place, stored, S, picks, P, W, own_P, own_W, X, E, G, A)
-        hour = int(record[R_HOUR])
+            _label_row(constants, horizon, waiting, record, y, S, targets, ratios, climate, cycle, paces)
+            if place[END_LABELLED] - place[FIRST_STORED] >= min(BATCH, 1 + int(place[FIRST_STORED]) // GROWS):
+                _learn_rows(constants, horizon, place, stored, S, picks, P, W, own_P, own_W, batch, errors)
         for j in range(2 * S):
             if y[j] == y[j]:
                 targets[j, LABELS] += 1.0
@@ -839,37 +888,50 @@ def _close(
     place[FIRST_RECORD] = head
 
 
-@jit_for((
-    _r1, _r2, _r1, _r2, _r2, _r2, _r1, _r3, _f1, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f3, _f2, _f2, _f4, _f3, _f4,
-    _f4, _f3, _f4, _f3, _f3, _f3, _f4, _f4, _f3, _f3, _f3, _f2, _f1, _f3,
-))  # fmt: skip
+@jit_for(
+    (
+        _r1, _r2, _r2, _i1, _r2, _r2, _r2, _r1, _r3, _f1, _f1, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f3, _f2, _f2,
+        _f4, _f3, _f4, _f4, _f3, _f4, _f3, _f3, _f3, _f4, _f4, _f3, _f3, _f3, _f2, _f1, _f3,
+    ),
+    allocates=False,
+)  # fmt: skip
 def advance(
-    constants: Floats, horizons: Floats, picks: Floats, values: Floats, held: Floats, others: Floats, time: Floats,
-    forecasts: Floats, state: Floats, places: Floats, readings: Floats, sums: Floats, records: Floats, stored: Floats,
-    recent: Floats, traces: Floats, bounds: Floats, moments: Floats, other_memory: Floats, other_moments: Floats,
-    ahead_moments: Floats, memory: Floats, climate: Floats, own_P: Floats, P: Floats, own_W: Floats, W: Floats,
-    targets: Floats, ratios: Floats, scores: Floats, blocks: Floats, value_shifted: Floats, mean_shifted: Floats,
-    plotted: Floats, past: Floats, cycle: Floats, out: Floats,
+    constants: Floats, horizons: Floats, paces: Floats, picks: Places, values: Floats, held: Floats, others: Floats,
+    time: Floats, forecasts: Floats, scratch: Floats, state: Floats, places: Floats, readings: Floats, sums: Floats,
+    records: Floats, stored: Floats, recent: Floats, traces: Floats, bounds: Floats, moments: Floats,
+    other_memory: Floats, other_moments: Floats, ahead_moments: Floats, memory: Floats, climate: Floats, own_P: Floats,
+    P: Floats, own_W: Floats, W: Floats, targets: Floats, ratios: Floats, scores: Floats, blocks: Floats,
+    value_shifted: Floats, mean_shifted: Floats, plotted: Floats, past: Floats, cycle: Floats, out: Floats,
 ) -> int:  # fmt: skip
-    """Answer at B rows and learn from the windows that they close.
+    """Answer at B rows and learn from the windows that they close; returns for how many of the rows there was room.
 
     ``values`` (B, S) are readings for labels, NaN where missing; ``held`` those for features; ``others`` (B, O) of
     signals that are not predicted; ``forecasts`` (B, S, H) exponential means. ``out`` (B, S·H·2, 4) takes answer, low,
     high and usual of the value and the mean of each signal at each horizon. ``cycle`` has the period of each signal in
-    rows, 0 for none, and how many rows ``past`` has taken in.
+    rows, 0 for none, and how many rows ``past`` has taken in. ``paces`` (H, 2) are by how much a label moves the ends of
+    intervals, and of those of an hour. ``scratch`` is as long as ``scratch_size`` says, and 0 at first.
     """
     S, H, O = values.shape[1], len(horizons), others.shape[1]
-    own, extra, shared = int(constants[OWN]), int(constants[EXTRA]), P.shape[1]
+    own, extra, shared = int(constants[OWN]), int(constants[EXTRA]), int(constants[SHARED])
     cycles, bins_a, bins_b = constants[CYCLES] > 0.0, int(constants[BINS_A]), int(constants[BINS_B])
-    phi, predicted, answered = np.zeros(shared), np.zeros(6), np.zeros(4 * S)
-    X, E = np.zeros((BATCH, max(shared, own))), np.zeros((BATCH, max(4 * S, 6)))
-    G, A = np.zeros((BATCH, max(shared, own))), np.zeros((BATCH, BATCH))
-    raw, features, units, offs = np.zeros(PLAIN), np.zeros((S, own)), np.zeros(S), np.zeros(S)
-    waves, seasons, common = np.zeros(8), np.zeros((S, 9)), np.zeros(extra)
-    total, y = np.zeros(1 + 2 * S), np.zeros(2 * S)
-    room, near = len(readings), 1e-6 * constants[STEP]
+    padded = own_P.shape[2]
+    batch, scratch = scratch[:BATCH_SCRATCH], scratch[BATCH_SCRATCH:]
+    errors, scratch = scratch[: 2 * BATCH * (4 * S + 6)], scratch[2 * BATCH * (4 * S + 6) :]
+    phi, scratch = scratch[:WIDE], scratch[WIDE:]
+    features, scratch = scratch[: S * padded].reshape((S, padded)), scratch[S * padded :]
+    seasons, scratch = scratch[: 9 * S].reshape((S, 9)), scratch[9 * S :]
+    answered, units, offs = scratch[: 4 * S], scratch[4 * S : 5 * S], scratch[5 * S : 6 * S]
+    total, y, scratch = scratch[6 * S : 8 * S + 1], scratch[8 * S + 1 : 10 * S + 1], scratch[10 * S + 1 :]
+    raw, predicted, waves, common = scratch[:PLAIN], scratch[PLAIN:], scratch[PLAIN + 6 :], scratch[PLAIN + 14 :]
+    room, near, day = len(readings), 1e-6 * constants[STEP], int(constants[DAY_STRIDE])
     for t in range(len(values)):
         now, row = time[t], int(state[ROW])
+        for h in range(H):
+            place, horizon = places[h], horizons[h]
+            waits = place[END_RECORD] - place[FIRST_RECORD] < horizon[RECORD_ROOM]
+            waits = waits and place[END_STORED] - place[FIRST_STORED] < horizon[STORED_ROOM]
+            if not waits or row - place[BEGIN_MEAN] + 2 * BLOCK > room:
+                return t
         if now < state[LAST_TIME] - near:
             # Time went back: what follows does not belong to the windows before.
             for h in range(H):
@@ -877,7 +939,8 @@ def advance(
                     targets[h, j, DROPPED] += places[h, END_RECORD] - places[h, FIRST_RECORD]
                 if places[h, END_LABELLED] > places[h, FIRST_STORED]:
                     _learn_rows(
-                        constants, horizons[h], places[h], stored, S, picks, P[h], W[h], own_P[h], own_W[h], X, E, G, A
+                        constants, horizons[h], places[h], stored, S, picks, P[h], W[h], own_P[h], own_W[h], batch,
+                        errors,
                     )  # fmt: skip
                 places[h, FIRST_RECORD], places[h, FIRST_STORED] = places[h, END_RECORD], places[h, END_STORED]
                 places[h, END_LABELLED] = places[h, END_STORED]
@@ -905,14 +968,14 @@ def advance(
             block[1 + s] += value
             block[1 + S + s] += 1.0
             _extend(bounds[s], value)
-            if row % constants[DAY_STRIDE] == 0.0:
+            if row % day == 0:
                 part = 0 if row < constants[HALF] else 1
-                _follow_naive(value_shifted[s], row // constants[DAY_STRIDE], value, scores[0, s], part)
+                _follow_naive(value_shifted[s], row // day, value, scores[0, s], part)
         for h in range(H):
             _close(
                 constants, horizons[h], places[h], now, is_read, row + 1, S, readings, sums, records, stored, picks,
                 P[h], W[h], own_P[h], own_W[h], targets[h], ratios[h], climate[h], scores[h], blocks[h],
-                mean_shifted, plotted, cycle, h, X, E, G, A, total, y,
+                mean_shifted, plotted, cycle, h, paces[h], batch, errors, total, y,
             )  # fmt: skip
         seen = row + 1.0
         u = held[t]
@@ -1027,4 +1090,4 @@ def advance(
                 if store:
                     place[END_STORED] += 1.0
         state[ROW] = row + 1.0
-    return 0
+    return len(values)

@@ -297,8 +297,10 @@ def _alone(path: Path, wait: bool) -> Iterator[bool]:
             os.close(descriptor)
 
 
-def jit_for(*signatures: tuple[Any, ...], fastmath: bool = True) -> Callable[[F], F]:
+def jit_for(*signatures: tuple[Any, ...], fastmath: bool = True, allocates: bool = True) -> Callable[[F], F]:
     """A function of a module of its own, compiled for exactly these argument types when it is first called.
+
+    One that never ``allocates`` memory counts no references, see ``lean``; neither do the functions that it calls.
 
     Without ``fastmath`` every operation is rounded as it stands, so that bits do not depend on how a loop is compiled.
     Then it is optimised as one with all that it calls, which takes about half as long as to optimise each of these by
@@ -310,7 +312,7 @@ def jit_for(*signatures: tuple[Any, ...], fastmath: bool = True) -> Callable[[F]
             return function
         out: Any
         if function.__module__.startswith(generated.PREFIX):
-            options = OPTIONS if fastmath else OPTIONS | {"fastmath": False}
+            options = (OPTIONS if fastmath else OPTIONS | {"fastmath": False}) | ({} if allocates else LEAN)
             out = LazyKernel(function, signatures, options, as_one=not fastmath)
         else:
             out = getattr(_relocated(function.__module__, _constants(function)), function.__name__)
