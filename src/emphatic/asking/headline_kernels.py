@@ -26,7 +26,6 @@ from emphatic.asking.layout import (
     COVERAGE,
     CYCLES,
     HALF,
-    HOUR_RATE,
     HOURS,
     INSIDE,
     INTERVAL_SCORE,
@@ -836,8 +835,8 @@ def _follow_naive(shifted: Floats, row: int, y: float, sums: Floats, part: int) 
 @register_jitable
 def _close(
     constants: Floats, horizon: Floats, place: Floats, now: float, is_read: bool, end: int, S: int, readings: Floats,
-    sums: Floats, records: Floats, stored: Floats, picks: Places, P: Floats, W: Floats, own_P: Floats,
-    own_W: Floats, targets: Floats, ratios: Floats, climate: Floats, scores: Floats, blocks: Floats, mean_shifted: Floats,
+    sums: Floats, records: Floats, stored: Floats, picks: Places, P: Floats, W: Floats, own_P: Floats, own_W: Floats,
+    targets: Floats, ratios: Floats, climate: Floats, scores: Floats, blocks: Floats, mean_shifted: Floats,
     plotted: Floats, cycle: Floats, h: int, paces: Floats, batch: Floats, errors: Floats, total: Floats, y: Floats,
 ) -> None:  # fmt: skip
     """Score and learn from the rows whose windows have closed at one horizon."""
@@ -908,7 +907,7 @@ def advance(
     ``values`` (B, S) are readings for labels, NaN where missing; ``held`` those for features; ``others`` (B, O) of
     signals that are not predicted; ``forecasts`` (B, S, H) exponential means. ``out`` (B, S·H·2, 4) takes answer, low,
     high and usual of the value and the mean of each signal at each horizon. ``cycle`` has the period of each signal in
-    rows, 0 for none, and how many rows ``past`` has taken in. ``paces`` (H, 2) are by how much a label moves the ends of
+    rows, 0 for none, and how many rows ``past`` has taken in. ``paces`` (H, 2) say how far a label moves the ends of
     intervals, and of those of an hour. ``scratch`` is as long as ``scratch_size`` says, and 0 at first.
     """
     S, H, O = values.shape[1], len(horizons), others.shape[1]
