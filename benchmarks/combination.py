@@ -1,18 +1,21 @@
 """What the combination of candidate predictions loses: to its best candidate, and to a hostile one.
 
-    python -m benchmarks.combination [--log NAME …]        the development logs whose packages are installed
+    python -m benchmarks.combination [--log NAME …] [--table FILE …]
+    python -m benchmarks.combination --leave-out [--log NAME …] [--table FILE …]
 
 The first table has a line for each number of horizons that a log has: of all questions, how many are more than .05 and
 more than .15 below the candidate that is best on the scored half, which is known only in hindsight; and the same of the
 candidate that was best on the first half by actual returns, which is what one can know. Logs are cut to that length.
 The second has a line for each hostile candidate that is added to the list: how many questions lose more than .02 and
 more than .1 of the variance explained, and the worst. Those that get stuck do so at the largest reading, from 60% of
-the log on. Logs may be those of ``benchmarks.development_logs``, and predictions were developed on these.
+the log on. Logs are the development logs whose packages are installed, and predictions were developed on these.
+
+With ``--leave-out`` there is one table: what all questions lose of the variance explained without each candidate, and
+without all of a kind. The present value, its trace and the mean so far always stay.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import emphatic
-from benchmarks.development_logs import DevelopmentLog, development_logs, is_installed
+from benchmarks.development_logs import DevelopmentLog, choose_logs, log_options
 from benchmarks.forecasting import prepare
 from emphatic.hordes.blend import Combination
 
@@ -45,10 +48,18 @@ class Recorded:
     gamma: Array
     G: Array
     known: Flags
+    names: tuple[str, ...]
 
-    def combine(self, hostile: Array | None = None) -> tuple[Array, Array]:
-        """The predictions (T, Q) and the candidates (T, Q, …), with a hostile candidate (T, Q) before the others."""
-        V, fresh, optional = self.V.copy(), self.fresh, self.optional
+    def combine(self, hostile: Array | None = None, without: Sequence[int] = ()) -> tuple[Array, Array]:
+        """The predictions (T, Q) and the candidates (T, Q, …).
+
+        Args:
+            hostile: A candidate (T, Q) that is put before the others.
+            without: The places of candidates that are left out.
+        """
+        remain = [i for i in range(len(self.names)) if i not in without]
+        V, fresh = self.V[:, :, remain], self.fresh[:, :, remain]
+        optional = sum(i < self.optional for i in remain)
         if hostile is not None:
             V = np.concatenate([hostile[:, :, None], V], axis=2)
             fresh = np.concatenate([np.zeros((*self.x.shape, 1), bool), fresh], axis=2)
@@ -87,7 +98,8 @@ def record(log: DevelopmentLog) -> Recorded:
     _, G, known = prepare(source, result, log.periods)
     optional, gamma = options[0]
     V, x, follows, fresh = (np.concatenate(arrays) for arrays in zip(*calls, strict=True))
-    return Recorded(V, x, follows, fresh, optional, gamma, G.T, known.T)
+    names = tuple(result.model.answers)[: V.shape[2]]
+    return Recorded(V, x, follows, fresh, optional, gamma, G.T, known.T, names)
 
 
 def compare_with_candidates(recorded: Recorded) -> Iterator[tuple[int, float, float]]:
@@ -145,16 +157,50 @@ def measure_hostile(recorded: Recorded) -> Iterator[tuple[str, float]]:
                 yield name, cost
 
 
+def measure_without(recorded: Recorded) -> Iterator[tuple[str, Array]]:
+    """What each question loses without a candidate, and without all of a kind, NaN where its return does not vary."""
+    T, Q = recorded.x.shape
+    kinds = list(dict.fromkeys(name.split()[-1 if "season" in name else 0] for name in recorded.names))
+    groups = [(name, [i]) for i, name in enumerate(recorded.names)]
+    groups += [(f"all of {kind}", [i for i, name in enumerate(recorded.names) if kind in name]) for kind in kinds]
+    scores = [
+        [recorded.explain(predictions[:, q], q, slice(T // 2, T)) for q in range(Q)]
+        for predictions in (recorded.combine(without=places)[0] for _, places in (("", []), *groups))
+    ]
+    for (name, places), without in zip(groups, scores[1:], strict=True):
+        if len(places) > 1 or not name.startswith("all"):
+            yield name, np.array(scores[0]) - np.array(without)
+
+
+def print_without(logs: Sequence[DevelopmentLog]) -> None:
+    """The table of what is lost without a candidate; the last column names the log with the largest loss."""
+    costs: dict[str, list[tuple[float, str]]] = {}
+    for log in logs:
+        for name, lost in measure_without(record(log)):
+            costs.setdefault(name, []).extend((float(cost), log.name) for cost in lost if not np.isnan(cost))
+        print(f"{log.name}: measured", flush=True)
+    print("\n| without | questions | mean loss | lose, gain > .005 | lose, gain > .02 | most | least |")
+    print("|---|--:|--:|--:|--:|---|---|")
+    for name, entries in costs.items():
+        lost = np.array([cost for cost, _ in entries])
+        counts = " | ".join(f"{np.sum(lost > size)}, {np.sum(lost < -size)}" for size in (0.005, 0.02))
+        ends = " | ".join(f"{cost:+.3f} ({of})" for cost, of in (max(entries), min(entries)))
+        print(f"| {name} | {len(lost)} | {lost.mean():+.4f} | {counts} | {ends} |")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print both tables."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.combination", description=__doc__)
-    parser.add_argument("--log", action="append", metavar="NAME", help="default: all that are installed")
-    names = parser.parse_args(arguments).log
+    """Print the tables."""
+    parser = log_options("combination", __doc__)
+    parser.add_argument("--leave-out", action="store_true", help="what is lost without each candidate")
+    options = parser.parse_args(arguments)
+    if options.old:
+        parser.error("--old: there is no comparison with an earlier version here")
+    if options.leave_out:
+        print_without(choose_logs(options))
+        return 0
     losses: dict[int, list[tuple[float, float]]] = {}
     costs: dict[str, list[float]] = {}
-    for log in development_logs():
-        if not is_installed(log.package) or (names and log.name not in names):
-            continue
+    for log in choose_logs(options):
         recorded = record(log)
         for horizons, ours, knowable in compare_with_candidates(recorded):
             losses.setdefault(horizons, []).append((ours, knowable))

@@ -65,7 +65,7 @@ def plain(p: Array, x: Array, gap: NDArray[np.bool_], rate: float) -> tuple[Arra
     J, limit = H + 4, -math.log10(rate)
     score = np.zeros(T)
     why: list[str | None] = [None] * T
-    n, run, missing, last = 0, 0, 0, math.nan
+    rows, n, run, missing, last = 0, 0, 0, 0, math.nan
     usual = late = over = under = 0.0
     means, sizes = np.zeros(H), np.zeros(H)
     tails = [Tail(math.log(3), 0.12) for _ in range(J)]
@@ -74,12 +74,23 @@ def plain(p: Array, x: Array, gap: NDArray[np.bool_], rate: float) -> tuple[Arra
         if gap[t]:
             run, missing, last = 0, 0, math.nan
         missing = 0 if np.isfinite(x[t]) else missing + 1
-        if missing and n >= 200:
-            score[t] = absence.score(math.log(1 + missing), n, J)
+        if missing and rows >= 200:
+            score[t] = absence.score(math.log(1 + missing), rows, J)
             why[t] = "missing" if score[t] > limit else None
-        if n:
-            absence.learn(math.log(1 + missing), 0.05 if why[t] else 1.0, n)
-        if t and not gap[t] and np.isfinite([x[t], *p[t], *p[t - 1]]).all():
+        if rows:
+            absence.learn(math.log(1 + missing), 0.05 if why[t] else 1.0, rows)
+        judged = t and not gap[t] and np.isfinite([x[t], *p[t], *p[t - 1]]).all()
+        if judged:
+            rows += 1
+            if x[t] != last and run > 0.9 * rows:
+                n, over, under = 0, 0.0, 0.0
+                tails = [tail if i == 1 else Tail(math.log(3), 0.12) for i, tail in enumerate(tails)]
+            run = run + 1 if x[t] == last else 0
+            repeats = math.log(1 + run)
+            score[t] = tails[1].score(repeats, rows, J) if rows >= 200 else 0
+            why[t] = "stuck" if score[t] > limit else None
+            weight = 0.05 if why[t] else 1.0
+        if judged and (n or not (x[t] == last or math.isnan(last))):  # it has changed
             n += 1
             a = max(2 / (n + 1), 1e-5)
             e = abs(x[t] - p[t - 1, 0])
@@ -93,8 +104,6 @@ def plain(p: Array, x: Array, gap: NDArray[np.bool_], rate: float) -> tuple[Arra
             e = min(e, 20 * both) if both > 0 else e
             near = p[t - 1, 0] + sign * e
             usual, late = usual + a * (e - usual), late + max(a, 1 / 30) * (e - late)
-            run = run + 1 if x[t] == last else 0
-            s.append(1 + run)
             for h, g in enumerate(GAMMAS[:H]):
                 d = (1 - g) * near + g * p[t, h] - p[t - 1, h]
                 means[h] += max(1 / n, min(1 - g, 0.25)) * (d - means[h])
@@ -103,17 +112,21 @@ def plain(p: Array, x: Array, gap: NDArray[np.bool_], rate: float) -> tuple[Arra
                 s.append(ratio(e, sizes[h]) + 0.01)
                 sizes[h] += a * ((min(e, 20 * sizes[h]) if sizes[h] > 0 else e) - sizes[h])
             s += [ratio(late, usual) + 0.01, max(over, under) + 0.01]
-            scores = [tail.score(math.log(value), n, J) for tail, value in zip(tails, s, strict=True)]
-            if n >= 200:
+            of_errors = [tails[0], *tails[2:]]
+            scores = [tail.score(math.log(value), n, J) for tail, value in zip(of_errors, s, strict=True)]
+            side = "too high" if sign > 0 else "too low"
+            if n >= 200 and max(scores) >= score[t]:
                 score[t] = max(scores)
-                if score[t] > limit:
-                    side = "too high" if sign > 0 else "too low"
-                    words = [side, "stuck", *["drifting"] * H, side, "drifting"]
-                    why[t] = words[int(np.argmax(scores))]
-                    if scores[0] > limit and why[t] != "stuck":
-                        why[t] = side
-            for tail, value in zip(tails, s, strict=True):
-                tail.learn(math.log(value), 0.05 if why[t] else 1.0, n)
+                words = [side, *["drifting"] * H, side, "drifting"]
+                reason = side if scores[0] > limit else words[int(np.argmax(scores))]
+                why[t] = reason if score[t] > limit else None
+            elif n == 1 and rows >= 200:
+                score[t], why[t] = 16.0, side
+            weight = 0.05 if why[t] else 1.0
+            for tail, value in zip(of_errors, s, strict=True):
+                tail.learn(math.log(value), weight, n)
+        if judged:
+            tails[1].learn(repeats, weight, rows)
         if np.isfinite(x[t]):
             last = x[t]
     return score, why
@@ -269,6 +282,29 @@ def test_a_signal_that_never_changed_and_does() -> None:
     assert alarm[700, 0] > 0
     assert not alarm[:700].any()
     assert (score[:700] == 0.0).all() or score[:700].max() < 4.0
+
+
+@pytest.mark.parametrize("blip", [False, True])
+def test_after_the_first_change_of_a_signal_its_errors_are_learned_anew(blip: bool) -> None:
+    """One row in alarm, where there were hundreds; 200 rows later alarms are those of a signal that begins there."""
+    p, x, gap = stream(3_000)
+    first = 2_000
+    x[:, 0], gap[:] = np.where(np.isfinite(x[:, 0]), x[:, 0], 0.0), False
+    x[2_800] += 30.0
+    x[:first], p[:first], p[np.isnan(p)] = x[first - 1, 0], x[first - 1, 0], 0.0
+    x[5] += 3.0 if blip else 0.0
+    scores, why = Alarms([0, 0, 0], GAMMAS, 1e-4)(p, x, gap)
+    np.testing.assert_allclose(scores[:2_800, 0], plain(p, x[:, 0], gap, 1e-4)[0][:2_800], atol=2e-3)
+    assert np.flatnonzero(why[: first + 700]).tolist() == [first]
+    assert (scores[first, 0], why[2_800, 0] > 0) == (16.0, True)
+    _, reasons = Alarms([0, 0, 0], GAMMAS, 1e-4)(p[first - 1 :], x[first - 1 :], gap[first - 1 :])
+    assert (reasons[250:] == why[first + 249 :]).all()
+    saved = Alarms([0, 0, 0], GAMMAS, 1e-4)
+    saved(p[:first], x[:first], gap[:first])
+    earlier = {name: a[:, :3] if name == "further" else a for name, a in saved.arrays().items()}
+    again = Alarms([0, 0, 0], GAMMAS, 1e-4)
+    again.restore(earlier)
+    assert (again(p[first:], x[first:], gap[first:])[0] == scores[first:]).all()
 
 
 def test_hostile_readings_leave_all_numbers_finite() -> None:

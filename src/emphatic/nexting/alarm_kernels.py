@@ -27,8 +27,9 @@ _i1, _i2 = (types.Array(types.int64, ndim, "C") for ndim in (1, 2))
 JUDGED, READ, LAST, RUN, USUAL, LATE = range(6)
 # What a question carries: the prediction before and whether there was one, the mean TD error, and its usual size.
 BEFORE, THERE, MEAN, SIZE = range(4)
-# And beside: the sums of errors to either side, and for how many rows the reading has been missing.
-SUM_OVER, SUM_UNDER, MISSED = range(3)
+# And beside: the sums of errors to either side, for how many rows the reading has been missing, and the row that was
+# judged from which on errors are learned, counted from 1, or 0 while the reading has never changed.
+SUM_OVER, SUM_UNDER, MISSED, CHANGED = range(4)
 # What the tail of a statistic is known by: its beginning, the means of the excess and of its square, the share of
 # exceedances before which there was none, and for how many rows, up to the one before, there has been one.
 BEGIN, EXCESS, SQUARE, FIRST, ABOVE = range(5)
@@ -63,6 +64,8 @@ LIGHT = 0.05
 LONG = 60.0
 #: Before so many rows a tail is not known.
 START = 200.0
+#: A signal counts as constant so far if its last run is longer than this share of all rows.
+NEARLY_ALL = 0.9
 #: How many times rarer than estimated alarms are to be: tails are not known exactly.
 MARGIN = 1.5
 #: The highest score; and scores have three decimals.
@@ -77,6 +80,12 @@ def ratio(a: float, b: float) -> float:
     if b > 0.0:
         return min(a / b, LARGE)
     return LARGE if a > 0.0 else 0.0
+
+
+@register_jitable
+def begin_tail(tail: Floats) -> None:
+    """The tail of a statistic of errors, until more is known."""
+    tail[BEGIN], tail[EXCESS], tail[SQUARE], tail[FIRST], tail[ABOVE] = math.log(3.0), 0.5, 0.5, 1.0, 0.0
 
 
 @register_jitable
@@ -159,7 +168,23 @@ def alarms(
                 judged = judged and errors[c, h, THERE] > 0.0 and abs(P[t, question[c, h]]) <= LARGEST
             if judged:
                 s[JUDGED] += 1.0
-                n = s[JUDGED]
+                all_rows = s[JUDGED]
+                # Errors are learned anew from the first change on, and from one that ends a run of nearly all rows.
+                is_new = s[READ] > 0.0 and x != s[LAST] and (sums[CHANGED] == 0.0 or s[RUN] > NEARLY_ALL * all_rows)
+                if is_new:
+                    sums[CHANGED], sums[SUM_OVER], sums[SUM_UNDER] = all_rows, 0.0, 0.0
+                    begin_tail(tails[c, DISTANCE])
+                    begin_tail(further_tails[c, UNREST])
+                    begin_tail(further_tails[c, DRIFT])
+                    for h in range(H):
+                        begin_tail(tails[c, HORIZONS + h])
+                # How often the reading has come again.
+                s[RUN] = s[RUN] + 1.0 if s[READ] > 0.0 and x == s[LAST] else 0.0
+                values[REPEATS] = math.log(1.0 + s[RUN])
+                repeats = compare(tails[c, REPEATS], values[REPEATS], all_rows, J) if all_rows >= START else 0.0
+                highest, reason, n = 0.0, 0, 0.0
+            if judged and sums[CHANGED] > 0.0:  # (before, there are no errors to learn from)
+                n = all_rows - sums[CHANGED] + 1.0
                 a = max(2.0 / (n + 1.0), 1.0 / MEMORY)
                 # How far the reading is from what was predicted.
                 off = x - errors[c, 0, BEFORE]
@@ -178,9 +203,6 @@ def alarms(
                 s[USUAL] += a * (e - s[USUAL])
                 s[LATE] += max(a, 1.0 / RECENT) * (e - s[LATE])
                 more[UNREST] = math.log(ratio(s[LATE], s[USUAL]) + SMALL)
-                # How often the reading has come again.
-                s[RUN] = s[RUN] + 1.0 if s[READ] > 0.0 and x == s[LAST] else 0.0
-                values[REPEATS] = math.log(1.0 + s[RUN])
                 # How much TD errors lie to one side. One reading that is far off counts at its own row, and must not
                 # stay in their means.
                 reach = FAR * usual if usual > 0.0 else abs(off)
@@ -196,31 +218,36 @@ def alarms(
                     values[HORIZONS + h] = math.log(ratio(e, o[SIZE]) + SMALL)
                     o[SIZE] += a * ((min(e, FAR * o[SIZE]) if o[SIZE] > 0.0 else e) - o[SIZE])
                 side = TOO_HIGH if off > 0.0 else TOO_LOW
-                distance = compare(tails[c, DISTANCE], values[DISTANCE], n, J)
-                highest, reason = distance, side
-                unrest = compare(further_tails[c, UNREST], more[UNREST], n, J)
-                highest = max(highest, unrest)
-                for h in range(H):
-                    score = compare(tails[c, HORIZONS + h], values[HORIZONS + h], n, J)
+                if n >= START:
+                    distance = compare(tails[c, DISTANCE], values[DISTANCE], n, J)
+                    highest, reason = distance, side
+                    unrest = compare(further_tails[c, UNREST], more[UNREST], n, J)
+                    highest = max(highest, unrest)
+                    for h in range(H):
+                        score = compare(tails[c, HORIZONS + h], values[HORIZONS + h], n, J)
+                        if score > highest:
+                            highest, reason = score, DRIFTING
+                    score = compare(further_tails[c, DRIFT], more[DRIFT], n, J)
                     if score > highest:
                         highest, reason = score, DRIFTING
-                score = compare(further_tails[c, DRIFT], more[DRIFT], n, J)
-                if score > highest:
-                    highest, reason = score, DRIFTING
-                if distance > threshold[0]:  # one reading that is off is reason enough, whatever else it moves
-                    reason = side
-                score = compare(tails[c, REPEATS], values[REPEATS], n, J)
-                if score > highest:
-                    highest, reason = score, STUCK
+                    if distance > threshold[0]:  # one reading that is off is reason enough, whatever else it moves
+                        reason = side
+                elif is_new and all_rows >= START:
+                    highest, reason = MOST, side
+            if judged:
+                if repeats > highest:
+                    highest, reason = repeats, STUCK
                 score = math.floor(highest * DIGITS) / DIGITS
-                if n >= START:
-                    anomaly[t, c] = score
-                    why[t, c] = reason if score > threshold[0] else 0
+                anomaly[t, c] = score
+                why[t, c] = reason if score > threshold[0] else 0
                 weight = LIGHT if why[t, c] > 0 else 1.0
-                for j in range(HORIZONS + H):
-                    learn_tail(tails[c, j], values[j], weight, n, LEAST_RUN if j == REPEATS else LEAST)
-                learn_tail(further_tails[c, UNREST], more[UNREST], weight, n, LEAST)
-                learn_tail(further_tails[c, DRIFT], more[DRIFT], weight, n, LEAST)
+                learn_tail(tails[c, REPEATS], values[REPEATS], weight, all_rows, LEAST_RUN)
+                if n > 0.0:
+                    learn_tail(tails[c, DISTANCE], values[DISTANCE], weight, n, LEAST)
+                    for h in range(H):
+                        learn_tail(tails[c, HORIZONS + h], values[HORIZONS + h], weight, n, LEAST)
+                    learn_tail(further_tails[c, UNREST], more[UNREST], weight, n, LEAST)
+                    learn_tail(further_tails[c, DRIFT], more[DRIFT], weight, n, LEAST)
             if known:
                 s[LAST], s[READ] = x, 1.0
             for h in range(H):

@@ -93,6 +93,10 @@ with a margin of 1.5, at least 0 and at most 16: a score above 4 begins once in 
 stream (measured: .2 to 1 times as often as stated). Where there is nothing to judge by it is 0, and there is no alarm:
 in the first 200 rows, and just after a gap.
 
+A signal that never changed has no errors to be compared with. Its first change is an alarm with the highest score.
+From there on all that follows from errors is learned as from the first row of a log: there are no such alarms for 200
+rows. The same holds for a change that ends a run of equal readings longer than .9 of all rows so far.
+
 The statistic with the least rate says why: the distance and the size of late errors "too high" or "too low", by the
 side of the reading; repeats "stuck"; TD errors and sums "drifting"; rows without a reading "missing". Where the
 distance alone is an alarm, it says so, whatever else it moves.
@@ -290,7 +294,7 @@ def _delay(gamma: float) -> int:
 # ---------------------------------------------------------------------- alarms
 
 #: The state of a signal, of a question and of a tail, and what came later: see the kernel.
-_ALARM_SCALARS, _ERRORS, _TAIL, _SUMS, _FURTHER_TAILS = 6, 4, 5, 3, 3
+_ALARM_SCALARS, _ERRORS, _TAIL, _SUMS, _FURTHER_TAILS = 6, 4, 5, 4, 3
 
 
 class Alarms:
@@ -371,7 +375,13 @@ class Alarms:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``arrays`` returned, in this version or an earlier one; ValueError if it does not fit."""
+        further = arrays.get("further")
+        if further is not None and further.shape == (len(self.places), _SUMS - 1):  # (of an earlier version)
+            arrays = {**arrays, "further": np.pad(further, [(0, 0), (0, 1)])}
         _restore(self.arrays(), arrays, "alarms", ("further", "further_tails"))
+        # Earlier versions did not note when a signal changed: with errors, it counts as from the first row on.
+        changed = self.further[:, -1]
+        changed[(changed == 0.0) & (self.scalars[:, 4] > 0.0)] = 1.0
 
 
 @functools.cache
