@@ -282,7 +282,8 @@ def test_the_further_an_answer_is_from_all_others_the_less_it_counts() -> None:
 
 def test_weights_are_found_less_often_as_rows_grow_many() -> None:
     between = [constants.rows_between_weights(learned, 2.0) for learned in (1.0, 16_000.0, 16_384.0, 1e6, 2**30)]
-    assert between == [16.0, 16.0, 32.0, 1024.0, 2.0**21]
+    assert between == [1.0, 16.0, 32.0, 1024.0, 2.0**21]
+    assert [constants.rows_between_weights(learned, 2.0) for learned in (31.0, 32.0, 255.0, 256.0)] == [1, 2, 8, 16]
     assert constants.rows_between_weights(100.0, 1000.0) == 125.0
 
 
@@ -295,12 +296,50 @@ def test_a_bound_that_was_reached_ten_times_is_never_passed(sign: float) -> None
     combination = Combination(GAMMA, 3)
     p, single = combination(V, x, np.ones(600, bool))
     reached = (x == 0.0).cumsum(axis=0) >= 10
-    assert (sign * p[~reached]).min() < 0.0
+    assert (sign * single[~reached]).min() < 0.0
     assert (sign * p[reached]).min() >= 0.0
     assert (sign * single[reached]).min() >= 0.0
     # a reading beyond it is a new bound, which has not been reached ten times
     _, single = combination(np.full((1, 2, 3), -100.0 * sign), np.full((1, 2), -sign), np.ones(1, bool))
     assert (sign * single[0, 0, :3]).max() < -1.0
+
+
+def _doubt(v: list[float], usual: list[float], trust: list[float]) -> tuple[Array, Array]:
+    """What is used of answers v, the first two of which have half the weight each, and how far each is trusted."""
+    N = len(v)
+    a, used = np.zeros((11, N)), np.empty(N)
+    a[constants.USUAL], a[constants.AGE], a[constants.TRUST] = usual, 100.0, trust
+    answers, weights = np.array(v), np.array([0.5, 0.5] + [0.0] * (N - 2))
+    constants.doubt(answers, answers, a, weights, -9.0, 1e-6, True, 2.0, 0.0, used)
+    return used, a[constants.TRUST]
+
+
+def test_an_answer_counts_the_less_the_further_it_is() -> None:
+    used, trust = _doubt([6.0, 0.0, 0.0, 0.0, 0.0], [1.0] * 5, [1.0] * 5)
+    recent = 6.0**2 / 4  # the mean over four rows, of which it was far in one
+    assert trust[0] == pytest.approx((constants.FAR / 6.0**2) ** 2 * (constants.FAR_RECENTLY / recent) ** 2)
+    assert used.tolist() == pytest.approx([6.0 * trust[0], 0.0, 0.0, 0.0, 0.0])
+
+
+def test_an_answer_that_got_stuck_does_not_make_the_others_seem_far() -> None:
+    """Others stand in for it: without it, the mean of the others would jump, and the second would be doubted too."""
+    used, trust = _doubt([100.0, 1.0, 0.0, 0.0, 0.0], [0.05] * 5, [0.0, 1.0, 1.0, 1.0, 1.0])
+    assert (trust[1:] == 1.0).all()
+    assert used[0] == pytest.approx(1.0, abs=0.01)
+
+
+def test_no_mixture_leaves_the_range_of_the_answers() -> None:
+    """Free weights may be 2 and −1: if the first of these answers jumps, twice its jump would be predicted."""
+    rng, T = np.random.default_rng(4), 2000
+    x = rng.normal(size=(T, 1)).cumsum(axis=0)
+    G = np.append(x[1:], x[-1:], axis=0)
+    bias = rng.normal(size=(T, 1))
+    V = np.stack([G + bias, G + 2.0 * bias], axis=2)
+    V[-1, 0, 0] += 3.0
+    combination = Combination(np.array([0.0]), 2)
+    p, _ = combination(V, x, np.ones(T, bool))
+    assert combination.weights[0, 2, 0] > 1.5
+    assert p[-1, 0] <= max(V[-1, 0].max(), x[-1, 0], x.mean())
 
 
 def test_a_fresh_answer_does_not_inherit_the_record_of_one_perfect_answer() -> None:

@@ -122,15 +122,17 @@ class Combination:
     The prediction is p = Σ share_k c_k, share_k ∝ (mean of (G − c_k)²)^−k; the shares of the second and the third count
     less while there are fewer than some 200 horizons. A mixture may be much better than every answer that it is made
     of, or much worse; but its share rests on what it predicted before it knew. Weights and shares are found every 16
-    steps that are learned from, or every h/8 or 1/1,024 of the steps so far if those are more.
+    steps that are learned from, or every h/8 or 1/1,024 of the steps so far if those are more; in the first 256 steps
+    every 1/16 to 1/32 of them, or h/8.
 
     What limits the harm that an answer can do:
 
-    - Every v_i, c_k and p is kept within the range of the trace and half its width beyond, or the present reading.
+    - Every v_i, c_k and p is kept within the range of the trace and half its width beyond, or the present reading; and
+      every c_k within the range of the answers at that row.
     - A bound that readings have reached ten times, as 0 is by meters and counts, is passed by none.
     - An answer that is suddenly far from all others, measured by how far it usually is, or that repeats itself exactly,
       or is no number, is pulled towards the others, as their errors weigh them, for as long; the further it is, the
-      closer to them. Its error is that of what it said.
+      closer to them, by (limit / deviation)⁴. Its error is that of what it said.
 
     Where a reading is missing, or does not follow the row before, nothing is learned, and earlier returns stay as they
     are. Before the first reading the answer is that of the middle learner.

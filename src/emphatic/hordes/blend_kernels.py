@@ -192,6 +192,23 @@ def renew(i: int, a: Floats, W: Floats, R: Floats) -> None:
 
 
 @register_jitable
+def pull_doubted(v: Floats, trust: Floats, weights: Floats, used: Floats) -> None:
+    """Pull the answers v that are not trusted towards the others; the result is in ``used``.
+
+    These stand in as their errors weigh them: an answer that was much better than all others may have left them weights
+    near 0.
+    """
+    total, value = 0.0, 0.0
+    for i in range(len(v)):
+        if trust[i] == 1.0:
+            total += weights[i] + 1e-250
+            value += (weights[i] + 1e-250) * v[i]
+    for i in range(len(v)):
+        if trust[i] < 1.0:
+            used[i] = value / total + trust[i] * (v[i] - value / total)
+
+
+@register_jitable
 def doubt(
     v: Floats, raw: Floats, a: Floats, weights: Floats, x: float, equal: float, known: bool, h: float, error: float,
     used: Floats,
@@ -204,62 +221,59 @@ def doubt(
     is within ``equal`` of the reading. One that is no number is left out at once.
     """
     N = len(v)
-    total, value = 0.0, 0.0
+    total, value, doubted = 0.0, 0.0, False
     for i in range(N):
-        used[i] = (min(weights[i], WEIGHTIEST) + LIGHTEST) * a[TRUST, i]
-        total += used[i]
-        value += used[i] * v[i]
-    trusted, trusted_value = 0.0, 0.0
-    doubted = False
-    for i in range(N):
-        trust = 1.0
-        if i < N - SAFE:
-            deviation = v[i] - (value - used[i] * v[i]) / (total - used[i])
-            square = deviation * deviation
-            limit = max(FAR * a[USUAL, i], max(a[FARTHEST, i], error))
-            limit_recently = max(FAR_RECENTLY * a[USUAL, i], max(a[HIGHEST_RECENT, i], error))
-            exact = min(max(raw[i], -LARGEST), LARGEST) if raw[i] == raw[i] else LARGEST
-            if exact != a[PREVIOUS, i]:
-                a[LONGEST, i] = max(a[LONGEST, i], a[REPEATS, i])
-                a[REPEATS, i] = 0.0
-            elif known and abs(v[i] - x) > equal:
-                a[REPEATS, i] += 1.0
-            a[PREVIOUS, i] = exact
-            warm = a[AGE, i] >= WARM
-            if known:
-                a[RECENT, i] += (square - a[RECENT, i]) / min(max(FEWEST, 0.5 * h), a[AGE, i] + 1.0)
-            far, far_recently = warm and square > limit, warm and a[RECENT, i] > limit_recently
-            if (warm and a[REPEATS, i] > 2.0 * a[LONGEST, i]) or not abs(raw[i]) <= LARGEST:
-                trust = 0.0
-            else:
-                if far:
-                    trust = limit / square
-                if far_recently:
-                    trust *= limit_recently / a[RECENT, i]
-            if known:
-                step = 2.0 / (a[AGE, i] + 2.0)
-                a[USUAL, i] += step * ((limit if far else square) - a[USUAL, i])
-                a[AGE, i] += 1.0
-                # A limit grows once for each time that it is exceeded, not for each row: what stays far stays doubted.
-                if not far:
-                    a[FARTHEST, i] = max(a[FARTHEST, i] * (1.0 - 0.25 * step), square)
-                elif a[TRUST, i] == 1.0:
-                    a[FARTHEST, i] = GROWTH * limit
-                if not far_recently:
-                    a[HIGHEST_RECENT, i] = max(a[HIGHEST_RECENT, i] * (1.0 - 0.25 * step), a[RECENT, i])
-                elif a[TRUST, i] == 1.0:
-                    a[HIGHEST_RECENT, i] = GROWTH * limit_recently
-            a[TRUST, i] = trust
-        # The others stand in for what is doubted, as their errors weigh them: an answer that was much better than all
-        # others may have left them weights near 0.
-        weight = weights[i] + 1e-250 if trust == 1.0 else 0.0
-        trusted += weight
-        trusted_value += weight * v[i]
-        doubted = doubted or trust < 1.0
-    for i in range(N):
+        weight = min(weights[i], WEIGHTIEST) + LIGHTEST
+        total += weight
+        value += weight * v[i]
         used[i] = v[i]
-        if doubted and a[TRUST, i] < 1.0:
-            used[i] = trusted_value / trusted + a[TRUST, i] * (v[i] - trusted_value / trusted)
+        doubted = doubted or a[TRUST, i] < 1.0
+    if doubted:  # in the row before: without stand-ins the mean of the others would jump, and all would seem far
+        pull_doubted(v, a[TRUST], weights, used)
+        value, doubted = 0.0, False
+        for i in range(N):
+            value += (min(weights[i], WEIGHTIEST) + LIGHTEST) * used[i]
+    for i in range(N - SAFE):
+        trust, weight = 1.0, min(weights[i], WEIGHTIEST) + LIGHTEST
+        deviation = v[i] - (value - weight * used[i]) / (total - weight)
+        square = deviation * deviation
+        limit = max(FAR * a[USUAL, i], max(a[FARTHEST, i], error))
+        limit_recently = max(FAR_RECENTLY * a[USUAL, i], max(a[HIGHEST_RECENT, i], error))
+        exact = min(max(raw[i], -LARGEST), LARGEST) if raw[i] == raw[i] else LARGEST
+        if exact != a[PREVIOUS, i]:
+            a[LONGEST, i] = max(a[LONGEST, i], a[REPEATS, i])
+            a[REPEATS, i] = 0.0
+        elif known and abs(v[i] - x) > equal:
+            a[REPEATS, i] += 1.0
+        a[PREVIOUS, i] = exact
+        warm = a[AGE, i] >= WARM
+        if known:
+            a[RECENT, i] += (square - a[RECENT, i]) / min(max(FEWEST, 0.5 * h), a[AGE, i] + 1.0)
+        far, far_recently = warm and square > limit, warm and a[RECENT, i] > limit_recently
+        if (warm and a[REPEATS, i] > 2.0 * a[LONGEST, i]) or not abs(raw[i]) <= LARGEST:
+            trust = 0.0
+        else:
+            if far:
+                trust = (limit / square) ** 2
+            if far_recently:
+                trust *= (limit_recently / a[RECENT, i]) ** 2
+        if known:
+            step = 2.0 / (a[AGE, i] + 2.0)
+            a[USUAL, i] += step * ((limit if far else square) - a[USUAL, i])
+            a[AGE, i] += 1.0
+            # A limit grows once for each time that it is exceeded, not for each row: what stays far stays doubted.
+            if not far:
+                a[FARTHEST, i] = max(a[FARTHEST, i] * (1.0 - 0.25 * step), square)
+            elif a[TRUST, i] == 1.0:
+                a[FARTHEST, i] = GROWTH * limit
+            if not far_recently:
+                a[HIGHEST_RECENT, i] = max(a[HIGHEST_RECENT, i] * (1.0 - 0.25 * step), a[RECENT, i])
+            elif a[TRUST, i] == 1.0:
+                a[HIGHEST_RECENT, i] = GROWTH * limit_recently
+        used[i], a[TRUST, i] = v[i], trust
+        doubted = doubted or trust < 1.0
+    if doubted:
+        pull_doubted(v, a[TRUST], weights, used)
 
 
 @register_jitable
@@ -427,12 +441,15 @@ def weigh(learned: float, R: Floats, W: Floats, mixture: Floats, h: float) -> No
 def rows_between_weights(learned: float, h: float) -> int:
     """After how many rows the weights are found again: at least 16, h/8, and 1/512 to 1/1,024 of the rows so far.
 
-    Means over all rows so far change little in so few, and finding weights costs more than a row does.
+    Means over all rows so far change little in so few, and finding weights costs more than a row does. The first 256
+    rows change them more: there it is 1/16 to 1/32 of the rows so far, or h/8.
     """
-    share = 1
+    few, share = 1, 1
+    while few < 16 and 32.0 * few <= learned:
+        few *= 2
     while 1024.0 * share <= learned:
         share *= 2
-    return max(16, int(h / 8.0), share)
+    return max(few, int(h / 8.0), share)
 
 
 @jit_for((_f3, _b3, types.int64, _f2, _b1, _f1, _f2, _f3, _f3, _f3, _f3, _f2, _f3), fastmath=False)
@@ -488,6 +505,11 @@ def combine(
                 mixed[k] = 0.0
                 for i in range(N):
                     mixed[k] += W[k, i] * used[i]
+                if k == K - 1:  # the free weights
+                    least = most = used[0]
+                    for i in range(1, N):
+                        least, most = min(least, used[i]), max(most, used[i])
+                    mixed[k] = min(max(mixed[k], least), most)
                 mixed[k] = within(mixed[k], low, high, s[MEAN])
                 p += mixture[SHARE, k] * mixed[k]
             p = within(p, low, high, s[MEAN])
