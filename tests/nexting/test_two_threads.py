@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 from typer.testing import CliRunner
 
 import emphatic
@@ -15,6 +16,7 @@ from emphatic.cli import app
 from emphatic.common.locks import Follower, count_cores, count_threads
 from emphatic.common.parts import PartStore
 from emphatic.hordes.horde import BLOCK
+from emphatic.hordes.ridges import Ridges
 from emphatic.nexting import learning
 
 ROWS = 2 * BLOCK + 300
@@ -40,6 +42,15 @@ def test_two_threads_give_the_bits_of_one(
         names.add(threading.current_thread().name)
         write(self, *given, **options)
 
+    solving: set[tuple[bool, int]] = set()
+    ridges = Ridges.__call__
+
+    def noted_ridges(self: Ridges, *given: Any) -> Any:
+        pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+        solving.add((threading.current_thread() is threading.main_thread(), max(pools, default=1)))
+        return ridges(self, *given)
+
+    monkeypatch.setattr(Ridges, "__call__", noted_ridges)
     monkeypatch.setattr(PartStore, "write", noted)
     monkeypatch.setattr(learning, "WAITING", 1)  # a part a block
     few = {"features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}], "predict": ["wave"]}
@@ -50,8 +61,13 @@ def test_two_threads_give_the_bits_of_one(
     monkeypatch.setattr(learning, "count_cores", lambda: 2)
     names.clear()
     written_beside = emphatic.nexting.run(log(), **given)
+    assert {is_main for is_main, _ in solving} == {True}
+    solving.clear()
     two = emphatic.nexting.run(log(), threads=2, **given)
     assert threading.current_thread().name not in names
+    # The second thread has a share of learning, unless it has all values at each horizon; and BLAS has no others.
+    assert solving == {(not exponential_only, 1)}
+    assert all(group._second.is_alone for group in two.model.groups)
     monkeypatch.setattr(learning, "SAVE", 0.0)
 
     def stop(phase: str, done: int, total: int) -> None:

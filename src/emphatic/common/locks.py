@@ -300,15 +300,20 @@ class Follower:
         self._waiting.append(self.submit(function, *arguments))
 
     def submit(self, function: Callable[..., T], *arguments: object) -> Future[T]:
-        """Make a call on the second thread, which must be there; its outcome.
+        """Make a call on the second thread, or at once if there is none; its outcome.
 
         Args:
             function: What is called. Numbers that overflow are treated as on this thread (``np.errstate``).
             arguments: Its arguments, which must not change any more.
         """
+        if self._pool is None:
+            from concurrent.futures import Future
+
+            outcome: Future[T] = Future()
+            outcome.set_result(function(*arguments))
+            return outcome
         import numpy as np
 
-        assert self._pool is not None
         errors = np.geterr()
 
         def call() -> T:

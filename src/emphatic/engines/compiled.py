@@ -388,10 +388,7 @@ def _njit(function: Callable[..., Any], cache: bool, signature: object, options:
     return njit(*signatures, **options)(function)
 
 
-_function_cache: Any = _caching.FunctionCache
-
-
-class _QuickCache(_function_cache):  # type: ignore[misc]
+class _QuickCache(_caching.FunctionCache):  # type: ignore[misc]
     """Machine code on the disk, read without what only the compiler needs: to import that takes a quarter of a second.
 
     The kernels need none of the symbols that numba declares there, but the functions that allocate arrays.
@@ -408,8 +405,7 @@ class _QuickCache(_function_cache):  # type: ignore[misc]
 
 def _loaded(function: Callable[..., Any], signatures: Sequence[object], options: dict[str, Any]) -> Any:
     """``numba.njit`` with its cache, which is a quicker one."""
-    njit: Any = numba.njit
-    dispatcher = njit(**options)(function)
+    dispatcher = numba.njit(**options)(function)
     dispatcher._cache = _QuickCache(dispatcher.py_func)
     with register_dispatcher(dispatcher):
         for signature in signatures:

@@ -28,6 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.common.locks import Follower
+
 __all__ = ["Blend", "Combination", "RateBlend"]
 
 Array = NDArray[np.float64]
@@ -154,6 +156,8 @@ class Combination:
         # In the order of the kernel's arguments; all but γ are changed in place.
         self._state = self.gamma, self.scalars, self.vectors, self.weights, self.mixtures, self.errors
         self._none_fresh = np.zeros((1, Q, 0), bool)
+        #: The thread that takes half of the questions of a block, if there is one.
+        self.second = Follower()
 
     def __call__(
         self, V: Array, x: Array, follows: Flags, fresh: Flags | None = None, optional: int | None = None
@@ -171,7 +175,7 @@ class Combination:
         """
         E = self.E
         out, single = np.empty(x.shape), np.empty((*x.shape, E + 2))
-        _kernel("combine")(
+        arrays = (
             np.ascontiguousarray(V, np.float64),
             np.zeros((*x.shape, 0), bool) if fresh is None else np.ascontiguousarray(fresh, np.bool_),
             E if optional is None else optional,
@@ -181,6 +185,11 @@ class Combination:
             out,
             single,
         )
+        kernel, Q = _kernel("combine"), x.shape[1]
+        middle = 0 if self.second.is_alone else Q // 2
+        beside = self.second.submit(kernel, *arrays, 0, middle)
+        kernel(*arrays, middle, Q)
+        beside.result()
         return out, single
 
     def row(self, V: Array, x: Array, fresh: Flags | None, optional: int, single: Array) -> Array:
@@ -195,7 +204,7 @@ class Combination:
         """
         out = np.empty(x.shape)
         fresh = self._none_fresh if fresh is None else fresh
-        _kernel("combine")(V, fresh, optional, x, _FOLLOWS, *self._state, out, single)
+        _kernel("combine")(V, fresh, optional, x, _FOLLOWS, *self._state, out, single, 0, x.shape[1])
         return out
 
     def arrays(self) -> dict[str, NDArray[Any]]:

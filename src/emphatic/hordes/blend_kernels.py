@@ -452,19 +452,22 @@ def rows_between_weights(learned: float, h: float) -> int:
     return max(few, int(h / 8.0), share)
 
 
-@jit_for((_f3, _b3, types.int64, _f2, _b1, _f1, _f2, _f3, _f3, _f3, _f3, _f2, _f3), fastmath=False)
+@jit_for(
+    (_f3, _b3, types.int64, _f2, _b1, _f1, _f2, _f3, _f3, _f3, _f3, _f2, _f3, types.int64, types.int64), fastmath=False
+)
 def combine(
     V: Floats, fresh: NDArray[np.bool_], optional: int, X: Floats, follows: NDArray[np.bool_], gamma: Floats,
     scalars: Floats, vectors: Floats, weights: Floats, mixtures: Floats, errors: Floats, out: Floats, single: Floats,
+    begin: int, end: int,
 ) -> None:  # fmt: skip
-    """p of each row and question, and the E + 2 single answers; see ``Combination``.
+    """p of each row, and the E + 2 single answers, of questions ``begin`` to ``end``; see ``Combination``.
 
     Answers from ``optional`` on may be NaN: the first such is replaced by the last answer before these, the next by the
     one before that.
     """
     E, N, K = V.shape[2], errors.shape[1], weights.shape[1]
     v, used, mixed = np.empty(N), np.empty(N), np.empty(K)
-    for q in range(V.shape[1]):  # all rows of a question before the next: what it carries stays at hand
+    for q in range(begin, end):  # all rows of a question before the next: what it carries stays at hand
         g, s, R, W, a, mixture = gamma[q], scalars[q], errors[q], weights[q], vectors[q], mixtures[q]
         h = 1.0 / (1.0 - g)
         for t in range(V.shape[0]):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from emphatic.common.locks import Follower
 from emphatic.engines.base import Rows
 from emphatic.features import Features
 from emphatic.features.plan import FeatureColumns
@@ -158,6 +159,7 @@ class Group:
         self.rates: RateBlend | None = None
         if setup.least_squares and E > 1 and len(self._unblended):
             self.rates = RateBlend(self.unit[self._unblended], E)
+        self._second = Follower()
         self._single: Array | None = None  # the single answers of the blended questions at the last rows
         #: φ of the last row; None after a cut.
         self.phi: Active | None = None
@@ -212,6 +214,16 @@ class Group:
         """Before the first row: the combination of all answers that there are."""
         count = self._optional + (0 if self.seasons is None else len(ANSWERS))
         return Combination(self.gamma[self._blended], count)
+
+    def divide_work(self, second: Follower) -> None:
+        """Let a second thread take the ridges of each block, and half of the combinations; the bits are the same.
+
+        Args:
+            second: The thread; one that is alone for none.
+        """
+        self._second = second
+        if isinstance(self.blend, Combination):
+            self.blend.second = second
 
     def columns(self, held: Array, missing: Flags, time: Times, labels: Labels) -> FeatureColumns:
         """The input of φ for rows (B, C), checked: invalid input raises here, and nothing changes."""
@@ -273,7 +285,7 @@ class Group:
             return self._learn_steps(phi, targets, False, (single, fresh), is_row=True)
         V, x, fresh = np.empty((B, self.learner.K or 1)), self._select(targets.x), None
         single = self._make_room(B)
-        edges = [0, *(np.flatnonzero(gap[1:]) + 1).tolist(), B]
+        edges, beside = [0, *(np.flatnonzero(gap[1:]) + 1).tolist(), B], []
         for begin, end in pairwise(edges):
             if gap[begin]:
                 self.cut()
@@ -281,7 +293,8 @@ class Group:
             phi = self.features.activate(columns if end - begin == B else columns.part(sequence))
             if self.ridges is not None:
                 assert single is not None
-                self.ridges(phi, x[sequence], follows[sequence], learn, single[sequence], self._E)
+                rows = phi, x[sequence], follows[sequence], learn, single[sequence], self._E
+                beside.append(self._second.submit(self.ridges, *rows))
             if learn:
                 V[sequence] = self._learn_log(phi, targets.part(sequence))
             else:
@@ -290,6 +303,8 @@ class Group:
                 V[sequence] = self.learner.predict(phi)
         if self.seasons is not None:
             _, fresh = self.seasons(x, follows, columns.seconds, learn, single, self._optional)
+        for answered in beside:
+            answered.result()
         return self._answers(V, targets.x, follows, beside=(single, fresh), steps=targets)
 
     def _learn_log(self, phi: Active, targets: Targets) -> Array:

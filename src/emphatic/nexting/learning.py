@@ -893,6 +893,17 @@ class _LocalLearners:
     def finish(self) -> Horde:
         return self._horde
 
+    @contextmanager
+    def divide_work(self, second: Follower) -> Iterator[None]:
+        """Within it, a second thread takes a share of the work on each block."""
+        try:
+            for group in self._horde.groups:
+                group.divide_work(second)
+            yield
+        finally:
+            for group in self._horde.groups:
+                group.divide_work(Follower())
+
 
 # ---------------------------------------------------------------------- stopping
 
@@ -1117,8 +1128,12 @@ def learn_log(
         files.wait()
         return states.take(rows)
 
+    # Values at each horizon take the second thread about as long as learning takes the first: then it has enough to do.
+    is_free = asked.headline is None
+    divided = learners.divide_work(follower) if isinstance(learners, _LocalLearners) and is_free else nullcontext()
     # Threads that limit BLAS by turns would undo each other's limits.
-    with catch_stop() as request, nullcontext() if follower.is_alone else blas_threads(1), files, follower:
+    single_blas = nullcontext() if follower.is_alone else blas_threads(1)
+    with catch_stop() as request, single_blas, files, follower, divided:
         blocks = states.read(learners.rows, executor.block, request)
         with closing(learners.stream(blocks, on_checkpoint)) as stream:
             for predictions in stream:

@@ -23,6 +23,7 @@ import html
 import math
 import time as clock_time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
@@ -33,6 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic.common.locks import Follower, count_cores
 from emphatic.common.parts import PartReader, open_writer
+from emphatic.engines.compiled import blas_threads
 from emphatic.features import Features
 from emphatic.hordes.ridges import LIMIT
 from emphatic.learning.inputs import refusal
@@ -338,8 +340,11 @@ def score_log(learned: Learned, offline: bool, progress: Progress, threads: int 
     plain, meter = _Plain(learned), _Meter(learned.log.rows, progress)
     is_wide = len(plain.names) > _WIDE
     with _PredictionsFile(learned.store.folder / "predictions", plain, learned.horde.names) as file:
-        with Follower(max(threads, count_cores())) as follower:
-            scored = _score(plain, learned, offline, meter, file, not is_wide, follower)
+        # Threads that limit BLAS by turns would undo each other's limits.
+        single_blas = nullcontext() if threads == 1 else blas_threads(1)
+        with Follower(max(threads, count_cores())) as follower, single_blas:
+            second = follower if threads > 1 else Follower()
+            scored = _score(plain, learned, offline, meter, file, not is_wide, follower, second)
         if is_wide:  # The parts are read once more, when what scoring takes is free again.
             release_memory()
             for number in learned.store.starts("predictions"):
@@ -601,7 +606,9 @@ def _score(
     file: _PredictionsFile,
     is_written: bool,
     follower: Follower,
+    second: Follower,
 ) -> Scored:
+    """The scores; ``follower`` reads and writes files, ``second`` computes beside this thread."""
     rows_total, H = learned.log.rows, len(plain.horizons)
     passes = _Passes(plain, learned, meter)
     half = FirstHalf(rows_total, np.repeat(plain.centres, H))
@@ -628,17 +635,17 @@ def _score(
     for rows in passes.forwards(rows_total, half.half, hindsight.states, write, follower):
         time = rows.readings.time
         begins = float(time[0]) if begins is None and time is not None else begins
+        fitted = None if fits is None else second.submit(fits.add, rows)
         worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
         intervals.add(rows.start, rows.low, rows.high, rows.G, rows.known)
         alarms.add(rows.start, rows.anomaly, rows.why, time)
-        fitted = {} if fits is None else fits.add(rows)
         readings, missing = rows.held[:, plain.places], rows.missing[:, plain.places]
-        scores.add(
-            rows.start, readings, missing, rows.predictions, fitted, rows.G, rows.known, time, answers=rows.answers
-        )
         scores.add_answers(rows.start, rows.answers, rows.G, rows.known)
         sketches.add(rows, readings)
         history.add(time if history.timing.step else None, np.where(missing, np.nan, readings)[:, :PLOTTED])
+        hindsight_fits = {} if fitted is None else fitted.result()
+        known = rows.G, rows.known, time
+        scores.add(rows.start, readings, missing, rows.predictions, hindsight_fits, *known, answers=rows.answers)
     varies = hindsight.lowest < hindsight.highest
     constant = [name for name, changes in zip(plain.signals, varies, strict=True) if not changes]
     skipped = {name: [SKIPPED] * len(plain.names) for name in _hindsight_baselines()}
