@@ -111,6 +111,20 @@ def test_a_saved_state_goes_on_bit_for_bit_also_after_rows_came_close_together()
         headline(None).restore(broken)
 
 
+def test_after_many_rows_that_every_second_is_learned_from_does_not_depend_on_blocks_either() -> None:
+    x = signals(8500)
+    when = 3600.0 * np.arange(8500, dtype=np.float64)
+    whole, cut = headline(None), headline(None)
+    expected = whole(x, x, when, None)
+    for begin, end in ((0, 8191), (8191, 8207), (8207, 8300)):
+        cut(x[begin:end], x[begin:end], when[begin:end], None)
+    again = headline(None)
+    again.restore(cut.arrays())
+    np.testing.assert_array_equal(again(x[8300:], x[8300:], when[8300:], None), expected[8300:])
+    places = whole.arrays()["places"]  # (of a horizon: the first row that is stored, the end of those with a label)
+    assert (places[:, 3] - places[:, 2]).max() >= 8, "not every row was learned from in the end"
+
+
 def test_a_stream_is_judged_as_a_log_of_its_rows() -> None:
     # (whole blocks, so that halves begin at the same row)
     x, time = signals(2048), 3600.0 * np.arange(2048, dtype=np.float64)

@@ -13,7 +13,8 @@ squared error.
 A missing reading is held for features, and is no label. A row that has a label of one signal and none of another counts
 in the shared matrix, and leaves the weights of the other as they are; in the small matrix of the other it does not
 count. Of a long window only some rows are learned from, 64 in its length: labels of neighbouring rows are nearly the
-same. All rows are answered and scored, of windows of more than 4,096 rows one in several.
+same. After the first 8,192 of these the matrices learn from every second, which counts as two; sizes of errors and
+weights are learned from all. All rows are answered and scored, of windows of more than 4,096 rows one in several.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _PICKS = (1, 19, 2, 8, 7, 23, 4, 9, 20, 26, 6, 10, 29, 30, 3, 5, 11, 21, 22, 24,
 #: Rows of a window that are learned from, and that are scored, at most; points at which its season is looked up.
 _LEARNED, _SCORED, _LOOKED_UP = 64, 4096, 12
 #: Nanoseconds for a pair of features of a row that is learned from, and for a signal at a horizon.
-_PAIR_NS, _SIGNAL_NS = 1.0, 1000.0
+_PAIR_NS, _SIGNAL_NS = 0.15, 700.0
 #: Rows before periods are looked for, and the factor by which they grow until the next time.
 _FIRST_SEARCH, _GROWTH = 40, 1.25
 #: Rows for which there is room at first where periods are looked for.
@@ -244,7 +245,7 @@ class Headline:
             c[k.LOOK_BEGIN], c[k.LOOK_STRIDE] = between if between < length else length, between
             c[k.LOOK_COUNT] = max(1, int(length / between))
             c[k.FADING] = math.exp(-rows / max(9.5, 0.4 * self._cycles.short.slots))
-        c[k.RECORD_ROOM], c[k.STORED_ROOM] = rows // keep + _SPARE, rows // stride + _SPARE + k.BATCH
+        c[k.RECORD_ROOM], c[k.STORED_ROOM] = rows // keep + _SPARE, rows // stride + _SPARE + k.BATCH * k.THIN
         c[k.PLOT_STRIDE] = keep * max(1, rows // (100 * keep))
 
     def _find_paces(self, horizon: Array) -> tuple[float, float]:

@@ -136,6 +136,8 @@ BATCH, GROWS = 8, 64
 LANES, WIDE = 8, 160
 #: Room for a batch: its rows, their products with a matrix, and two small matrices.
 BATCH_SCRATCH = 3 * BATCH * WIDE + 2 * BATCH * BATCH
+#: Labelled rows of a horizon after which its matrices learn from one in so many, which then counts as all of them.
+MANY, THIN = 8192, 2
 #: Slow quantities (deviations, weights of component answers) are found anew at each row, or label, of the first so
 #: many, and then at one in so many.
 PROMPT, SELDOM = 256, 8
@@ -241,13 +243,22 @@ def _dot_rows(x: Floats, X: Floats, out: Floats) -> None:
 
 @register_jitable
 def _learn_all(
-    P: Floats, W: Floats, features: int, ridge: float, forget: float, count: int, batch: Floats, errors: Floats
+    P: Floats,
+    W: Floats,
+    features: int,
+    ridge: float,
+    forget: float,
+    weight: int,
+    count: int,
+    batch: Floats,
+    errors: Floats,
 ) -> None:
     """Recursive least squares of all targets from ``count`` rows at once.
 
-    With the rows X, their errors E before the step (0 to skip) and A = f 1 + X P Xᵀ = L Lᵀ, H = L⁻¹ X P:
-    W ← W + (L⁻¹ E)ᵀ H and P ← (P − Hᵀ H) / f, which for one row is the usual step. ``batch`` begins with the rows X,
-    which are 0 beyond the ``features`` and beyond ``count``. ``errors`` are those of the first target, of the second, …
+    With the rows X, their errors E before the step (0 to skip), A = (f / w) 1 + X P Xᵀ = L Lᵀ and H = L⁻¹ X P:
+    W ← W + (L⁻¹ E)ᵀ H and P ← (P − Hᵀ H) / f, which for one row is the usual step. A row counts as w, its ``weight``.
+    ``batch`` begins with the rows X, which are 0 beyond the ``features`` and beyond ``count``. ``errors`` are those of
+    the first target, of the second, …
     """
     targets, n = W.shape
     X, G, H = batch[: BATCH * WIDE], batch[BATCH * WIDE : 2 * BATCH * WIDE], batch[2 * BATCH * WIDE :]
@@ -257,18 +268,19 @@ def _learn_all(
     trace = 0.0
     for i in range(features):
         trace += P[i, i]
-    f = forget**count if trace < features / ridge else 1.0
+    f = forget ** (count * weight) if trace < features / ridge else 1.0
+    noise = f / weight
     is_sound = trace < 1e12
     _multiply(P, X, count, G)
     for r in range(count):
         _dot_rows(G[r * WIDE : r * WIDE + n], X, A[r])
         for q in range(r + 1):
-            along = A[r, q] + f if q == r else A[r, q]
+            along = A[r, q] + noise if q == r else A[r, q]
             for i in range(q):
                 along -= A[r, i] * A[q, i]
             if q == r:
-                is_sound = is_sound and along >= 0.5 * f
-                A[r, r] = 1.0 / math.sqrt(max(along, 0.5 * f))  # (only this is needed of the diagonal)
+                is_sound = is_sound and along >= 0.5 * noise
+                A[r, r] = 1.0 / math.sqrt(max(along, 0.5 * noise))  # (only this is needed of the diagonal)
             else:
                 A[r, q] = along * A[q, q]
     if not is_sound:
@@ -732,6 +744,12 @@ def _label_row(
 
 
 @register_jitable
+def _find_spacing(place: Floats) -> int:
+    """One in how many labelled rows the matrices of a horizon learn from."""
+    return THIN if place[FIRST_STORED] >= MANY else 1
+
+
+@register_jitable
 def _learn_rows(
     constants: Floats, horizon: Floats, place: Floats, stored: Floats, S: int, picks: Places, P: Floats, W: Floats,
     own_P: Floats, own_W: Floats, batch: Floats, errors: Floats,
@@ -739,7 +757,8 @@ def _learn_rows(
     """Learn from the rows of one horizon that have their labels: all signals at once, then the small matrix of each."""
     X = batch[: BATCH * WIDE]
     own, extra, shared = int(constants[OWN]), int(constants[EXTRA]), int(constants[SHARED])
-    first, count = int(place[FIRST_STORED]), int(place[END_LABELLED] - place[FIRST_STORED])
+    first, every = int(place[FIRST_STORED]), _find_spacing(place)
+    count = (int(place[END_LABELLED]) - first + every - 1) // every
     begin, room = int(horizon[STORED_AT]), int(horizon[STORED_ROOM])
     at = S * own + extra + S + 2 * S * ENTRIES
     for s in range(-1, S):
@@ -754,7 +773,7 @@ def _learn_rows(
                 x[i] = 0.0
             if r >= count:
                 continue
-            waiting = stored[begin + (first + r) % room]
+            waiting = stored[begin + (first + r * every) % room]
             if s < 0:
                 _assemble(waiting, S, own, extra, picks, x)
             elif waiting[at + 6 * s] == waiting[at + 6 * s] or waiting[at + 6 * s + 2] == waiting[at + 6 * s + 2]:
@@ -764,10 +783,10 @@ def _learn_rows(
             error, wanted = errors[m * BATCH : (m + 1) * BATCH], at + 6 * (m // 4) + m % 4 if s < 0 else at + 6 * s + m
             _dot_rows(weights[m], X, error)
             for r in range(BATCH):
-                value = stored[begin + (first + r) % room, wanted] if r < count else np.nan
+                value = stored[begin + (first + r * every) % room, wanted] if r < count else np.nan
                 error[r] = value - error[r] if value == value else 0.0
         ridge = SHARED_RIDGE if s < 0 else OWN_RIDGE * horizon[ROWS] / horizon[STRIDE]
-        _learn_all(matrix, weights, width, ridge, FORGET if s < 0 else 1.0, count, batch, errors)
+        _learn_all(matrix, weights, width, ridge, FORGET if s < 0 else 1.0, every, count, batch, errors)
     place[FIRST_STORED] = place[END_LABELLED]
 
 
@@ -875,7 +894,8 @@ def _close(
             waiting = stored[int(horizon[STORED_AT]) + int(place[END_LABELLED]) % int(horizon[STORED_ROOM])]
             place[END_LABELLED] += 1.0
             _label_row(constants, horizon, waiting, record, y, S, targets, ratios, climate, cycle, paces)
-            if place[END_LABELLED] - place[FIRST_STORED] >= min(BATCH, 1 + int(place[FIRST_STORED]) // GROWS):
+            batch_rows = min(BATCH, 1 + int(place[FIRST_STORED]) // GROWS) * _find_spacing(place)
+            if place[END_LABELLED] - place[FIRST_STORED] >= batch_rows:
                 _learn_rows(constants, horizon, place, stored, S, picks, P, W, own_P, own_W, batch, errors)
         for j in range(2 * S):
             if y[j] == y[j]:
@@ -893,6 +913,7 @@ def _close(
         _f4, _f3, _f4, _f4, _f3, _f4, _f3, _f3, _f3, _f4, _f4, _f3, _f3, _f3, _f2, _f1, _f3,
     ),
     allocates=False,
+    as_one=True,
 )  # fmt: skip
 def advance(
     constants: Floats, horizons: Floats, paces: Floats, picks: Places, values: Floats, held: Floats, others: Floats,

@@ -391,7 +391,7 @@ def compile_notice(progress: Report) -> Iterator[None]:
 KERNELS = {
     "tables/guard_kernels": 3.7,
     "features/kernels": 3.5,
-    "asking/headline_kernels": 15.8,
+    "asking/headline_kernels": 9.8,
     "asking/kernels": 22.5,
     "hordes/ridge_kernels": 3.7,
     "engines/sparse/sparse_many_kernels": 12.0,

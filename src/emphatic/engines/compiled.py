@@ -297,14 +297,18 @@ def _alone(path: Path, wait: bool) -> Iterator[bool]:
             os.close(descriptor)
 
 
-def jit_for(*signatures: tuple[Any, ...], fastmath: bool = True, allocates: bool = True) -> Callable[[F], F]:
+def jit_for(
+    *signatures: tuple[Any, ...], fastmath: bool = True, allocates: bool = True, as_one: bool | None = None
+) -> Callable[[F], F]:
     """A function of a module of its own, compiled for exactly these argument types when it is first called.
 
     One that never ``allocates`` memory counts no references, see ``lean``; neither do the functions that it calls.
 
     Without ``fastmath`` every operation is rounded as it stands, so that bits do not depend on how a loop is compiled.
     Then it is optimised as one with all that it calls, which takes about half as long as to optimise each of these by
-    itself first. With ``fastmath`` last bits would then depend on what a function is a part of.
+    itself first. With ``fastmath`` last bits would then depend on what a function is a part of: ``as_one`` allows it
+    for a kernel whose functions no other kernel calls. Its last bits are then those of the copy on the disk also in
+    the process that has just compiled it.
     """
 
     def compile_for(function: F) -> F:
@@ -313,7 +317,7 @@ def jit_for(*signatures: tuple[Any, ...], fastmath: bool = True, allocates: bool
         out: Any
         if function.__module__.startswith(generated.PREFIX):
             options = (OPTIONS if fastmath else OPTIONS | {"fastmath": False}) | ({} if allocates else LEAN)
-            out = LazyKernel(function, signatures, options, as_one=not fastmath)
+            out = LazyKernel(function, signatures, options, as_one=not fastmath if as_one is None else as_one)
         else:
             out = getattr(_relocated(function.__module__, _constants(function)), function.__name__)
             out.home = function.__module__
