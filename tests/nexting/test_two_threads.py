@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
 from typer.testing import CliRunner
 
 import emphatic
 from emphatic.cli import app
 from emphatic.common.locks import Follower, count_cores, count_threads
 from emphatic.common.parts import PartStore
+from emphatic.engines.compiled import _pools
 from emphatic.hordes.horde import BLOCK
 from emphatic.hordes.ridges import Ridges
 from emphatic.nexting import learning
@@ -46,7 +46,7 @@ def test_two_threads_give_the_bits_of_one(
     ridges = Ridges.__call__
 
     def noted_ridges(self: Ridges, *given: Any) -> Any:
-        pools = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+        pools = [pool["num_threads"] for pool in _pools().info() if pool["user_api"] == "blas"]
         solving.add((threading.current_thread() is threading.main_thread(), max(pools, default=1)))
         return ridges(self, *given)
 
