@@ -2,11 +2,13 @@
 
 Tests marked ``plain`` run kernels as the Python that they are; so does, in files of short streams, every test of a rule
 that is not in ``COMPILED`` (``tests.support.contract``), unless its parameter ``compiled`` says otherwise. Tests of one
-rule go to one worker, and benchmarks come last, so that no kernel is compiled twice.
+rule go to one worker, and so do the others of one file, so that no kernel is compiled or loaded twice and what the
+tests of a file share is made once. Files that take long come first, so that no worker waits for another at the end.
 """
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -19,10 +21,13 @@ from emphatic.engines.dense import lanes
 from emphatic.rules import Rule
 from tests.support.contract import COMPILED
 from tests.support.plain import plain_python
+from tests.support.processes import wait_for_no_disk
 
 # Bytecode is kept, whatever the environment says: each of the processes that tests start would compile the package.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+wait_for_no_disk()
 
 settings.register_profile(
     "emphatic",
@@ -58,8 +63,11 @@ LONG = (
 )
 
 
-#: Files whose tests share what takes long to make, and so run in one worker.
-TOGETHER = ("test_cluster_nexting", "test_docs", "test_live", "test_nexting", "test_numbers")
+#: Files that take longest.
+FIRST = (
+    "test_nexting", "test_docs", "test_live", "test_cluster_nexting", "test_instrument", "test_streams", "test_local",
+    "test_app", "test_models",
+)  # fmt: skip
 
 #: Features up to which learners run side by side, except in tests that take long: there is a kernel for each number of
 #: features, which compiles for ten seconds. Those of more are tested as plain Python (``test_contract``).
@@ -69,6 +77,7 @@ FEW = 6
 def pytest_configure(config: pytest.Config) -> None:
     if _without_long(config):
         lanes.MOST_FEATURES = FEW
+    config.option.loadscopereorder = False  # the groups are in order already
 
 
 def pytest_collection_finish() -> None:
@@ -79,8 +88,12 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Files whose tests would all be deselected are not imported: one of them imports torch."""
-    return True if collection_path.stem in LONG and _without_long(config) else None
+    """Files whose tests would all be deselected are not imported: they import torch, ray and playwright."""
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
+    mark = re.search(r"^pytestmark = \[?\s*pytest\.mark\.(\w+)", collection_path.read_text("utf-8"), re.MULTILINE)
+    is_long = collection_path.stem in LONG and _without_long(config)
+    return True if is_long or (mark is not None and f"not {mark[1]}" in config.option.markexpr) else None
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -107,23 +120,25 @@ def _without_long(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: "test_benchmarks" in item.nodeid)
+    places = {name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: ("test_benchmarks" in item.nodeid, places.get(item.path.stem, len(places))))
     for item in items:
         if item.path.stem in LONG and item.get_closest_marker("cluster") is None:
             item.add_marker(pytest.mark.long)
         given = item.callspec.params if hasattr(item, "callspec") else {}
         rule = given.get("rule")
         name = rule.name if isinstance(rule, Rule) else rule
-        grouped = config.pluginmanager.hasplugin("xdist")
-        if not isinstance(name, str):
-            if grouped and item.path.stem in TOGETHER:
-                item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if isinstance(name, str):
+            compiled = given.get("compiled", name in COMPILED[given.get("dtype", "float64")])
+            if item.path.stem in SHORT and not compiled:
+                item.add_marker(pytest.mark.plain)
+            group = name
+        elif item.get_closest_marker("xdist_group") is None:
+            group = f"{item.path.parent.name}/{item.path.stem}"
+        else:
             continue
-        compiled = given.get("compiled", name in COMPILED[given.get("dtype", "float64")])
-        if item.path.stem in SHORT and not compiled:
-            item.add_marker(pytest.mark.plain)
-        if grouped:
-            item.add_marker(pytest.mark.xdist_group(str(name)))
+        if config.pluginmanager.hasplugin("xdist"):
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.stats as st
+import scipy
 
 from benchmarks.studies import coverage
 from emphatic.studies import Interval, sweep
@@ -27,7 +27,7 @@ from emphatic.studies.statistics import (
 @pytest.mark.parametrize("df", [1, 2, 3, 9, 49, 1000])
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.975, 0.9995])
 def test_the_quantiles_of_student(df: int, p: float) -> None:
-    assert t_quantile(p, df) == pytest.approx(st.t.ppf(p, df), rel=1e-9, abs=1e-9)
+    assert t_quantile(p, df) == pytest.approx(scipy.stats.t.ppf(p, df), rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("R", [2, 3, 4])
@@ -35,7 +35,7 @@ def test_few_runs_have_a_t_interval(R: int) -> None:
     x = np.random.default_rng(R).normal(size=R)
     found = interval(x)
     assert found.how == "t"
-    assert (found.low, found.high) == pytest.approx(st.t.interval(0.95, R - 1, x.mean(), st.sem(x)))
+    assert (found.low, found.high) == pytest.approx(scipy.stats.t.interval(0.95, R - 1, x.mean(), scipy.stats.sem(x)))
 
 
 @pytest.mark.parametrize(("R", "seed"), [(5, 0), (12, 1), (40, 2), (200, 3)])
@@ -45,15 +45,15 @@ def test_percentile_t(R: int, seed: int) -> None:
     x = rng.lognormal(size=R)
     again = rng.choice(x, (4000, R))
     again = again[np.ptp(again, axis=1) > 0.0]
-    ratios = (again.mean(axis=1) - x.mean()) / st.sem(again, axis=1)
-    t = st.t.ppf(0.975, R - 1)
+    ratios = (again.mean(axis=1) - x.mean()) / scipy.stats.sem(again, axis=1)
+    t = scipy.stats.t.ppf(0.975, R - 1)
     low, high = np.quantile(ratios, [0.025, 0.975])
-    want = x.mean() - st.sem(x) * max(high, t), x.mean() + st.sem(x) * max(-low, t)
+    want = x.mean() - scipy.stats.sem(x) * max(high, t), x.mean() + scipy.stats.sem(x) * max(-low, t)
     found = interval(x)
     assert found.how == "bootstrap"
     width = found.high - found.low
     assert (found.low, found.high) == pytest.approx(want, abs=(0.3 if R == 5 else 0.1) * width)
-    assert found.low <= st.t.interval(0.95, R - 1, x.mean(), st.sem(x))[0] + 1e-12
+    assert found.low <= scipy.stats.t.interval(0.95, R - 1, x.mean(), scipy.stats.sem(x))[0] + 1e-12
     assert interval(x) == found
     scaled = interval(1e100 * x)
     assert (scaled.low, scaled.high) == pytest.approx((1e100 * found.low, 1e100 * found.high))
@@ -77,8 +77,8 @@ def test_runs_of_which_one_differs_have_an_end(R: int, tiny: float) -> None:
     """Most resamples leave it out, and have hardly any spread."""
     x = np.append(tiny * np.linspace(-1.0, 1.0, R - 1), 1.0)
     found = interval(x)
-    assert 0.0 < found.high - found.value <= 5.5 * st.sem(x)
-    assert found.value - found.low <= 5.5 * st.sem(x)
+    assert 0.0 < found.high - found.value <= 5.5 * scipy.stats.sem(x)
+    assert found.value - found.low <= 5.5 * scipy.stats.sem(x)
 
 
 @pytest.mark.parametrize("distribution", list(coverage.DISTRIBUTIONS))
