@@ -104,12 +104,12 @@ class Module:
                 and isinstance(node.value, ast.Constant)
                 and isinstance(node.value.value, str)
             ):
-                strings |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+                strings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         layout = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.COMMENT}
         code: set[int] = set()
         for token in self._tokens:
             if token.type not in layout:
-                code |= set(range(token.start[0], token.end[0] + 1))
+                code.update(range(token.start[0], token.end[0] + 1))
         return len(code - strings)
 
     @cached_property

@@ -26,7 +26,7 @@ from emphatic.nexting.settings import Settings
 from tests.cluster.support import kill, shard_processes
 
 FILES = ["model.safetensors", "predictions.parquet", "report.html", "summary.json"]
-ROWS = 3000
+ROWS = 1500
 NEXT_ROW = {"x": 0.5, "y": 0.25, "mode": "red"}
 
 
@@ -36,7 +36,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     t = np.arange(ROWS)
     x, y = np.sin(t / 30.0), np.cos(t / 100.0)
     y[300:320] = np.nan
-    when = np.datetime64("2024-01-01", "s") + (60 * t + np.where(t > 1700, 86400, 0)).astype("timedelta64[s]")
+    when = np.datetime64("2024-01-01", "s") + (60 * t + np.where(t > 1100, 86400, 0)).astype("timedelta64[s]")
     pa.csv.write_csv(pa.table({"time": when, "x": x, "y": y, "mode": np.where(t % 100 < 50, "red", "blue")}), path)
     return path
 
@@ -181,7 +181,7 @@ def test_machines_in_shards_one_of_which_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "block", "waiting"), [(1, 200, 1), (1400, 100, 1 << 20), (700, 51, 1), (700, 51, 1 << 20), (ROWS, 200, 1)]
+    ("at", "block", "waiting"), [(1, 200, 1), (1000, 100, 1 << 20), (700, 51, 1), (700, 51, 1 << 20), (ROWS, 200, 1)]
 )
 def test_an_interrupted_run_resumes(
     waiting: int, at: int, block: int, table: Path, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -4,6 +4,8 @@ edition (2018), and small sequences that can be followed by hand.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -181,6 +183,23 @@ def test_baird_expected_emphatic_updates(engine: str) -> None:
 # ------------------------------------------------------------------------------------ 19 states (figure 12.8)
 
 
+@functools.cache
+def walks() -> list[list[tuple[Array, Array, Array]]]:
+    """400 runs of 10 episodes: Φ, R and γ of each."""
+    rng = np.random.default_rng(12)
+
+    def walk() -> tuple[Array, Array, Array]:
+        path = 10 + np.cumsum(rng.choice([-1, 1], size=4000))
+        end = int(np.argmax((path == 0) | (path == 20)))
+        assert path[end] in (0, 20)
+        states = np.append(10, path[: end + 1])
+        R, gamma_next = np.zeros(end + 1), np.ones(end + 1)
+        R[-1], gamma_next[-1] = states[-1] / 10 - 1, 0.0
+        return np.eye(21)[states][:, 1:20], R, gamma_next
+
+    return [[walk() for _ in range(10)] for _ in range(400)]
+
+
 @pytest.mark.parametrize(
     ("rule", "lambda_", "alpha", "error"),
     [
@@ -200,18 +219,10 @@ def test_random_walk(rule: str, lambda_: float, alpha: float, error: float) -> N
     r[[0, -1]] = -0.5, 0.5
     v = true_values(P, r, np.ones(19))
     assert v == pytest.approx(np.arange(-9, 10) / 10)
-    rng = np.random.default_rng(12)
     errors = []
-    for _ in range(400):
+    for episodes in walks():
         learner = emphatic.Learner(rule, 19, engine="dense")
-        for _ in range(10):
-            path = 10 + np.cumsum(rng.choice([-1, 1], size=4000))
-            end = int(np.argmax((path == 0) | (path == 20)))
-            assert path[end] in (0, 20)
-            states = np.append(10, path[: end + 1])
-            Phi = np.eye(21)[states][:, 1:20]
-            R, gamma_next = np.zeros(end + 1), np.ones(end + 1)
-            R[-1], gamma_next[-1] = states[-1] / 10 - 1, 0.0
+        for Phi, R, gamma_next in episodes:
             learner.run(Phi, R, gamma_next, alpha=alpha, lambda_=lambda_, predictions=False)
             errors.append(float(np.sqrt(np.mean((learner.theta - v) ** 2))))
     assert np.mean(errors) == pytest.approx(error, abs=0.009)

@@ -125,7 +125,7 @@ def test_examples_in_docstrings_run(package: str) -> None:
         if not importable(name):
             continue
         module = importlib.import_module(name)
-        result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+        result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE, exclude_empty=True)
         assert result.failed == 0, name
         assert module.__doc__, f"{name} does not say what it is"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -14,7 +14,7 @@ PACKAGE = Path(emphatic.__file__).parent
 def test_public_class_names_are_unique() -> None:
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(str(path.relative_to(PACKAGE)))
+        for name in re.findall(r"^class ([^\W_]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            found[name].append(str(path.relative_to(PACKAGE)))
+    assert {"Learner", "Horde"} <= set(found)
     assert {name: places for name, places in found.items() if len(places) > 1} == {}

@@ -313,7 +313,7 @@ def test_csv_as_people_write_it(text: str, names: tuple[str, ...], values: Any, 
 
 
 def test_a_header_longer_than_the_longest_field(tmp_path: Path) -> None:
-    names = [f"sensor_{i:06d}" for i in range(12_000)]
+    names = [f"sensor_{i:0200d}" for i in range(800)]
     path = tmp_path / "log.csv"
     path.write_text(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")
     assert open_table(path).names == tuple(names)
@@ -541,12 +541,13 @@ def test_bad_parameters() -> None:
             open_table(np.zeros((3, 1)), **options)
 
 
-@pytest.mark.parametrize("form", ["csv.gz", "jsonl", "parquet", "arrows"])
-def test_memory_does_not_grow_with_the_rows(form: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("form", "times"), [("csv.gz", 20), ("jsonl", 20), ("parquet", 40), ("arrows", 40)])
+def test_memory_does_not_grow_with_the_rows(form: str, times: int, tmp_path: Path) -> None:
+    """It stays below 0.8 MB for each 20,000 rows; the values alone are 0.96 MB, and 2.3 as text."""
     rng = np.random.default_rng(0)
-    part, times = pa.table({name: rng.normal(size=20_000) for name in "abcdef"}), 40
+    part, most = pa.table({name: rng.normal(size=20_000) for name in "abcdef"}), 0.8 * times
     path = tmp_path / f"log.{form}"
-    if form == "csv.gz":  # 90 MB of text
+    if form == "csv.gz":
         header, _, body = as_csv()(part, path).read_bytes().partition(b"\n")
         path.write_bytes(gzip.compress(header + b"\n") + gzip.compress(body, 1) * times)
     elif form == "jsonl":
@@ -565,11 +566,11 @@ def test_memory_does_not_grow_with_the_rows(form: str, tmp_path: Path) -> None:
         last = block.row + len(block)
     tracemalloc.stop()
     assert last == times * len(part)
-    assert max(held) < 32  # MB; the values alone are 38, and 90 as text
+    assert max(held) < most
     before = pa.total_allocated_bytes()
     resumed = table.blocks(5000, last - 5000)
     np.testing.assert_array_equal(next(resumed).values, np.column_stack(part.columns)[-5000:])
-    assert (pa.total_allocated_bytes() - before) / 1e6 < 32  # nothing is kept of the rows passed over
+    assert (pa.total_allocated_bytes() - before) / 1e6 < most  # nothing is kept of the rows passed over
     assert next(resumed, None) is None
 
 

@@ -54,6 +54,7 @@ class Interval:
         return self.low > 0.0
 
 
+@functools.cache
 def t_quantile(p: float, df: float) -> float:
     """The p-quantile of Student's t with ``df`` degrees of freedom, p ≥ ½.
 
