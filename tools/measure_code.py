@@ -109,7 +109,9 @@ class Module:
         code: set[int] = set()
         for token in self._tokens:
             if token.type not in layout:
-                code.update(range(token.start[0], token.end[0] + 1))
+                code.add(token.start[0])
+                if token.end[0] > token.start[0]:
+                    code.update(range(token.start[0], token.end[0] + 1))
         return len(code - strings)
 
     @cached_property

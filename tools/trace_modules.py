@@ -27,7 +27,7 @@ from typing import Any
 __all__ = ["listing", "main", "nexting", "reading", "step", "with_ways"]
 
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
-ROWS = 40
+ROWS = 24
 #: The module that was generated for a rule: the engine, the rule and the dtype, and a hash.
 GENERATED = re.compile(r"emphatic_(?:plain_)?(\w+)_[0-9a-f]{16}")
 

@@ -21,7 +21,7 @@ from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
 ENGINES = emphatic.engines.available()
 CLOSE = TOLERANCE["float64"]
-T, N, K = 43, 5, 3
+T, N, K = 29, 5, 3
 GRADIENT = ("gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq")
 
 every_engine = for_each(engine=ENGINES)

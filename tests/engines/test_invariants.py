@@ -25,7 +25,7 @@ from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
 ENGINES = emphatic.engines.available()
 CLOSE = TOLERANCE["float64"]
-T, N, K = 37, 5, 3
+T, N, K = 27, 5, 3
 
 every_rule = pytest.mark.parametrize("rule", RULES)
 every_core_rule = pytest.mark.parametrize("rule", CORE)
@@ -376,12 +376,12 @@ def test_save_and_load_in_mid_stream(rule: str, engine: str, learners: int | Non
     stream = stream_for(rule, 19, n=12, K=learners, active=4, binary=False)
     theta_0 = start(19, 12) if learners is None else start(19, learners, 12)
     one = learner_at(rule, engine, theta_0)
-    stream[:23].run(one)
+    stream[:16].run(one)
     one.save(tmp_path / "model.safetensors")
     others = [emphatic.load(tmp_path / "model.safetensors"), one.copy()]
-    predictions = stream[23:].run(one)
+    predictions = stream[16:].run(one)
     for other in others:
-        assert np.array_equal(stream[23:].run(other), predictions)
+        assert np.array_equal(stream[16:].run(other), predictions)
         for name in one.rule.vectors + one.rule.memory:
             assert np.array_equal(getattr(other, name), getattr(one, name)), name
 

@@ -270,7 +270,9 @@ def test_where_it_diverges(engine: str, K: int | None) -> None:
                 assert agrees(engine, "float64", value, state(by_hand)[name]), name
 
 
-@pytest.mark.parametrize("form", ["list", "int", "csr", "strided", "torch"])
+@pytest.mark.parametrize(
+    "form", ["list", "int", "csr", "strided", pytest.param("torch", marks=pytest.mark.xdist_group("triton"))]
+)
 def test_forms_of_a_mask_and_of_features(form: str) -> None:
     stream = make(2, 30, 6, None, rule="td", separate=True)
     first = np.random.default_rng(2).random(30) < 0.2

@@ -42,6 +42,7 @@ def test_one_on_a_device_is_refused_with_the_remedy() -> None:
     assert learner.steps == 0
 
 
+@pytest.mark.xdist_group("triton")  # whose tests import torch as well
 def test_a_tensor_of_a_graph_of_gradients_is_read_too() -> None:
     torch = pytest.importorskip("torch", reason="needs torch: pip install 'emphatic[cuda]'")
     Phi = torch.eye(4, dtype=torch.float64, requires_grad=True)

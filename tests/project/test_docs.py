@@ -118,7 +118,14 @@ def modules() -> list[str]:
     return ["emphatic", *(module.name for module in found if not module.name.endswith(".__main__"))]  # which runs
 
 
-@pytest.mark.parametrize("package", sorted({name.split(".")[1] for name in modules()[1:]}))
+@pytest.mark.parametrize(
+    "package",
+    [
+        # Those of engines import torch, which takes long, as do the tests in this group.
+        pytest.param(package, marks=pytest.mark.xdist_group("triton") if package == "engines" else ())
+        for package in sorted({name.split(".")[1] for name in modules()[1:]})
+    ],
+)
 def test_examples_in_docstrings_run(package: str) -> None:
     within = [name for name in modules() if f"{name}.".startswith(f"emphatic.{package}.")]
     for name in within:

@@ -16,7 +16,7 @@ WITH_EMPHASIS = [name for name in emphatic.rules.names() if emphatic.rules.get(n
 ENGINES = emphatic.engines.available()
 
 
-def large_followon(rule: str, K: int | None, ratio: float = 1e12, T: int = 161, n: int = 6) -> Stream:
+def large_followon(rule: str, K: int | None, ratio: float = 1e12, T: int = 61, n: int = 6) -> Stream:
     """F/I grows to ``ratio`` before the first feature is seen, and stays; λ is 1 for a while, then 0 or 1.
 
     Where λ is 0 the step size is as much smaller as M is larger; where e does not contain the step size, from there on.

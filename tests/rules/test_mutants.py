@@ -328,7 +328,7 @@ def test_a_slip_in_a_rule_is_caught(name: str, old: str, new: str) -> None:
     if name == "true_online_td":
         old, new = (text.replace("S", "s") for text in (old, new))
     rule = mutant(emphatic.rules.get(name), old, new)
-    assert caught(name, partial(emphatic.Learner, rule, engine="reference"), None) != []
+    assert caught(name, partial(emphatic.Learner, rule, engine="reference"), None, T=4 * CHUNK + 5) != []
 
 
 #: Of each kernel: the engine that runs it, rules whose kernels have all that slips, and for how many learners.
