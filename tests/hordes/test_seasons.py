@@ -196,6 +196,17 @@ def test_a_season_goes_on_where_readings_are_missing() -> None:
     assert np.abs(out[outage, :, 1] - whole[outage, :, 1]).max() < 6.5
 
 
+def test_the_first_reading_stands_in_for_the_rows_before_it() -> None:
+    """A jump from 0 to 1,000 would be in the traces for a thousand rows."""
+    rows = Rows(200, gap=False)
+    rows.x = 1000.0 + np.where(np.arange(200)[:, None] < 30, np.nan, np.nan_to_num(rows.x))
+    state = rows.seasons()
+    rows.run(13, 30, 31, state=state)
+    assert (state.ring[:, :31] == rows.x[30, [0, 3]][:, None]).all()
+    assert not state.flags[:, :30].any()
+    assert (np.abs(state.signals[:, season_kernels.TRACE :] - 1000.0) < 50.0).all()
+
+
 def test_a_new_season_is_marked_at_its_first_row_however_rows_are_cut() -> None:
     rows = Rows()
     marks = []

@@ -158,6 +158,19 @@ def test_seasons_learn_from_guarded_readings() -> None:
     assert 10.0 < predictions.min() < predictions.max() < 30.0
 
 
+def test_a_season_does_not_repeat_a_reading_that_was_pulled_in() -> None:
+    """Pulled in, it is near the reading before, a peak of the season, which would be predicted again."""
+    t = np.arange(400)
+    x = 10.0 * (t % 12 == 0) + 0.1 * np.random.default_rng(0).normal(size=400)
+    x[301] = 1e6
+    result = run({"x": x})
+    assert result.reading["guarded"] == {"x": {"pulled_in": 1, "missing": 0}}
+    seasons = result.model.groups[0].seasons
+    assert seasons is not None
+    assert abs(seasons.ring[0, 301]) < 1.0
+    assert seasons.flags[0, 300:303].tolist() == [1, 0, 1]
+
+
 def test_the_offline_fit_learns_from_guarded_readings() -> None:
     columns = log(7)
     columns["x"][500] += 1e5

@@ -364,8 +364,10 @@ class ClusterHorde(Cluster, BlockLearner):
 
 
 def _for_shards(block: Block) -> Block:
-    """What a shard is sent of a block: the readings to learn from, and nothing that only a table's reader needs."""
-    return Block(block.row, block.to_learn, block.time, block.labels, gap=block.gap)
+    """What a shard is sent of a block: the readings to learn from, which of them were pulled in, and nothing that
+    only a table's reader needs."""
+    verdicts = None if block.pulled_in is None else block.verdicts
+    return Block(block.row, block.to_learn, block.time, block.labels, gap=block.gap, verdicts=verdicts)
 
 
 def _rule_to_pass(rule: str | AnyRule) -> AnyRule | None:

@@ -277,13 +277,15 @@ class Group:
         if B == 1 and learn and follows[0] and self._bounded:
             # One row that follows: the way of a transition, without the checks of a whole run.
             phi, x, fresh = self.features.activate(columns), self._select(targets.x), None
+            sound = x if targets.sound is None else self._select(targets.sound)
             single = self._make_room(1)
             if self.ridges is not None:
                 self.ridges(phi, x, follows, True, single, self._E)
             if self.seasons is not None:
-                _, fresh = self.seasons(x, follows, columns.seconds, True, single, self._optional)
+                _, fresh = self.seasons(sound, follows, columns.seconds, True, single, self._optional)
             return self._learn_steps(phi, targets, False, (single, fresh), is_row=True)
         V, x, fresh = np.empty((B, self.learner.K or 1)), self._select(targets.x), None
+        sound = x if targets.sound is None else self._select(targets.sound)
         single = self._make_room(B)
         edges, beside = [0, *(np.flatnonzero(gap[1:]) + 1).tolist(), B], []
         for begin, end in pairwise(edges):
@@ -302,7 +304,7 @@ class Group:
                     self._forget()  # first, for it may change the last bit of a prediction
                 V[sequence] = self.learner.predict(phi)
         if self.seasons is not None:
-            _, fresh = self.seasons(x, follows, columns.seconds, learn, single, self._optional)
+            _, fresh = self.seasons(sound, follows, columns.seconds, learn, single, self._optional)
         for answered in beside:
             answered.result()
         return self._answers(V, targets.x, follows, beside=(single, fresh), steps=targets)

@@ -736,7 +736,8 @@ class Horde(BlockLearner):
             self._forget()  # an episode was truncated
         if not len(gap):
             gap = NO if B == 1 else np.zeros(B, bool)
-        if B == 1 and learn and group.is_quick and not gap[0]:
+        pulled = block.pulled_in
+        if B == 1 and learn and group.is_quick and not gap[0] and pulled is None:
             values = block.to_learn
             if np.vdot(values, values) <= _SQUARE:  # as in ``_fill``
                 features = values if self._components == self._width else values[:, : self._components]
@@ -754,6 +755,8 @@ class Horde(BlockLearner):
         departure, counts = evaluator.departure, evaluator.counts if evaluator.counting else None
         try:
             targets = evaluator(raw, filled, self._before, follows)
+            if pulled is not None:
+                targets.sound = evaluator.mask(targets.x, pulled)
             columns: Any = group.columns(filled.values[:, : self._components], missing, block.time, block.labels)
             answers = group.rows(columns, targets, gap, follows, learn)
         except Exception:

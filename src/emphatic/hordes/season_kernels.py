@@ -171,6 +171,15 @@ def stand_in(last: float, ring: Floats, flags: Integers, n: int, period: int) ->
 
 
 @register_jitable
+def fill_before(s: Floats, ring: Floats, n: int, x: float) -> None:
+    """Let the first reading stand in for all n rows before it: 0 would be a jump."""
+    for k in range(min(n, len(ring))):
+        ring[k] = x
+    for k in range(len(TRACES)):
+        s[TRACE + k] = x
+
+
+@register_jitable
 def look(s: Floats, ring: Floats, n: int, period: Integers, features: Floats) -> None:
     """The features that all questions of a signal share, after n rows."""
     mask, x, f = len(ring) - 1, s[LAST], 1
@@ -258,6 +267,8 @@ def rows(
                 n += 1
             x, at = X[t, leaders[c]], cell[t]
             learns = sound[t, c] and abs(x) <= LARGEST
+            if learns and n > 0 and s[LEARNED] == s[LAST] == s[TRACE] == 0.0:  # the first reading of all
+                fill_before(s, ring[c], n, x)
             if not abs(x) <= LARGEST:
                 x = stand_in(s[LAST], ring[c], flags[c], n, max(P[0], P[1]))
             add_to_signal(s, ring[c], n, x, P)

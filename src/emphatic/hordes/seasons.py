@@ -21,7 +21,8 @@ yet is replaced by the prediction, as in ``ridges``:
 When a period changes, everything is learned anew from the last 8,192 rows, as if it had been known before. Rows that
 are missing in time count for the phase: they are filled in as one period ago. In the place of a missing reading stands
 the last one, plus the change from row to row of one period ago where there is a season; nothing is learned from its
-row. Bits do not depend on how rows are cut into blocks.
+row. So it is with a far reading that was pulled in towards the last one, which may have been a peak. Bits do not depend
+on how rows are cut into blocks.
 
 *Periods* are found from the readings alone: up to two, each with its strength. A period must be seen in two ways.
 The *spectrum* of the readings, less their straight line and whitened by their

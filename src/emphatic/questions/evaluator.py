@@ -67,7 +67,8 @@ class Targets:
     """The learning targets of Q questions in the steps that end in B rows, each (B, Q).
 
     ``known`` marks where the cumulant and all else were read; ``all_known`` tells that this is so everywhere; ``x`` is
-    the cumulant as it was read. ``chances`` are π and μ, for rules that use these themselves.
+    the cumulant as it was read. ``chances`` are π and μ, for rules that use these themselves. ``sound`` is ``x`` with
+    NaN in the place of readings that were pulled in; None where there are none.
     """
 
     R: Array
@@ -78,12 +79,14 @@ class Targets:
     x: Array
     all_known: bool
     chances: Array | None = None  # (2, B, Q)
+    sound: Array | None = None
 
     def part(self, rows: slice) -> Targets:
         """Some of the rows."""
         R, known, gamma, rho = self.R[rows], self.known[rows], self.gamma[rows], self.rho[rows]
         chances = None if self.chances is None else self.chances[:, rows]
-        return Targets(R, known, gamma, rho, self.interest[rows], self.x[rows], self.all_known, chances)
+        sound = None if self.sound is None else self.sound[rows]
+        return Targets(R, known, gamma, rho, self.interest[rows], self.x[rows], self.all_known, chances, sound)
 
     def of(self, questions: NDArray[np.intp]) -> Targets:
         """Some of the questions."""
@@ -91,7 +94,8 @@ class Targets:
         floats = (self.R, self.gamma, self.rho, self.interest, self.x)
         R, gamma, rho, interest, x = (array.take(questions, axis=1) for array in floats)
         chances = None if chances is None else chances.take(questions, axis=2)
-        return Targets(R, known, gamma, rho, interest, x, self.all_known, chances)
+        sound = None if self.sound is None else self.sound.take(questions, axis=1)
+        return Targets(R, known, gamma, rho, interest, x, self.all_known, chances, sound)
 
     @staticmethod
     def joined(blocks: Sequence[Targets]) -> Targets:
@@ -131,6 +135,9 @@ class Evaluator:
         subjects = [q.cumulant if isinstance(q.cumulant, str) else q for q in questions]
         #: For each question, the first that is about the same signal or formula.
         self.subject = np.array([subjects.index(subject) for subject in subjects], np.int64)
+        #: The questions about signals, and the places of these.
+        named = [(q, subject) for q, subject in enumerate(subjects) if isinstance(subject, str)]
+        self._of_signals = [(q, signals.index(name)) for q, name in named if name in signals]
         constants = [question.constant_gamma(step) for question in questions]
         #: The questions whose γ is 1 everywhere.
         self.endless = [q.name for q, g in zip(questions, constants, strict=True) if g == 1.0]
@@ -329,6 +336,13 @@ class Evaluator:
     def cumulants(self, raw: Observations) -> Array:
         """The cumulants read in the first row of an episode, in which no step ends."""
         return self._read(self._cumulant, raw, None, np.zeros(len(raw), bool))
+
+    def mask(self, x: Array, pulled: NDArray[np.bool_]) -> Array:
+        """The cumulants x (B, Q) with NaN where the reading of a question's signal is marked in ``pulled`` (B, C)."""
+        x = x.copy()
+        for q, signal in self._of_signals:
+            x[pulled[:, signal], q] = np.nan
+        return x
 
     def mean(self, rows: Observations) -> Array:
         """The mean cumulant of the questions that learn the deviation from it, else 0."""

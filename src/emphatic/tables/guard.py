@@ -32,15 +32,11 @@ from typing import Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.tables.table import Block
+from emphatic.tables.table import MISSING, PULLED_IN, READ, Block
 
 __all__ = ["MISSING", "PULLED_IN", "READ", "ReadingGuard"]
 
 Array = NDArray[np.float64]
-
-#: What becomes of a reading.
-READ, PULLED_IN, MISSING = range(3)
-
 
 #: The most different readings of a signal that are named.
 _SENTINELS = 8

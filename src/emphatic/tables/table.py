@@ -101,6 +101,8 @@ def _one_line(error: BaseException) -> str:
 # ---------------------------------------------------------------------- tables and their blocks
 
 
+#: What a guard decides about a reading.
+READ, PULLED_IN, MISSING = range(3)
 _NO_COUNTS = np.zeros(0, np.int64)
 _NO_FLAGS = np.zeros(0, np.bool_)
 
@@ -191,6 +193,14 @@ class Block:
     def to_learn(self) -> NDArray[np.float64]:
         """The readings to learn from (B, C): the guarded ones where there are any."""
         return self.values if self.guarded is None else self.guarded
+
+    @property
+    def pulled_in(self) -> NDArray[np.bool_] | None:
+        """Where readings were pulled in (B, C); None where none was."""
+        if self.verdicts is None or self.guarded is self.values:
+            return None
+        pulled: NDArray[np.bool_] = self.verdicts == PULLED_IN
+        return pulled if pulled.any() else None
 
     def agent_row(self, t: int) -> Block:
         """Row t of an agent's block as a block of its own, with the action that led to it.
