@@ -50,8 +50,9 @@ _PICKS = (1, 19, 2, 8, 7, 23, 4, 9, 20, 26, 6, 10, 29, 30, 3, 5, 11, 21, 22, 24,
 _LEARNED, _SCORED, _LOOKED_UP = 64, 4096, 12
 #: Nanoseconds for a pair of features of a row that is learned from, and for a signal at a horizon.
 _PAIR_NS, _SIGNAL_NS = 0.15, 700.0
-#: Rows before periods are looked for, and the factor by which they grow until the next time.
-_FIRST_SEARCH, _GROWTH = 40, 1.25
+#: Rows before periods are looked for, and the factor by which they grow until the next time: at first, and once as many
+#: rows are looked through as ever will be.
+_FIRST_SEARCH, _GROWTH, _LATE_GROWTH = 40, 1.25, 2.0
 #: Rows for which there is room at first where periods are looked for.
 _FIRST_PAST = 512
 #: The least strength of a period: where the correlation with one period ago is ½, to repeat the period has the squared
@@ -379,7 +380,8 @@ class Headline:
         """Look for the period of each signal: what came one period ago takes the place of the short cycle's last."""
         cycle, past, S = self._arrays["cycle"], self._arrays["past"], len(self.predicted)
         row, count = int(self.state[0]), int(cycle[S])
-        cycle[S + 1] = max(row + 1, int(row * _GROWTH))
+        growth = _GROWTH if row < _kernels().PERIOD_ROWS else _LATE_GROWTH
+        cycle[S + 1] = max(row + 1, int(row * growth))
         if self.find_periods is None:
             return
         rows = np.arange(max(0, count - past.shape[1]), count) % past.shape[1]
