@@ -6,10 +6,13 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from emphatic.nexting import runner
 from emphatic.nexting.settings import Settings
 from emphatic.nexting.warm import compile_for_live
 
@@ -88,3 +91,27 @@ def test_a_second_process_compiles_what_is_needed_last(tmp_path: Path) -> None:
     assert [int(count[-1]) for count in counts] == [int(os.cpu_count() != 1), 0]
     names = [path.name.split("-")[0] for path in (tmp_path / "cache").rglob("*.nbi")]
     assert len(names) == len({*names}) > 10
+
+
+@pytest.mark.parametrize("exponential_only", [True, False])
+def test_a_second_process_compiles_from_the_start(exponential_only: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the table is opened, which takes kernels of its own."""
+    events: list[str] = []
+
+    @contextmanager
+    def compile_in_background(names: Sequence[str]) -> Iterator[None]:
+        events.extend(names)
+        yield
+        events.append("ends")
+
+    def open_log(*_: object, **options: object) -> None:
+        events.append("opened")
+        raise ValueError("no table")
+
+    monkeypatch.setattr(runner, "compile_in_background", compile_in_background)
+    monkeypatch.setattr(runner, "open_log", open_log)
+    with pytest.raises(ValueError, match="no table"):
+        runner.run({"x": [1.0, 2.0]}, exponential_only=exponential_only)
+    assert events[0] == "hordes.ridge_kernels.rows"
+    assert ("asking.headline_kernels.advance" in events) != exponential_only
+    assert events[-1] == "opened"

@@ -411,7 +411,7 @@ _EARLIER = 0.5
 _FILE = "times.json"
 #: The kernels that a second process compiles meanwhile (``emphatic.engines.generated``).
 _LATE = {
-    *("asking/headline_kernels", "hordes/blend_kernels", "hordes/season_kernels"),
+    *("asking/headline_kernels", "hordes/blend_kernels", "hordes/ridge_kernels", "hordes/season_kernels"),
     *("nexting/interval_kernels", "nexting/alarm_kernels", "scores/kernels"),
 }
 

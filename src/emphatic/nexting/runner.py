@@ -77,8 +77,10 @@ __all__ = ["FILES", "Nexting", "NextingResult", "Progress", "holds_results", "lo
 
 _log = logging.getLogger(__name__)
 
-#: The kernels that a run needs after the others, those that take longest first.
+#: The kernels that a second process compiles: one that this process needs soon, while it compiles those before it,
+#: then those that are needed after the others, of which those that take longest come first.
 _LATE = (
+    "hordes.ridge_kernels.rows",
     "asking.headline_kernels.advance",
     "hordes.blend_kernels.combine",
     "nexting.interval_kernels.intervals",
@@ -821,6 +823,8 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
         resume: Whether to continue a run that was stopped.
     """
     with hold_folder(job.out), ExitStack() as stack:
+        left_out = "asking." if job.settings.exponential_only else "\0"
+        stack.enter_context(compile_in_background([name for name in _LATE if not name.startswith(left_out)]))
         # A destination that cannot be written to is reported before anything is learned.
         destination = None if job.write is None else open_destination(job.write)
         point = executor.find_point() if resume else None
@@ -830,9 +834,7 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
         resumption = find_resumption(log, job.out, executor, resume, job.progress)
         try:
             # Scores of readings near the largest number may overflow; a γ that varies may be 1 for long.
-            left_out = "asking." if log.settings.exponential_only else "\0"
-            background = compile_in_background([name for name in _LATE if not name.startswith(left_out)])
-            with np.errstate(all="ignore"), warnings.catch_warnings(), background:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndiscountedWarning)
                 learned = learn_log(log, executor, resumption, job.progress, job.announce, job.offline, job.threads)
                 _log_learning(learned)
