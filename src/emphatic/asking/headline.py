@@ -13,7 +13,7 @@ squared error.
 A missing reading is held for features, and is no label. A row that has a label of one signal and none of another counts
 in the shared matrix, and leaves the weights of the other as they are; in the small matrix of the other it does not
 count. Of a long window only some rows are learned from, 64 in its length: labels of neighbouring rows are nearly the
-same. After the first 8,192 of these the matrices learn from every second, which counts as two; sizes of errors and
+same. After the first 32,768 of these the matrices learn from every second, which counts as two; sizes of errors and
 weights are learned from all. All rows are answered and scored, of windows of more than 4,096 rows one in several.
 """
 

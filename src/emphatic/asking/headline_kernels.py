@@ -137,7 +137,7 @@ LANES, WIDE = 8, 160
 #: Room for a batch: its rows, their products with a matrix, and two small matrices.
 BATCH_SCRATCH = 3 * BATCH * WIDE + 2 * BATCH * BATCH
 #: Labelled rows of a horizon after which its matrices learn from one in so many, which then counts as all of them.
-MANY, THIN = 8192, 2
+MANY, THIN = 32768, 2
 #: Slow quantities (deviations, weights of component answers) are found anew at each row, or label, of the first so
 #: many, and then at one in so many.
 PROMPT, SELDOM = 256, 8
