@@ -16,7 +16,7 @@ Node = Any
 #: Numbers of arrays that do not overlap; those beyond are arrays like any other.
 MOST_APART = 16
 
-__all__ = ["address", "get_apart", "prefetch", "prefetch_near", "put_apart"]
+__all__ = ["address", "get_apart", "prefetch", "prefetch_near", "put_apart", "use_widest_vectors"]
 
 #: (array, offset): ask for the cache line so many bytes after the array's beginning. It need not be the array's own: to
 #: ask for memory that is not there does nothing. Into the second-level cache, and into the first-level one.
@@ -29,6 +29,9 @@ address: Callable[[Any], int]
 #: takes as long as thirty components.
 get_apart: Callable[[Any, int, int], Any]
 put_apart: Callable[[Any, int, int, Any], None]
+#: (): the function in which this stands is compiled for the widest vectors of the processor. For Intel's, LLVM would use
+#: half of them.
+use_widest_vectors: Callable[[], None]
 
 
 def __getattr__(name: str) -> Any:
@@ -106,12 +109,22 @@ def _put_apart(typing: Node, array: Node, i: Node, number: Node, value: Node) ->
     return types.void(array, types.int64, number, array.dtype), code
 
 
+def _use_widest_vectors(typing: Node) -> Node:
+    def code(context: Node, builder: Node, signature: Node, arguments: Node) -> Node:
+        attributes: set[str] = builder.function.attributes
+        set.add(attributes, '"prefer-vector-width"="512"')  # (llvmlite's own ``add`` knows only words)
+        return context.get_dummy_value()
+
+    return types.void(), code
+
+
 _COMPILED: dict[str, Any] = {
     "prefetch": intrinsic(_prefetch),
     "prefetch_near": intrinsic(_prefetch_near),
     "address": intrinsic(_address),
     "get_apart": intrinsic(prefer_literal=True)(_get_apart),
     "put_apart": intrinsic(prefer_literal=True)(_put_apart),
+    "use_widest_vectors": intrinsic(_use_widest_vectors),
 }
 _IN_PYTHON: dict[str, Any] = {
     "prefetch": lambda array, offset: None,
@@ -119,4 +132,5 @@ _IN_PYTHON: dict[str, Any] = {
     "address": lambda array: array.ctypes.data,
     "get_apart": lambda array, i, number: array[i],
     "put_apart": lambda array, i, number, value: array.__setitem__(i, value),
+    "use_widest_vectors": lambda: None,
 }

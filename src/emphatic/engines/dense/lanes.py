@@ -26,8 +26,10 @@ __all__ = ["LANES", "MOST_FEATURES", "STEPS", "stepper"]
 
 #: Up to here all of a learner's X fits the registers of a lane, more or less.
 MOST_FEATURES = 16
-#: Learners side by side.
+#: Learners side by side: at least so many, and as many more at a time as the first-level cache has room for. What a
+#: step does once for all of them takes less of the time then.
 LANES = 64
+_CACHE = 1 << 15
 #: Steps that are tried together, and count for each learner that does not diverge.
 STEPS = 256
 
@@ -120,18 +122,21 @@ def functions_for(rule: Rule, dtype: str, n: int, *, probed: bool) -> Functions:
     """The rule's functions, with those that are declared here."""
     functions = Functions(rule, dtype)
     u, add, parameters, features = functions.u, functions.add, range(len(rule.parameters)), range(n)
-    slots = Slots(functions, LANES, memory=u.M, size=u.m, step=len(parameters), prediction=1, delta=1, error=1, amiss=1)
+    groups = {"memory": u.M, "size": u.m, "step": len(parameters), "prediction": 1, "delta": 1, "error": 1, "amiss": 1}
+    size = u.m * n * np.dtype(dtype).itemsize + 8 * sum(groups.values())
+    count = max(1, _CACHE // (LANES * size)) * LANES
+    slots = Slots(functions, count, **groups)
     functions.constant("FEATURES", n)
     functions.constant("PROBED", probed)
 
     def place(r: int, i: int) -> str:
-        return f"Z[{(r * n + i) * LANES} + k]"
+        return f"Z[{(r * n + i) * count} + k]"
 
     add("lane_state(S, k)", slots.get("memory", "size"))
     add("lane_step(S, k)", slots.get("step"))
     outputs = [f"{slots.places[name][0]} = {name}" for name in ("prediction", "delta")]
     add("set_state(S, k, memory, size, prediction, delta)", *slots.put("memory", "size"), *outputs)
-    at = [f"AT_STEP + {i * LANES}" for i in parameters]
+    at = [f"AT_STEP + {i * count}" for i in parameters]
     spread = [f"spread(S, {at[i]}, parameters[{i}], t, t0, learners)" for i in parameters]
     add("spread_all(S, parameters, t, t0, learners)", *spread)
     add("components(Phi, t)", f"return {tuple_of(f'Phi[t, {i}]' for i in features)}")

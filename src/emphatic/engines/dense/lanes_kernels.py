@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emphatic.engines.compiled import small
+from emphatic.engines.intrinsics import address, use_widest_vectors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,10 +56,16 @@ def run_lanes(
     These are in ``failed``, and have not moved. A lane whose numbers leave the range does not affect the others. Before
     step ``begin`` and every ``every``-th after it errors are recorded.
     """
+    use_widest_vectors()
     keeps, is_broken = predictions.shape[0] > 0, first.shape[0] > 0
     count = 0
     u = goal_of(goal)
-    Z, S = np.empty(VECTORS * FEATURES * LANES, X.dtype), np.empty(SLOTS * LANES)
+    # One after the other from the beginning of a cache line (eight numbers) on: elsewhere each load may touch two lines.
+    numbers, places = VECTORS * FEATURES * LANES * X.itemsize // 8, SLOTS * LANES
+    memory_of_lanes = np.empty(numbers + places + 8)
+    at = -address(memory_of_lanes) % 64 // 8
+    Z = memory_of_lanes[at : at + numbers].view(X.dtype)
+    S = memory_of_lanes[at + numbers : at + numbers + places]
     for left in range(0, learners.shape[0], LANES):
         who = learners[left : left + LANES]
         lanes = who.shape[0]
