@@ -23,6 +23,7 @@ from numba.core import event
 import emphatic
 from emphatic import Active, Learner
 from emphatic.engines import compiled, dense, generated
+from emphatic.engines.dense import lanes
 from tests.support.plain import COMPILED_ON_IMPORT
 from tests.support.processes import Forked, run
 
@@ -409,6 +410,35 @@ def test_inner_loops_are_vectorised_in_float32(name: str) -> None:
     assert operations.count("ps") >= 10
     assert operations.count("pd") == 0
     assert not re.search(r"\bv?cvt(ps2pd|pd2ps)\b", assembly)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="reads x86 assembly")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_lanes_are_vectorised(dtype: str) -> None:
+    """Learners side by side are one vector: of arrays that LLVM cannot tell apart it would make none."""
+    import numba
+
+    kernel = lanes.kernel(emphatic.rules.get("true_online_etd"), dtype, 6, False, False)
+    (signature,) = kernel.signatures
+    fresh: Any = numba.njit(signature, **compiled.OPTIONS)(kernel.py_func)
+    (assembly,) = fresh.inspect_asm().values()
+    assert len(re.findall(r"\bvfn?m(?:add|sub)\d*p[sd]\b", assembly)) >= 20
+    assert '"prefer-vector-width"="512"' in next(iter(fresh.inspect_llvm().values()))
+
+
+def test_a_function_asks_for_the_widest_vectors() -> None:
+    import numba
+
+    from emphatic.engines.intrinsics import use_widest_vectors
+
+    def double(x: float) -> float:
+        use_widest_vectors()
+        return 2.0 * x
+
+    compiled_double: Any = numba.njit("float64(float64)")(double)
+    assert compiled_double(1.5) == 3.0
+    assert '"prefer-vector-width"="512"' in next(iter(compiled_double.inspect_llvm().values()))
 
 
 def functions_that_call_one() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:

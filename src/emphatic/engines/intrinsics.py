@@ -29,8 +29,8 @@ address: Callable[[Any], int]
 #: takes as long as thirty components.
 get_apart: Callable[[Any, int, int], Any]
 put_apart: Callable[[Any, int, int, Any], None]
-#: (): the function in which this stands is compiled for the widest vectors of the processor. For Intel's, LLVM would use
-#: half of them.
+#: (): the function in which this stands is compiled for the widest vectors of the processor. On Intel's LLVM would use
+#: half their width.
 use_widest_vectors: Callable[[], None]
 
 

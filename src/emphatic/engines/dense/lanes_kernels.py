@@ -60,12 +60,11 @@ def run_lanes(
     keeps, is_broken = predictions.shape[0] > 0, first.shape[0] > 0
     count = 0
     u = goal_of(goal)
-    # One after the other from the beginning of a cache line (eight numbers) on: elsewhere each load may touch two lines.
-    numbers, places = VECTORS * FEATURES * LANES * X.itemsize // 8, SLOTS * LANES
-    memory_of_lanes = np.empty(numbers + places + 8)
-    at = -address(memory_of_lanes) % 64 // 8
-    Z = memory_of_lanes[at : at + numbers].view(X.dtype)
-    S = memory_of_lanes[at + numbers : at + numbers + places]
+    # Both from the beginning of a cache line on: elsewhere each load may touch two lines.
+    numbers, places = VECTORS * FEATURES * LANES, SLOTS * LANES
+    lines, slots = np.empty(numbers + 64, X.dtype), np.empty(places + 8)
+    at, slot = -address(lines) % 64 // lines.itemsize, -address(slots) % 64 // 8
+    Z, S = lines[at : at + numbers], slots[slot : slot + places]
     for left in range(0, learners.shape[0], LANES):
         who = learners[left : left + LANES]
         lanes = who.shape[0]
