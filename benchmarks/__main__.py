@@ -20,6 +20,8 @@ SUITES = {
     "control": "benchmarks.control",
     "cuda": "benchmarks.cuda",
     "cluster": "benchmarks.cluster",
+    "threads": "benchmarks.threads",
+    "many_threads": "benchmarks.many_threads",
 }
 
 

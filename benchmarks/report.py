@@ -37,11 +37,12 @@ SPEEDS = (
 
 @dataclass(frozen=True)
 class Layout:
-    """What a suite's table looks like: its columns, a sentence on how its numbers came about, packages to name."""
+    """What a suite's table looks like: its columns, a sentence on how its numbers came about; packages and threads."""
 
     columns: tuple[str, ...] = COLUMNS
     how: str = "Each time is for one step, the least over several rounds in which all sides take turns."
     packages: tuple[str, ...] = PACKAGES
+    threads: int | str = 1
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def _number(value: float) -> str:
     return f"{value:.3f}" if value < 1 else f"{value:,.{digits}f}"
 
 
-def machine(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
+def machine(packages: Sequence[str] = PACKAGES, threads: int | str = 1) -> dict[str, Any]:
     """What the numbers were made on."""
     versions = {"python": platform.python_version(), "emphatic": emphatic.__version__}
     for package in packages:
@@ -105,7 +106,7 @@ def machine(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
         **gpu,
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "threads used": 1,
+        "threads used": threads,
         "system": platform.system(),
         **versions,
     }
@@ -164,7 +165,7 @@ def publish(
 ) -> None:
     """Print the table; write ``suite.json`` and ``suite.md`` under ``out``."""
     layout = layout or Layout()
-    host = machine(layout.packages)
+    host = machine(layout.packages, layout.threads)
     about = ", ".join(f"{name} {value}" for name, value in host.items())
     exact = max((gate.error for gate in gates if gate.tolerance <= 1e-10), default=0.0)
     passed = f"{len(gates)} gates passed; float64 results within {exact:.1g} of the reference, relative"
