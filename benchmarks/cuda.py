@@ -333,6 +333,7 @@ def beside_torch(K: int, n: int, T: int) -> Iterator[Row]:
 def small_hordes(T: int) -> Iterator[Row]:
     """From where a GPU pays: the same run on the CPU, on one core and on all of them; also with the log on the host."""
     cores = os.cpu_count() or 1
+    torch.set_num_threads(cores)  # as torch does by itself: it copies a log on the host with all cores
     for K in (10, 100, 1_000, 10_000):
         for n in (256, 1_024, 4_096):
             Phi, parameters = questions(K, n, T)

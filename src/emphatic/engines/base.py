@@ -262,6 +262,10 @@ class Engine(ABC):
         with np.errstate(all="ignore"):
             return self.predict(phi_next)
 
+    def place(self, rows: NDArray[Any]) -> Any:
+        """Rows of φ where the engine looks them over fastest: the same array, or a tensor on its device."""
+        return rows
+
     def dense(self, phi: Rows, phi_next: Rows) -> tuple[Any, Any]:
         """Compressed φ and φ' of several steps as arrays (T, n), where the engine has them."""
         return phi.dense(self.n, self.dtype), phi_next.dense(self.n, self.dtype)

@@ -687,10 +687,10 @@ class TensorInputs:
     Single-precision numbers stay single precision: half the bytes take half the time to copy to a device.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, place: Callable[[NDArray[Any]], Any]) -> None:
         import torch  # late: only engines on a device need it
 
-        self._torch = torch
+        self._torch, self._place = torch, place
 
     def import_array(self, name: str, value: object, function: str) -> Any:
         """Anything with ``__dlpack__`` as a torch tensor in the same memory; NumPy arrays and others unchanged."""
@@ -710,7 +710,7 @@ class TensorInputs:
     def features(
         self, name: str, value: FeaturesLike, function: str, n: int, dtype: str, *, look_over: bool = True
     ) -> tuple[Features | torch.Tensor, float]:
-        """``features``; a tensor gives a tensor of the dtype on the same device."""
+        """``features``; a tensor gives a tensor of the dtype on the same device. Rows of ``run`` may be sent to it."""
         value = self.import_array(name, value, function)
         if not isinstance(value, self._torch.Tensor):
             read, top = features(name, value, function, n, dtype, look_over=False)
@@ -718,11 +718,12 @@ class TensorInputs:
                 return read, top
             from emphatic.engines.cuda.engine import tensor_of
 
-            top = self._largest(tensor_of(read))  # (on all cores: a device waits for it)
+            placed = self._place(read) if function == "run" else read
+            top = self._largest(tensor_of(placed))  # (on the device, or on all cores: a device waits for it)
             if not math.isfinite(top):
                 given = real_array(name, value, function)
                 raise not_finite(name, function, dtype, given.reshape(-1, n), read, given.ndim)
-            return read, top
+            return placed, top
         check_shape(name, value.shape, function, n)
         rows = value.reshape(-1, n)
         cast = rows.to(dtype=getattr(self._torch, dtype)).contiguous()
@@ -750,7 +751,7 @@ class TensorInputs:
             return series(function, T, K, rule, name, value)
         from emphatic.engines.cuda.engine import tensor_of
 
-        tensor = tensor_of(real_array(name, value, function) if single else value)
+        tensor = tensor_of(self._place(real_array(name, value, function)) if single else value)
         view = tensor.reshape(shape_of(name, tuple(tensor.shape), function, T, K))
         view = view if view.is_floating_point() else view.double()
         if view.numel():

@@ -852,7 +852,9 @@ class Learner:
         self._engine = engine
         self._strides = (self._type.itemsize,)
         self._stepper = self._direct = self._predictor = None
-        self._inputs: ModuleType | inputs.TensorInputs = inputs.TensorInputs() if engine.takes_tensors else inputs
+        self._inputs: ModuleType | inputs.TensorInputs = (
+            inputs.TensorInputs(engine.place) if engine.takes_tensors else inputs
+        )
 
     def _decide(self, features: Features, T: int) -> None:
         """``auto``: choose the engine and give it the state so far."""

@@ -47,6 +47,10 @@ Coefficients: TypeAlias = "Sequence[Sequence[float | torch.Tensor]]"
 ROWS = 64
 #: About how many bytes of a log are on the device at a time; at least one chunk is.
 _BYTES = 1 << 29
+#: Bytes that are copied to a device at once.
+_PIECE = 1 << 23
+#: Bytes of a log below which the host looks over its features sooner than they are on a device.
+_FEW_BYTES = 1 << 20
 #: FP16 halves hold numbers down to this part of the largest in full.
 _FAINT = 2.0**-16
 #: X's rows are a multiple of this many numbers apart: the widest loads fit, and so do tiles of halves.
@@ -119,6 +123,14 @@ class Cuda(Engine):
             wanted = f"be a list of GPUs of this machine, numbers from 0 to {count - 1}, and of at most K = {K:,}"
             raise refusal("devices", "Learner", wanted, repr(devices))
         return [torch.device("cpu") if interprets else torch.device("cuda", device) for device in devices]
+
+    def place(self, rows: NDArray[Any]) -> Values:
+        """Rows of φ on the device, which looks them over faster, if there is only one and they fit into one block."""
+        device = self.parts[0].device
+        if len(self.parts) > 1 or device.type != "cuda" or not _FEW_BYTES <= rows.nbytes <= _BYTES:
+            return rows
+        read = tensor_of(rows)
+        return send(read, device, read.dtype)
 
     @property
     def grain(self) -> tuple[int, int]:
@@ -707,11 +719,11 @@ class CudaLog:
     def _block(self, begin: int, end: int) -> CudaBlock:
         shard = self.shard
         if self.apart:
-            phi, phi_next = (self._sent(rows[begin:end], shard.real) for rows in (self.phi, self.phi_next))
+            phi, phi_next = (send(rows[begin:end], shard.device, shard.real) for rows in (self.phi, self.phi_next))
         else:
             # One row more: φ of the first steps, φ' of all.
             rows = (self.phi[begin:end], self.phi_next[end - 1 : end])
-            phi, phi_next = torch.cat([self._sent(piece, shard.real) for piece in rows]), None
+            phi, phi_next = torch.cat([send(piece, shard.device, shard.real) for piece in rows]), None
         parameters = []
         for p, constant in zip(self.parameters, self.constant, strict=True):
             if constant is not None:
@@ -720,19 +732,25 @@ class CudaLog:
                 # Numbers for each learner and step are most of the transfer: in the learners' own precision.
                 in_place = p.device == shard.device and p.is_floating_point()
                 kind = p.dtype if in_place else shard.real if p.shape[1] > 1 else torch.float64
-                parameters.append(self._sent(p[begin:end], kind))
+                parameters.append(send(p[begin:end], shard.device, kind))
         breaks = self.first[begin:end]
         return CudaBlock(
             shard, begin, phi, phi_next, self.top, parameters, self.keep, breaks if breaks.any() else UNBROKEN
         )
 
-    def _sent(self, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """On the device, in that type; from the host through pinned memory, so that the copy is asynchronous."""
-        device = self.shard.device
-        if rows.device.type == device.type:
-            return rows.to(device, dtype)
-        pinned = torch.empty(rows.shape, dtype=dtype, pin_memory=True).copy_(rows)
-        return pinned.to(device, non_blocking=True)
+
+def send(rows: torch.Tensor, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """On the device, in that type; from the host through pinned memory, so that the copy is asynchronous.
+
+    The next piece of rows is copied to pinned memory while the last one is on its way to the device.
+    """
+    if rows.device.type == device.type:
+        return rows.to(device, dtype)
+    sent = torch.empty(rows.shape, dtype=dtype, device=device)
+    size = max(1, len(rows) * _PIECE // max(1, sent.nbytes))
+    for piece, target in zip(rows.split(size), sent.split(size), strict=True):
+        target.copy_(torch.empty(piece.shape, dtype=dtype, pin_memory=True).copy_(piece), non_blocking=True)
+    return sent
 
 
 def tensor_of(value: Values) -> torch.Tensor:
