@@ -11,7 +11,7 @@ import pytest
 
 import emphatic
 from benchmarks import __main__ as command
-from benchmarks import combination, forecasting
+from benchmarks import combination, first_minute, forecasting
 from benchmarks.cases import Effort
 from benchmarks.development_logs import DevelopmentLog, development_logs, is_installed
 from benchmarks.forecasters import (
@@ -290,8 +290,20 @@ def test_the_combination_is_compared_with_its_candidates(
     (whole, *_) = list(combination.compare_with_candidates(recorded))
     assert whole[0] == 0
     assert whole[1] == pytest.approx(max(run.summary[0]["answers"].values()) - run.summary[0]["variance_explained"])
-    monkeypatch.setattr(combination, "development_logs", lambda: [made_up])
+    monkeypatch.setattr(combination, "choose_logs", lambda options: [made_up])
     assert combination.main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("| whole logs | 1 |")]
     assert [line for line in lines if line.startswith("| the return, then stuck | 1 |")]
+    assert combination.main(["--leave-out"]) == 0
+    assert len([line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]) > 5
+
+
+def test_the_first_minute_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an empty cache, with a full one and with two threads the numbers are equal, and every row has a time."""
+    monkeypatch.setattr(first_minute, "KINDS", {"short": (("--exponential-only",), 20.0, 6.0)})
+    gates, rows = first_minute.run(None, quick=True)
+    assert len(gates) == 1
+    empty, full, two = rows
+    assert empty.ours > full.ours > 0
+    assert two.ratio == pytest.approx(full.ours / two.ours)
