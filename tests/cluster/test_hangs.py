@@ -291,8 +291,7 @@ def test_a_server_of_rays_is_killed(word: str, reason: str, moment: str, tmp_pat
     assert "CPU" not in last_line
     path = Path(last_line.rpartition("Ray's log: ")[2])
     assert path == tmp_path / "ray.log"
-    assert path.is_file()
-    assert moment == "itself" or path.stat().st_size > 100  # (a server may be killed before it writes a line)
+    assert path.stat().st_size > 100
     until = time.monotonic() + 60
     while (left := processes & {int(p.name) for p in Path("/proc").glob("[0-9]*")}) and time.monotonic() < until:
         time.sleep(0.1)

@@ -13,7 +13,6 @@ import functools
 import inspect
 import json
 import logging
-import os
 import re
 import shlex
 import signal
@@ -568,10 +567,10 @@ def compiled_kernels(folder: Path | None) -> set[str]:
     Args:
         folder: The cache folder; None if there is none.
     """
-    modules: set[str] = set()
-    with suppress(OSError):  # one look at the names: after some years there are many thousands
-        names = os.listdir(folder / "__pycache__") if folder is not None else []
-        modules = {name.partition(".")[0] for name in names if name.endswith(".nbi")}
+    from emphatic.engines.generated import machine_code
+
+    names = [] if folder is None else machine_code(folder)
+    modules = {name.partition(".")[0] for name in names if name.endswith(".nbi")}
     return {name for name in KERNELS if _is_compiled(name, folder, modules)}
 
 
