@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 import emphatic
@@ -83,6 +85,23 @@ def test_two_threads_give_the_bits_of_one(
             np.testing.assert_array_equal(other.predictions[name].to_numpy(), one.predictions[name].to_numpy(), name)
         assert other.summary == one.summary
         assert other.model.learner.theta.tobytes() == one.model.learner.theta.tobytes()
+
+
+def test_a_model_is_saved_when_all_rows_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals, alarms and values at each horizon are those of the last row, however late the second thread is."""
+    add = learning._PartWriter._add
+
+    def late(self: Any, *given: Any) -> None:
+        time.sleep(0.3)
+        add(self, *given)
+
+    monkeypatch.setattr(learning._PartWriter, "_add", late)
+    given: dict[str, Any] = {"config": {"features": [{"kind": "bias"}], "predict": ["wave"]}, "exponential_only": False}
+    for threads in (1, 2):
+        emphatic.nexting.run(log(), horizons=[2], threads=threads, out=tmp_path / str(threads), **given)
+    one, two = (load_file(tmp_path / str(threads) / "model.safetensors") for threads in (1, 2))
+    assert [array[0] for name, array in one.items() if name.endswith("headline.state")] == [ROWS]
+    assert {name: array.tobytes() for name, array in two.items()} == {n: array.tobytes() for n, array in one.items()}
 
 
 @pytest.mark.parametrize("threads", [1, 2])

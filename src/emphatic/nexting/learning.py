@@ -1148,8 +1148,8 @@ def learn_log(
         log.check_rows(rows)
         horde = learners.finish()
         grid = None if log.table.grid is None else log.table.grid.state()
-        states_of = {**derived.state(), **asked.state(), "grid": grid}
-        horde.save(store.folder / "model.safetensors", **{**on_checkpoint(rows), **states_of})
+        state = on_checkpoint(rows)  # (first: it waits until all rows are answered)
+        horde.save(store.folder / "model.safetensors", **{**state, **derived.state(), **asked.state(), "grid": grid})
         if request.signal is not None:
             raise KeyboardInterrupt(request.signal)
     seconds = time.perf_counter() - began
