@@ -1,17 +1,20 @@
 """README's first command, each time in a process of its own: ``python -m benchmarks.first_minute [--old CHECKOUT]``.
 
 It is run with an empty cache, then with the cache that this filled, with the values at each horizon and without, with
-one thread and with two. With ``--old`` an earlier version does the same in turn. Times are of the wall: they count on
-an idle machine only, and targets are in seconds of the two cores on which they were set.
+one thread and with two; and with an empty cache from a wheel that contains its kernels. With ``--old`` an earlier
+version does the same in turn. Times are of the wall: they count on an idle machine only, and targets are in seconds of
+the two cores on which they were set.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +27,7 @@ from numpy.typing import NDArray
 from benchmarks import report
 from benchmarks.measure import Gate, gate
 from benchmarks.report import Row
+from emphatic.engines import generated
 
 ROOT = Path(__file__).parent.parent
 SECTION = "`emphatic nexting`, from the command to its end; ratio is seconds"
@@ -36,12 +40,12 @@ class Version:
     """One version of the package, with a cache folder of its own.
 
     Args:
-        root: Its checkout.
+        package: The folder that has the package.
         folder: Where its cache and its results are.
         log: The log, or none for the one that comes with the package.
     """
 
-    root: Path
+    package: Path
     folder: Path
     log: Sequence[str]
 
@@ -49,7 +53,7 @@ class Version:
         """The seconds of one run."""
         command = [sys.executable, "-m", "emphatic", "nexting", *self.log, *flags]
         command += ["--out", str(self.folder / "out"), "--overwrite"]
-        env = os.environ | {"PYTHONPATH": str(self.root / "src"), "EMPHATIC_CACHE_DIR": str(self.folder / "cache")}
+        env = os.environ | {"PYTHONPATH": str(self.package), "EMPHATIC_CACHE_DIR": str(self.folder / "cache")}
         env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
         began = perf_counter()
         subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -65,6 +69,35 @@ class Version:
         """Begin with an empty cache."""
         for path in sorted((self.folder / "cache").rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
+
+
+def unpack_wheel(folder: Path, kernels: Path) -> Path:
+    """The folder of a wheel that was built with the kernels of a cache folder."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    env = os.environ | {"EMPHATIC_KERNELS": str(kernels)}
+    subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "wheel")
+    return folder / "wheel"
+
+
+def measure_wheel(ours: Version, gates: list[Gate]) -> Iterator[Row]:
+    """The first run after the installation of a wheel that contains its kernels."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for flags, _, _ in KINDS.values():  # (our cache then has the kernels of all)
+            ours.seconds(flags)
+        generated.name_processor(ours.folder / "cache")
+        wheel = Version(unpack_wheel(folder, ours.folder / "cache"), folder / "run", ours.log)
+        compileall.compile_dir(wheel.package, quiet=2)  # as pip does
+        for kind, (flags, target, _) in KINDS.items():
+            ours.seconds(flags)
+            seconds = wheel.seconds(flags)
+            gate_name = f"{kind}: a wheel with kernels gives the same numbers"
+            gates.append(gate(gate_name, wheel.predictions(), ours.predictions(), tolerance=0.0))
+            what = f"{kind}, empty cache, a wheel with kernels"
+            yield Row(SECTION, what, (gate_name,), seconds, None, "", "s", seconds, at_most=target)
 
 
 def measure(versions: Sequence[Version], rounds: int, gates: list[Gate]) -> Iterator[Row]:
@@ -97,8 +130,9 @@ def run(old: Path | None, quick: bool = False) -> tuple[list[Gate], list[Row]]:
             pq.write_table(pq.read_table(ROOT / "src/emphatic/data/household.parquet")[:400], folder / "log.parquet")
             log = [str(folder / "log.parquet")]
         roots = [ROOT] if old is None else [ROOT, old]
-        versions = [Version(root, folder / str(i), log) for i, root in enumerate(roots)]
-        return gates, list(measure(versions, 1 if quick else 3, gates))
+        versions = [Version(root / "src", folder / str(i), log) for i, root in enumerate(roots)]
+        rows = list(measure(versions, 1 if quick else 3, gates))
+        return gates, [*rows, *measure_wheel(versions[0], gates)]
 
 
 def main() -> int:

@@ -307,7 +307,7 @@ def warm() -> None:
     when you build an image, or after an installation: then no run has to wait for it. The cache is $EMPHATIC_CACHE_DIR,
     or the user's cache folder; it may be read-only afterwards. Kernels are compiled for the processor of this machine.
     """
-    from emphatic.engines.generated import cache_folder
+    from emphatic.engines.generated import cache_folder, name_processor
     from emphatic.nexting.warm import compile_for_live, compile_for_logs, compile_for_questions
 
     began = time.monotonic()
@@ -318,6 +318,7 @@ def warm() -> None:
         compile_for_live()
         compile_for_questions()
         compile_for_logs()
+        name_processor(folder)
     except FAILURES as error:
         raise typer.Exit(report_error(error)) from None
     typer.echo(f"{folder}: has all kernels of nexting and serve, after {time.monotonic() - began:.1f} s.")

@@ -562,29 +562,34 @@ def _generated_name(name: str) -> str:
 
 
 def compiled_kernels(folder: Path | None) -> set[str]:
-    """Those of ``KERNELS`` whose machine code, of their present source, the cache folder has.
+    """Those of ``KERNELS`` whose machine code, of their present source, the package or the cache folder has.
 
     Args:
         folder: The cache folder; None if there is none.
     """
-    from emphatic.engines.generated import machine_code
+    from emphatic.engines.generated import machine_code, packaged_kernels
 
-    names = [] if folder is None else machine_code(folder)
-    modules = {name.partition(".")[0] for name in names if name.endswith(".nbi")}
-    return {name for name in KERNELS if _is_compiled(name, folder, modules)}
+    modules = [
+        place / name.partition(".")[0]
+        for place in (packaged_kernels(), folder)
+        if place is not None
+        for name in machine_code(place)
+        if name.endswith(".nbi")
+    ]
+    return {name for name in KERNELS if _is_compiled(name, modules)}
 
 
-def _is_compiled(name: str, folder: Path | None, modules: set[str]) -> bool:
+def _is_compiled(name: str, modules: Sequence[Path]) -> bool:
     """Whether one of these generated modules, which are compiled, has a kernel's present source."""
     path = Path(__file__).parents[1] / f"{name}.py"
-    if folder is None or not path.exists():
-        return not path.exists()
+    if not path.exists():
+        return True
     source = path.read_text("utf-8").replace("from __future__ import annotations\n", "", 1).strip()
     body = source[source.find("\nimport") :]  # (a kernel that is composed with a rule begins with the rule)
     for module in modules:
-        if module.startswith(f"emphatic_{_generated_name(name)}_"):
+        if module.name.startswith(f"emphatic_{_generated_name(name)}_"):
             with suppress(OSError, UnicodeDecodeError):
-                if body in (folder / f"{module}.py").read_text("utf-8"):
+                if body in module.with_suffix(".py").read_text("utf-8"):
                     return True
     return False
 
