@@ -144,4 +144,6 @@ def test_a_single_learner(engine: str) -> None:
         theta = np.array(learner.theta)
         assert isinstance(learner.learn(0.1, 1.0, 0.9, np.ones(6), 1.0, 1.0, np.ones(6), 0.9), float)
         learner.run(np.ones((3, 6)), 1.0, 0.9, alpha=0.1)
+        with pytest.raises(ValueError, match=r"'Phi' parameter of run must be finite.*step 20, feature 3"):
+            learner.run(bad, R, gamma_next, **p)  # (no step of a frozen learner would find it)
         assert np.array_equal(learner.theta, theta)

@@ -346,8 +346,8 @@ class Learner:
             values = (1.0, *values[1:])
         if values[0] is _ABSENT:
             raise TypeError("run() missing 1 required keyword-only argument: 'alpha'; or give Learner a stepsize.")
-        # An engine that checks features as it runs needs no check beforehand.
-        trusting = on_divergence == "raise" and self._decided and self._engine.looks_over
+        # An engine that checks features as it runs needs no check beforehand. A frozen learner takes no step.
+        trusting = on_divergence == "raise" and self._decided and self._engine.looks_over and not self._frozen.all()
         phi, phi_next, top = self._features(Phi, Phi_next, look_over=not trusting)
         T, check = len(phi), self._inputs
         breaks = UNBROKEN if first is None else inputs.mask("first", first, "run", T)
