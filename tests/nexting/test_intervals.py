@@ -422,7 +422,7 @@ def test_a_model_of_an_earlier_version_goes_on() -> None:
         later.restore(
             saved
             | {name: np.zeros(3) for name in ("further", "scales", "bins", "marks")}
-            | {"further": later.further.copy(), "scales": later.scales.copy()}
+            | {name: later.arrays()[name] for name in ("further", "scales")}
         )
 
 
@@ -461,7 +461,7 @@ def test_hostile_readings(gamma: float) -> None:
 def test_a_damaged_state_is_refused() -> None:
     made = Intervals([0], np.array([0.5]), 0.8)
     arrays = {name: array.copy() for name, array in made.arrays().items()}
-    for name, wrong in (("scalars", np.zeros((2, 30))), ("kept", np.full(made.kept.shape, np.nan))):
+    for name, wrong in (("scalars", np.zeros((2, 30))), ("kept", np.full(arrays["kept"].shape, np.nan))):
         with pytest.raises(ValueError, match=f"'{name}' of the intervals does not fit"):
             made.restore(arrays | {name: wrong})
 
