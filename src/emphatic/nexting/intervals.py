@@ -402,6 +402,8 @@ class Alarms:
             self.tails,
             self.further,
             self.further_tails,
+            np.empty(self.tails.shape[1]),
+            np.empty(self.further_tails.shape[1]),
         )
 
     def __call__(self, predictions: Array, readings: Array, gap: NDArray[np.bool_]) -> tuple[Array, NDArray[np.int8]]:
