@@ -236,7 +236,8 @@ def judge(state: Floats, c: int, v: float) -> tuple[int, float]:
     if run == 1.0 and s[PULLED] > 0.0:
         widen(s, edge + side * WIDENING * reach)
     # The further it is beyond the range, the less it moves: what is 1,000 standard deviations off tells nothing.
-    s[LAST] += (edge - s[LAST]) * (reach / (v - edge)) ** 2
+    share = reach / (v - edge)
+    s[LAST] += (edge - s[LAST]) * (share * share)
     return PULLED_IN, s[LAST]
 
 
@@ -251,7 +252,7 @@ def is_sound(s: Floats, x: Floats, i: int, begin: int, end: int) -> bool:
     return different >= max(SOUND * len(x), 3.0)
 
 
-@jit_for((_f1, _f1), fastmath=False)
+@jit_for((_f1, _f1), fastmath=False, allocates=False)
 def find_range(x: Floats, s: Floats) -> None:
     """Set the state of a signal by the sound ones among its first readings x, which are sorted; x is overwritten."""
     n = 0
@@ -281,7 +282,7 @@ def find_range(x: Floats, s: Floats) -> None:
             below, moved = below - 1, True
 
 
-@jit_for((_r2, _f2, _f2, _u2), fastmath=False)
+@jit_for((_r2, _f2, _f2, _u2), fastmath=False, allocates=False)
 def guard(values: Floats, state: Floats, guarded: Floats, verdicts: NDArray[np.uint8]) -> int:
     """``guarded`` and ``verdicts`` of each row and signal, NaN where a reading is missing; how many are not as read."""
     count = 0
