@@ -164,9 +164,9 @@ def follow(s: Floats, gap: bool) -> None:
         at_lowest, at_highest = q[REACHED_LOWEST], q[REACHED_HIGHEST]
         if known:
             seen += 1.0
-            off = x - mean
-            mean += off / seen
-            squares += off * (x - mean)
+            distance = x - mean
+            mean += distance / seen
+            squares += distance * (x - mean)
             at_lowest = 1.0 if x < lowest else at_lowest + (x == lowest)
             at_highest = 1.0 if x > highest else at_highest + (x == highest)
             lowest, highest = min(lowest, x), max(highest, x)
@@ -191,30 +191,32 @@ def follow(s: Floats, gap: bool) -> None:
             slow += max(1.0 / n, (1.0 - g) / 4.0) * (c - slow)
         q[LEARNED], q[NOISE] = n, noise
         q[QUICK], q[SLOW] = quick, slow
-        a = 2.0 / (seen + 1.0)
-        away, off = (x - p) * (x - p), (x - trace) * (x - trace)
-        mean_away = q[AWAY] + a * (away - q[AWAY])
-        mean_off = q[OFF] + a * (off - q[OFF])
-        away = min(away / mean_away, _FAR) if mean_away > 0.0 else 0.0
-        off = min(off / mean_off, _FAR) if mean_off > 0.0 else 0.0
-        v = q[WEIGHTS] + q[WEIGHTS + LANES] * quick + q[WEIGHTS + 2 * LANES] * slow
-        v = v + q[WEIGHTS + 3 * LANES] * away + q[WEIGHTS + 4 * LANES] * off
-        v = min(max(v, _LEAST), _MOST)
+        rate, mean_away, mean_off = 2.0 / (seen + 1.0), q[AWAY], q[OFF]
+        square_away, square_off = (x - p) * (x - p), (x - trace) * (x - trace)
+        mean_away += rate * (square_away - mean_away)
+        mean_off += rate * (square_off - mean_off)
+        away = min(square_away / mean_away, _FAR) if mean_away > 0.0 else 0.0
+        off = min(square_off / mean_off, _FAR) if mean_off > 0.0 else 0.0
+        w = tail(q, WEIGHTS)
+        sum_of_three = w[0] + w[LANES] * quick + w[2 * LANES] * slow
+        v = min(max(sum_of_three + w[3 * LANES] * away + w[4 * LANES] * off, _LEAST), _MOST)
         # A step of the variance's GVF, with cumulant c and γ².
         g2, a, expected = g * g, 2.0 / (n + 1.0), q[EXPECTED]
         error = (1.0 - g2) * c + g2 * v - expected
         pair = PRODUCTS
         for i in range(FEATURES):
-            f, b = q[FEATURES_THEN + i * LANES], q[TARGETS + i * LANES]
-            z = g2 * q[TRACES + i * LANES] + f
-            q[TRACES + i * LANES] = z if learned else 0.0
-            q[TARGETS + i * LANES] = b + a * (error * z + expected * f - b) if learned else b
+            feature = tail(q, i * LANES)
+            f, b = feature[FEATURES_THEN], feature[TARGETS]
+            z = g2 * feature[TRACES] + f
+            feature[TRACES] = z if learned else 0.0
+            feature[TARGETS] = b + a * (error * z + expected * f - b) if learned else b
             for j in range(i + 1):
                 product = q[pair]
                 q[pair] = product + a * (f * q[FEATURES_THEN + j * LANES] - product) if learned else product
                 pair += LANES
-        q[FEATURES_THEN], q[FEATURES_THEN + LANES], q[FEATURES_THEN + 2 * LANES] = 1.0, quick, slow
-        q[FEATURES_THEN + 3 * LANES], q[FEATURES_THEN + 4 * LANES] = away, off
+        features = tail(q, FEATURES_THEN)
+        features[0], features[LANES], features[2 * LANES] = 1.0, quick, slow
+        features[3 * LANES], features[4 * LANES] = away, off
         q[AWAY], q[OFF] = mean_away, mean_off
         q[EXPECTED], q[BEFORE] = v, p
         q[IS_SOLVED] = 1.0 if learned & (np.floor(n / _AGAIN) * _AGAIN == n) else 0.0
@@ -234,17 +236,18 @@ def follow(s: Floats, gap: bool) -> None:
         q[WEIGHT] = weight + (1.0 - g) * power if known else weight
         # The bin by the size of the prediction.
         predicted, spread = q[PREDICTED] + 1.0, q[SPREAD_OF_PREDICTIONS]
-        centre, a = (p if predicted == 1.0 else q[CENTRE_OF_PREDICTIONS]), max(2.0 / (predicted + 1.0), 1e-4)
-        off = p - centre
-        spread += a * (abs(off) - spread)
-        centre += a * off
-        size, place = ((p - centre) / spread if spread > 0.0 else 0.0), 0.0
+        middle, change = (p if predicted == 1.0 else q[CENTRE_OF_PREDICTIONS]), max(2.0 / (predicted + 1.0), 1e-4)
+        spread += change * (abs(p - middle) - spread)
+        middle += change * (p - middle)
+        size, place = ((p - middle) / spread if spread > 0.0 else 0.0), 0.0
         for k in range(SIZES - 1):
             place += 1.0 if size >= _ENDS[k] else 0.0
-        q[PREDICTED], q[CENTRE_OF_PREDICTIONS], q[SPREAD_OF_PREDICTIONS] = predicted, centre, spread
+        q[PREDICTED], q[CENTRE_OF_PREDICTIONS], q[SPREAD_OF_PREDICTIONS] = predicted, middle, spread
         q[SIZE] = place
-        place = np.floor(position / q[EVERY])
-        q[SLOT] = q[FIRST] + place if place * q[EVERY] == position else -1.0
+        # The slot for the row, if its return is waited for.
+        every = q[EVERY]
+        slot = np.floor(position / every)
+        q[SLOT] = q[FIRST] + slot if slot * every == position else -1.0
 
 
 @register_jitable
@@ -345,17 +348,19 @@ def learn_scales(s: Floats, outside: float, z: float) -> None:
         floor = min(q[LOWEST_THEN], p) if q[BELOW] < _BEYOND * outside else -math.inf
         roof = max(q[HIGHEST_THEN], p) if q[ABOVE] < _BEYOND * outside else math.inf
         for k in range(WAYS):
-            place = (k >> 1) * NEXT_BIN
-            mean, under, over = q[MEAN_ERROR + place], q[MEAN_UNDER + place], q[MEAN_OVER + place]
-            under = (under if k & 1 else mean) if k else 1.0
-            over = (over if k & 1 else mean) if k else 1.0
-            width = q[WIDTHS + k * LANES]
+            way, means = tail(q, k * LANES), tail(q, (k >> 1) * NEXT_BIN)
+            under = over = 1.0
+            if k & 1:
+                under, over = means[MEAN_UNDER], means[MEAN_OVER]
+            elif k:
+                under = over = means[MEAN_ERROR]
+            width = way[WIDTHS]
             half = z * width * scale
             bottom, top = max(p - half * under, floor), min(p + half * over, roof)
             misses = max(bottom - G, 0.0) + max(G - top, 0.0)
-            q[SCORES + k * LANES] = top - bottom + 2.0 / outside * misses
+            way[SCORES] = top - bottom + 2.0 / outside * misses
             moved = width * (q[GROWTH] if misses > 0.0 else q[SHRINKAGE])
-            q[WIDTHS + k * LANES] = min(max(moved, _NARROWEST), _WIDEST) if is_scored else width
+            way[WIDTHS] = min(max(moved, _NARROWEST), _WIDEST) if is_scored else width
     for l in range(LANES):
         q = tail(s, l)
         is_scored, n, spacing = q[IS_SCORED] > 0.0, q[LABELS], q[SPACING]
@@ -365,11 +370,12 @@ def learn_scales(s: Floats, outside: float, z: float) -> None:
         q[SCORE] = usual
         evidence = min(n * q[EVERY] * (1.0 - q[GAMMA]), _REMEMBERED)
         for k in range(WAYS):
-            loss = q[LOSSES + k * LANES]
-            moved = loss + a * (min(q[SCORES + k * LANES] / usual, _WORST) - loss)
-            q[LOSSES + k * LANES] = moved if is_scored & (usual > 0.0) else loss
-            gain = _RATE * evidence * (q[LOSSES] - q[LOSSES + k * LANES])
-            q[SCORES + k * LANES] = min(max(gain, -50.0), 50.0)
+            way = tail(q, k * LANES)
+            loss = way[LOSSES]
+            moved = loss + a * (min(way[SCORES] / usual, _WORST) - loss)
+            way[LOSSES] = moved if is_scored & (usual > 0.0) else loss
+            gain = _RATE * evidence * (q[LOSSES] - way[LOSSES])
+            way[SCORES] = min(max(gain, -50.0), 50.0)
     for l in range(LANES):
         q = tail(s, l)
         if q[IS_SCORED] > 0.0:
@@ -393,14 +399,13 @@ def learn_bins(s: Floats, outside: float) -> None:
         horizons = q[LABELS] * q[EVERY] * (1.0 - q[GAMMA])
         size = min(abs(error) * _NORMAL / scale, _FAR_ERROR)
         for grouping in range(GROUPINGS):
-            place, latest = q[PLACES + grouping * LANES], q[LATEST + grouping * LANES]
-            i = grouping * NEXT_BIN
-            is_learned = (q[IS_KNOWN] > 0.0) & (place >= 0.0)
+            of_grouping, b = tail(q, grouping * LANES), tail(q, grouping * NEXT_BIN)
+            place, latest = of_grouping[PLACES], of_grouping[LATEST]
             # Returns of all rows make a visit of each horizon.
             is_visit = ((grouping == 0) & (q[REMAINDER_THEN] < 1.0)) | (latest != place + 1.0)
-            visits, returns = q[VISITS + i], q[RETURNS + i]
-            under, over = q[UNDER + i], q[OVER + i]
-            q[LATEST + grouping * LANES] = place + 1.0 if is_learned else latest
+            of_grouping[LATEST] = place + 1.0 if (q[IS_KNOWN] > 0.0) & (place >= 0.0) else latest
+            visits, returns = b[VISITS], b[RETURNS]
+            under, over = b[UNDER], b[OVER]
             if is_visit:
                 visits += 1.0
                 if visits > _VISITS:
@@ -410,31 +415,26 @@ def learn_bins(s: Floats, outside: float) -> None:
                     over *= 1.0 - 1.0 / _VISITS
             returns += 1.0
             under, over = (under + size if error < 0.0 else under), (over if error < 0.0 else over + size)
+            b[VISITS], b[RETURNS] = visits, returns
+            b[UNDER], b[OVER] = under, over
             evidence = min(visits, horizons)  # returns that overlap are one piece of evidence
             known = evidence / (evidence + _HALFWAY)
             # The long cycle leans on the short one; all others on all rows.
             mean, mean_under, mean_over = q[MEAN_ERROR], q[MEAN_UNDER], q[MEAN_OVER]
             if grouping == 0:
                 mean = mean_under = mean_over = 1.0
-            if grouping == 2:
-                has_short = q[PLACES + LANES] >= 0.0
-                mean = q[MEAN_ERROR + NEXT_BIN] if has_short else mean
-                mean_under = q[MEAN_UNDER + NEXT_BIN] if has_short else mean_under
-                mean_over = q[MEAN_OVER + NEXT_BIN] if has_short else mean_over
-            mean = max(known * (under + over) / returns + (1.0 - known) * mean, _LEAST_MEAN)
-            mean_under = max(known * (2.0 * under) / returns + (1.0 - known) * mean_under, _LEAST_MEAN)
-            mean_over = max(known * (2.0 * over) / returns + (1.0 - known) * mean_over, _LEAST_MEAN)
-            step = min(_BIN_STEP, _DELAYED / q[COUNT]) * horizons / (horizons + _EVIDENCE)
-            correction = (1.0 - _BIN_LEAK * step) * q[CORRECTION + i] + step * (q[MISS] - outside)
-            correction = min(max(correction, -_BIN_LIMIT), _BIN_LIMIT)
-            q[VISITS + i] = visits if is_learned else q[VISITS + i]
-            q[RETURNS + i] = returns if is_learned else q[RETURNS + i]
-            q[UNDER + i] = under if is_learned else q[UNDER + i]
-            q[OVER + i] = over if is_learned else q[OVER + i]
-            q[CORRECTION + i] = correction if is_learned & (grouping == 1) else q[CORRECTION + i]
-            q[MEAN_ERROR + i] = mean if is_learned else q[MEAN_ERROR + i]
-            q[MEAN_UNDER + i] = mean_under if is_learned else q[MEAN_UNDER + i]
-            q[MEAN_OVER + i] = mean_over if is_learned else q[MEAN_OVER + i]
+            elif grouping == 2:
+                short, has_short = tail(q, NEXT_BIN), q[PLACES + LANES] >= 0.0
+                mean = short[MEAN_ERROR] if has_short else mean
+                mean_under = short[MEAN_UNDER] if has_short else mean_under
+                mean_over = short[MEAN_OVER] if has_short else mean_over
+            b[MEAN_ERROR] = max(known * (under + over) / returns + (1.0 - known) * mean, _LEAST_MEAN)
+            b[MEAN_UNDER] = max(known * (2.0 * under) / returns + (1.0 - known) * mean_under, _LEAST_MEAN)
+            b[MEAN_OVER] = max(known * (2.0 * over) / returns + (1.0 - known) * mean_over, _LEAST_MEAN)
+            if grouping == 1:
+                step = min(_BIN_STEP, _DELAYED / q[COUNT]) * horizons / (horizons + _EVIDENCE)
+                correction = (1.0 - _BIN_LEAK * step) * b[CORRECTION] + step * (q[MISS] - outside)
+                b[CORRECTION] = min(max(correction, -_BIN_LIMIT), _BIN_LIMIT)
 
 
 @register_jitable
@@ -451,11 +451,11 @@ def get_bins(s: Floats, bins: Floats) -> None:
 
 @register_jitable
 def put_bins(s: Floats, bins: Floats) -> None:
-    """Put back what ``get_bins`` got."""
+    """Put back the bins that a return was learned in."""
     for grouping in range(GROUPINGS):
         row, places = VISITS + grouping * NEXT_BIN, PLACES + grouping * LANES
         for l in range(LANES):
-            if s[places + l] >= 0.0:
+            if s[IS_KNOWN + l] > 0.0 and s[places + l] >= 0.0:
                 begin = np.int64(s[places + l]) * NEXT_BIN + l
                 for i in range(0, NEXT_BIN, LANES):
                     bins[begin + i] = s[row + l + i]
@@ -484,13 +484,13 @@ def find_widths(s: Floats, z: float) -> None:
         scale = error * math.sqrt(0.5 + 0.5 * q[EXPECTED])
         under = over = q[SHARES]
         for k in range(1, WAYS):
-            place, share = (k >> 1) * NEXT_BIN, q[SHARES + k * LANES]
+            means, share = tail(q, (k >> 1) * NEXT_BIN), q[SHARES + k * LANES]
             if k & 1:
-                under += share * q[MEAN_UNDER + place]
-                over += share * q[MEAN_OVER + place]
+                under += share * means[MEAN_UNDER]
+                over += share * means[MEAN_OVER]
             else:
-                under += share * q[MEAN_ERROR + place]
-                over += share * q[MEAN_ERROR + place]
+                under += share * means[MEAN_ERROR]
+                over += share * means[MEAN_ERROR]
         horizons = labels * q[EVERY] / h
         trust, spread = horizons / (horizons + _EVIDENCE), _SPREAD * deviation
         doubt = max(min(1.0 + _DOUBT / (1.0 + q[SEEN] / h), spread / error), 1.0) if error > 0.0 else 1.0
