@@ -284,19 +284,17 @@ def learn_error(s: Floats, outside: float) -> None:
         g, p, beyond = q[GAMMA], q[P], q[BEYOND]
         every, count = q[EVERY], q[COUNT]
         lowest, highest, power = q[LOWEST], q[HIGHEST], q[POWER] * g
-        is_last, is_later = q[POSITION] + 1.0 == q[DELAY], q[POSITION] + 1.0 < q[DELAY]
-        remains = 1.0 if is_last else beyond / power
+        position, delay, centre = q[POSITION] + 1.0, q[DELAY], q[CENTRE]
+        remains = 1.0 if position == delay else beyond / power
         ahead = min(max(p, lowest), highest)  # what it stands for does not leave the range
-        value = remains * q[VALUE] + beyond * (ahead - q[CENTRE])
+        value = remains * q[VALUE] + beyond * (ahead - centre)
         weight = remains * q[WEIGHT] + beyond
-        if is_later:
+        if position < delay:
             value += (q[WHOLE_VALUE] - q[VALUE_THEN]) / power
             weight += (q[WHOLE_WEIGHT] - q[WEIGHT_THEN]) / power
         is_known = (q[IS_KNOWN] > 0.0) & (weight >= _SEEN)
-        G = q[CENTRE] + (value + beyond * q[BIAS]) / weight
-        G = min(max(G, lowest), highest)
-        n = q[LABELS]
-        error, bias = q[ERROR], q[BIAS]
+        n, error, bias = q[LABELS], q[ERROR], q[BIAS]
+        G = min(max(centre + (value + beyond * bias) / weight, lowest), highest)
         below, above = q[BELOW], q[ABOVE]
         level, covered = q[LEVEL], q[COVERED]
         step = miss = 0.0
@@ -304,8 +302,9 @@ def learn_error(s: Floats, outside: float) -> None:
             error = q[DEVIATION] if n == 0.0 else error
             # The prior, from the readings, counts for a horizon.
             a = max(_RECENT / (n + _RECENT + _RECENT / ((1.0 - g) * every)), 1.0 / (_DELAYS * count + 1.0))
-            error += a * (_NORMAL * abs(G - q[PREDICTION]) - error)
-            bias += a * (G - q[PREDICTION] - bias)
+            off = G - q[PREDICTION]
+            error += a * (_NORMAL * abs(off) - error)
+            bias += a * (off - bias)
             below += a * ((1.0 if q[LOWEST_THEN] > G else 0.0) - below)
             above += a * ((1.0 if q[HIGHEST_THEN] < G else 0.0) - above)
             miss = 1.0 if (q[LOW] > G) | (q[HIGH] < G) else 0.0
@@ -323,12 +322,11 @@ def learn_error(s: Floats, outside: float) -> None:
         is_sized, spacing = is_known & (q[SCALE_THEN] > 0.0), q[SPACING]
         q[IS_KNOWN] = 1.0 if is_sized else 0.0
         q[IS_SCORED] = 1.0 if is_sized & (np.floor(n / spacing) * spacing == n) else 0.0
-        # The remainder of n − 1 by the period, exactly: neither sum is rounded.
-        remainder = q[REMAINDER]
+        # The remainder of the returns by the period, exactly: neither sum is rounded.
+        remainder, longest = q[REMAINDER], q[PERIOD] - 1.0
         q[REMAINDER_THEN] = remainder
-        if is_known:
-            remainder = remainder + 1.0 if remainder < q[PERIOD] - 1.0 else remainder - (q[PERIOD] - 1.0)
-        q[REMAINDER] = remainder
+        moved = remainder + 1.0 if remainder < longest else remainder - longest
+        q[REMAINDER] = moved if is_known else remainder
 
 
 @register_jitable
