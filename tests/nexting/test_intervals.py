@@ -280,6 +280,26 @@ def test_any_cut_and_any_restart_gives_the_same_bits() -> None:
             np.testing.assert_array_equal(np.concatenate([part[end] for part in parts]), whole[end])
 
 
+def test_a_question_has_the_same_bits_alone_and_among_others() -> None:
+    """Eight are followed side by side: others begin later, have no prediction now and then, or know no returns yet."""
+    p, x, gap = stream(700)
+    gamma = np.array([0.9, 0.0, 0.5, 0.997, 0.9, 0.5, 0.0, 0.997, 0.9, 0.98, 0.5])
+    P, X = p[:, None] * np.linspace(0.9, 1.1, 11), np.stack([x, 3.0 * x, x], axis=1)
+    signals, phase = np.arange(11) % 3, np.arange(1400).reshape(700, 2) % (12, 84)
+    X[:150, 1] = np.nan
+    P[::41, 4] = P[100:130, 7] = np.nan
+    together = Intervals(signals.tolist(), gamma, 0.8, (12, 84))
+    low, high = together(P, X, gap, phase)
+    assert np.isnan(low[:150, signals == 1]).all()
+    for q in range(11):
+        alone = Intervals([int(signals[q])], gamma[q : q + 1], 0.8, (12, 84))
+        for found, want in zip(alone(P[:, q : q + 1], X, gap, phase), (low, high), strict=True):
+            np.testing.assert_array_equal(found[:, 0], want[:, q])
+        for name, array in alone.arrays().items():
+            if name not in ("kept", "marks"):  # (these have no row for each question)
+                np.testing.assert_array_equal(array[0], together.arrays()[name][q])
+
+
 def test_the_past_only() -> None:
     """What comes after a row does not change its interval."""
     p, x, gap = stream(900)
@@ -422,7 +442,7 @@ def test_a_model_of_an_earlier_version_goes_on() -> None:
         later.restore(
             saved
             | {name: np.zeros(3) for name in ("further", "scales", "bins", "marks")}
-            | {"further": later.further.copy(), "scales": later.scales.copy()}
+            | {name: later.arrays()[name] for name in ("further", "scales")}
         )
 
 
@@ -461,7 +481,7 @@ def test_hostile_readings(gamma: float) -> None:
 def test_a_damaged_state_is_refused() -> None:
     made = Intervals([0], np.array([0.5]), 0.8)
     arrays = {name: array.copy() for name, array in made.arrays().items()}
-    for name, wrong in (("scalars", np.zeros((2, 30))), ("kept", np.full(made.kept.shape, np.nan))):
+    for name, wrong in (("scalars", np.zeros((2, 30))), ("kept", np.full(arrays["kept"].shape, np.nan))):
         with pytest.raises(ValueError, match=f"'{name}' of the intervals does not fit"):
             made.restore(arrays | {name: wrong})
 

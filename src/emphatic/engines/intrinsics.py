@@ -16,7 +16,7 @@ Node = Any
 #: Numbers of arrays that do not overlap; those beyond are arrays like any other.
 MOST_APART = 16
 
-__all__ = ["address", "get_apart", "prefetch", "prefetch_near", "put_apart", "use_widest_vectors"]
+__all__ = ["address", "get_apart", "prefetch", "prefetch_near", "put_apart", "tail", "use_widest_vectors"]
 
 #: (array, offset): ask for the cache line so many bytes after the array's beginning. It need not be the array's own: to
 #: ask for memory that is not there does nothing. Into the second-level cache, and into the first-level one.
@@ -29,6 +29,10 @@ address: Callable[[Any], int]
 #: takes as long as thirty components.
 get_apart: Callable[[Any, int, int], Any]
 put_apart: Callable[[Any, int, int, Any], None]
+#: (array, i) → array[i:], of a contiguous array, to be used with indices from 0 on; nobody looks whether i and they lie
+#: within. A slice compares i with the length, and LLVM then does not see that a loop over slices goes through
+#: neighbours: it makes no vectors of it.
+tail: Callable[[Any, int], Any]
 #: (): the function in which this stands is compiled for the widest vectors of the processor. On Intel's LLVM would use
 #: half their width.
 use_widest_vectors: Callable[[], None]
@@ -109,6 +113,14 @@ def _put_apart(typing: Node, array: Node, i: Node, number: Node, value: Node) ->
     return types.void(array, types.int64, number, array.dtype), code
 
 
+def _tail(typing: Node, array: Node, i: Node) -> Node:
+    def code(context: Node, builder: Node, signature: Node, arguments: Node) -> Node:
+        data = context.data_model_manager[array].get_field_position("data")
+        return builder.insert_value(arguments[0], _place(context, builder, signature, arguments), data)
+
+    return array(array, types.int64), code
+
+
 def _use_widest_vectors(typing: Node) -> Node:
     def code(context: Node, builder: Node, signature: Node, arguments: Node) -> Node:
         attributes: set[str] = builder.function.attributes
@@ -124,6 +136,7 @@ _COMPILED: dict[str, Any] = {
     "address": intrinsic(_address),
     "get_apart": intrinsic(prefer_literal=True)(_get_apart),
     "put_apart": intrinsic(prefer_literal=True)(_put_apart),
+    "tail": intrinsic(_tail),
     "use_widest_vectors": intrinsic(_use_widest_vectors),
 }
 _IN_PYTHON: dict[str, Any] = {
@@ -132,5 +145,6 @@ _IN_PYTHON: dict[str, Any] = {
     "address": lambda array: array.ctypes.data,
     "get_apart": lambda array, i, number: array[i],
     "put_apart": lambda array, i, number, value: array.__setitem__(i, value),
+    "tail": lambda array, i: array[i:],
     "use_widest_vectors": lambda: None,
 }

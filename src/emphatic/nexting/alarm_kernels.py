@@ -40,8 +40,8 @@ UNREST, DRIFT, ABSENCE = range(3)
 # Why there is an alarm: places in ``emphatic.nexting.intervals.WHY``, counted from 1.
 TOO_HIGH, TOO_LOW, STUCK, DRIFTING, MISSING = range(1, 6)
 
-#: The share of rows in the tail.
-TAIL = 0.02
+#: The share of rows in the tail, and −log₁₀ of it; and the natural logarithm of 10.
+TAIL, AT_TAIL, TEN = 0.02, -math.log10(0.02), math.log(10.0)
 #: Rows that count: older ones are forgotten.
 MEMORY = 1e5
 #: Rows over which the size of late errors is the mean.
@@ -89,20 +89,28 @@ def begin_tail(tail: Floats) -> None:
 
 
 @register_jitable
-def rarity(tail: Floats, value: float, n: float) -> float:
-    """−log₁₀ of how often, per row, a statistic rises to this value: see ``Alarms``."""
-    y, mean = value - float(tail[BEGIN]), float(tail[EXCESS])
-    at = -math.log10(TAIL * tail[FIRST])
+def compare(tail: Floats, value: float, n: float, margin: float) -> float:
+    """The score of a statistic: −log₁₀ of how often it rises to this value, per row, less a margin; see ``Alarms``."""
+    y, mean, first = value - tail[BEGIN], tail[EXCESS], tail[FIRST]
+    # With −log₁₀ x ≤ (1/x − 1) / log 10 and exp(−x) ≤ 1 / (1 + x), most rows are seen to have the score 0 before any
+    # logarithm is computed.
+    most = (first * AT_TAIL + (1.0 - first) / TEN) * mean
+    if y <= 0.0 and most < 0.999 * margin * first * (mean - y):
+        return 0.0
+    at = -math.log10(TAIL * first)
     if y <= 0.0:
-        return at * math.exp(max(y / mean, -50.0))
-    k = min(n, MEMORY) * TAIL * float(tail[FIRST])  # clusters of exceedances so far
-    light = min(1.0 - 0.5 / (1.0 - mean**2 / float(tail[SQUARE])), 0.0) * k / (k + PRIOR)
-    shape = max(mean + light, SHORTEST)
-    q = (math.exp(min(y, 50.0)) - 1.0) / (mean * (1.0 - light))
-    if abs(shape) < 1e-3:
-        return at + q / math.log(10.0)
-    rest = 1.0 + shape * q
-    return at + math.log10(rest) / shape if rest > 1e-9 else MOST + 1.0
+        rarity = at * math.exp(max(y / mean, -50.0))
+    else:
+        k = min(n, MEMORY) * TAIL * first  # clusters of exceedances so far
+        light = min(1.0 - 0.5 / (1.0 - mean * mean / tail[SQUARE]), 0.0) * k / (k + PRIOR)
+        shape = max(mean + light, SHORTEST)
+        q = (math.exp(min(y, 50.0)) - 1.0) / (mean * (1.0 - light))
+        beyond = 1.0 + shape * q
+        if abs(shape) < 1e-3:
+            rarity = at + q / TEN
+        else:
+            rarity = at + math.log10(beyond) / shape if beyond > 1e-9 else MOST + 1.0
+    return min(max(rarity - margin, 0.0), MOST)
 
 
 @register_jitable
@@ -117,34 +125,31 @@ def learn_tail(tail: Floats, value: float, weight: float, n: float, least: float
     if above > 0.0:
         a, mean = weight / (1.0 + k), tail[EXCESS]
         tail[EXCESS] = max(mean + a * (min(y, BEYOND * mean) / CUT - mean), least)
-        tail[SQUARE] += a * (min(y, BEYOND_SQUARE * mean) ** 2 / CUT_SQUARE - tail[SQUARE])
-        tail[SQUARE] = max(tail[SQUARE], 1.05 * tail[EXCESS] ** 2)
+        cut = min(y, BEYOND_SQUARE * mean)
+        tail[SQUARE] += a * (cut * cut / CUT_SQUARE - tail[SQUARE])
+        tail[SQUARE] = max(tail[SQUARE], 1.05 * (tail[EXCESS] * tail[EXCESS]))
         tail[FIRST] = max(tail[FIRST] + a * (1.0 - min(tail[ABOVE], 1.0) - tail[FIRST]), 1e-3)
     tail[ABOVE] = tail[ABOVE] + 1.0 if above > 0.0 else 0.0
 
 
-@register_jitable
-def compare(tail: Floats, value: float, n: float, J: int) -> float:
-    """The score of one of J statistics."""
-    return min(max(rarity(tail, value, n) - math.log10(MARGIN * J), 0.0), MOST)
-
-
-@jit_for((_f2, _f2, _b1, _i1, _i2, _i1, _f1, _f1, _f2, _f3, _f3, _f2, _f3, _f2, _c2), fastmath=False)
+@jit_for(
+    (_f2, _f2, _b1, _i1, _i2, _i1, _f1, _f1, _f2, _f3, _f3, _f2, _f3, _f1, _f1, _f2, _c2),
+    fastmath=False,
+    allocates=False,
+)
 def alarms(
     P: Floats, X: Floats, gap: NDArray[np.bool_], signal: Integers, question: Integers, count: Integers, gamma: Floats,
     threshold: Floats, scalars: Floats, errors: Floats, tails: Floats, further: Floats, further_tails: Floats,
-    anomaly: Floats, why: NDArray[np.int8],
+    values: Floats, further_values: Floats, anomaly: Floats, why: NDArray[np.int8],
 ) -> None:  # fmt: skip
     """``anomaly`` of each row and signal, and ``why`` there is an alarm, 0 where there is none; see ``Alarms``.
 
     ``question`` (S, H) are the places of a signal's questions, ``count`` (S,) how many it has, the shortest first;
-    ``gamma`` (Q,) their discounts.
+    ``gamma`` (Q,) their discounts. ``values`` and ``further_values`` are for the statistics of a row, one a tail.
     """
-    values = np.empty(question.shape[1] + HORIZONS)
-    more = np.empty(2)
     for c in range(len(signal)):
         s, sums, H = scalars[c], further[c], count[c]
-        J = H + HORIZONS + 2
+        margin = math.log10(MARGIN * (H + HORIZONS + 2))
         for t in range(P.shape[0]):
             x = X[t, signal[c]]
             anomaly[t, c], why[t, c] = 0.0, 0
@@ -155,9 +160,9 @@ def alarms(
                     errors[c, h, THERE] = 0.0
             n = s[JUDGED]
             sums[MISSED] = 0.0 if known else sums[MISSED] + 1.0
-            absent = math.log(1.0 + sums[MISSED])
+            absent = 0.0 if known else math.log(1.0 + sums[MISSED])
             if not known and n >= START:
-                score = compare(further_tails[c, ABSENCE], absent, n, J)
+                score = compare(further_tails[c, ABSENCE], absent, n, margin)
                 score = math.floor(score * DIGITS) / DIGITS
                 anomaly[t, c] = score
                 why[t, c] = MISSING if score > threshold[0] else 0
@@ -180,8 +185,8 @@ def alarms(
                         begin_tail(tails[c, HORIZONS + h])
                 # How often the reading has come again.
                 s[RUN] = s[RUN] + 1.0 if s[READ] > 0.0 and x == s[LAST] else 0.0
-                values[REPEATS] = math.log(1.0 + s[RUN])
-                repeats = compare(tails[c, REPEATS], values[REPEATS], all_rows, J) if all_rows >= START else 0.0
+                values[REPEATS] = math.log(1.0 + s[RUN]) if s[RUN] > 0.0 else 0.0
+                repeats = compare(tails[c, REPEATS], values[REPEATS], all_rows, margin) if all_rows >= START else 0.0
                 highest, reason, n = 0.0, 0, 0.0
             if judged and sums[CHANGED] > 0.0:  # (before, there are no errors to learn from)
                 n = all_rows - sums[CHANGED] + 1.0
@@ -197,12 +202,12 @@ def alarms(
                 clear = min(ratio(e, s[USUAL]), CLEAR) * (1.0 if off > 0.0 else -1.0)
                 sums[SUM_OVER] = max(REMAINS * sums[SUM_OVER] + clear - SLACK, 0.0)
                 sums[SUM_UNDER] = max(REMAINS * sums[SUM_UNDER] - clear - SLACK, 0.0)
-                more[DRIFT] = math.log(max(sums[SUM_OVER], sums[SUM_UNDER]) + SMALL)
+                further_values[DRIFT] = math.log(max(sums[SUM_OVER], sums[SUM_UNDER]) + SMALL)
                 # How large they are of late.
                 e = min(e, FAR * usual) if usual > 0.0 else e
                 s[USUAL] += a * (e - s[USUAL])
                 s[LATE] += max(a, 1.0 / RECENT) * (e - s[LATE])
-                more[UNREST] = math.log(ratio(s[LATE], s[USUAL]) + SMALL)
+                further_values[UNREST] = math.log(ratio(s[LATE], s[USUAL]) + SMALL)
                 # How much TD errors lie to one side. One reading that is far off counts at its own row, and must not
                 # stay in their means.
                 reach = FAR * usual if usual > 0.0 else abs(off)
@@ -219,15 +224,15 @@ def alarms(
                     o[SIZE] += a * ((min(e, FAR * o[SIZE]) if o[SIZE] > 0.0 else e) - o[SIZE])
                 side = TOO_HIGH if off > 0.0 else TOO_LOW
                 if n >= START:
-                    distance = compare(tails[c, DISTANCE], values[DISTANCE], n, J)
+                    distance = compare(tails[c, DISTANCE], values[DISTANCE], n, margin)
                     highest, reason = distance, side
-                    unrest = compare(further_tails[c, UNREST], more[UNREST], n, J)
+                    unrest = compare(further_tails[c, UNREST], further_values[UNREST], n, margin)
                     highest = max(highest, unrest)
                     for h in range(H):
-                        score = compare(tails[c, HORIZONS + h], values[HORIZONS + h], n, J)
+                        score = compare(tails[c, HORIZONS + h], values[HORIZONS + h], n, margin)
                         if score > highest:
                             highest, reason = score, DRIFTING
-                    score = compare(further_tails[c, DRIFT], more[DRIFT], n, J)
+                    score = compare(further_tails[c, DRIFT], further_values[DRIFT], n, margin)
                     if score > highest:
                         highest, reason = score, DRIFTING
                     if distance > threshold[0]:  # one reading that is off is reason enough, whatever else it moves
@@ -246,8 +251,8 @@ def alarms(
                     learn_tail(tails[c, DISTANCE], values[DISTANCE], weight, n, LEAST)
                     for h in range(H):
                         learn_tail(tails[c, HORIZONS + h], values[HORIZONS + h], weight, n, LEAST)
-                    learn_tail(further_tails[c, UNREST], more[UNREST], weight, n, LEAST)
-                    learn_tail(further_tails[c, DRIFT], more[DRIFT], weight, n, LEAST)
+                    learn_tail(further_tails[c, UNREST], further_values[UNREST], weight, n, LEAST)
+                    learn_tail(further_tails[c, DRIFT], further_values[DRIFT], weight, n, LEAST)
             if known:
                 s[LAST], s[READ] = x, 1.0
             for h in range(H):

@@ -1,8 +1,15 @@
-"""The loop of ``Intervals``, without fast mathematics: the bits do not depend on how rows are cut into blocks."""
+"""The loop of ``Intervals``, without fast mathematics: the bits do not depend on how rows are cut into blocks.
+
+Eight questions are followed side by side, as the lanes of a vector: what a question carries is a row of eight numbers,
+``s[ROW + l]`` for lane l. A loop over the lanes in which a condition only chooses between numbers becomes vector
+instructions. Where lanes look at different places of memory, or call a function of the C library, a loop of its own
+copies numbers into rows, or out of them.
+"""
 
 from __future__ import annotations
 
 import math
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +17,7 @@ from numba import types
 from numba.extending import register_jitable
 
 from emphatic.engines.compiled import jit_for
+from emphatic.engines.intrinsics import tail
 from emphatic.questions.gvf import LARGEST, REACHED
 
 if TYPE_CHECKING:
@@ -18,35 +26,70 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
 
-_f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
-_b1, _i1 = (types.Array(kind, 1, "C") for kind in (types.boolean, types.int64))
-_i2 = types.Array(types.int64, 2, "C")
+_f1, _b1, _i1 = (types.Array(kind, 1, "C") for kind in (types.float64, types.boolean, types.int64))
+_f2, _i2 = (types.Array(kind, 2, "C") for kind in (types.float64, types.int64))
 
-# What a question carries: of its signal,
-SEEN, CENTRE, LAST, MEAN, SQUARES, TRACE, LOWEST, HIGHEST = range(8)
+#: Questions side by side.
+LANES = 8
+#: Features of the variance, and products of two of them.
+FEATURES, PAIRS = 5, 15
+#: Bins by the size of the prediction; groupings: all rows, phases of a short and of a long cycle, sizes; and ways of
+#: scaling: 2i and 2i + 1 are by the bins of grouping i, alike to both sides and each side by itself; way 0 is plain.
+SIZES, GROUPINGS, WAYS = 8, 4, 8
+
+_row = count(0, LANES)
+# What a question carries, and is saved: of its signal,
+SEEN, CENTRE, LAST, MEAN, SQUARES, TRACE, LOWEST, HIGHEST = islice(_row, 8)
 # of the sums that its returns are computed from,
-POSITION, POWER, VALUE, WEIGHT, WHOLE_VALUE, WHOLE_WEIGHT, FULL = range(8, 15)
+POSITION, POWER, VALUE, WEIGHT, WHOLE_VALUE, WHOLE_WEIGHT, FULL = islice(_row, 7)
 # of its TD errors and their variance,
-BEFORE, LEARNED, NOISE, QUICK, SLOW, AWAY, OFF, EXPECTED = range(15, 23)
-# of its errors and the width of its intervals.
-LABELS, ERROR, BIAS, LEVEL, COVERED, BELOW, ABOVE = range(23, 30)
-#: What is kept of a row until its return is known: the prediction, the sums, the ends, and the readings' range.
-PREDICTION, VALUE_THEN, WEIGHT_THEN, LOW, HIGH, LOWEST_THEN, HIGHEST_THEN = range(7)
-#: Features of the variance.
-FEATURES = 5
-# What a question carries beside: how often the least and the largest reading were reached; predictions, their mean and
-# mean distance from it; the mean interval score; and, from LATEST on, the bin of the latest return in each grouping.
-REACHED_LOWEST, REACHED_HIGHEST, PREDICTED, CENTRE_OF_PREDICTIONS, SPREAD_OF_PREDICTIONS, SCORE, LATEST = range(7)
-# What a bin of rows carries: visits, returns, the sums of errors to either side (as multiples of the running scale),
-# the correction of the level, and the mean error, and twice that to either side.
-VISITS, RETURNS, UNDER, OVER, CORRECTION, MEAN_ERROR, MEAN_UNDER, MEAN_OVER = range(8)
-# What a way of scaling carries: the factor that makes its coverage right, its interval score as a multiple of the
-# usual, and its share.
-OWN_WIDTH, LOSS, SHARE = range(3)
-#: What is kept of a row for its bins: the running scale; then the bin of each grouping.
-SCALE_THEN, BINS_THEN = 0, 1
-#: Bins by the size of the prediction; and groupings: all rows, phases of a short and of a long cycle, sizes.
-SIZES, GROUPINGS = 8, 4
+BEFORE, LEARNED, NOISE, QUICK, SLOW, AWAY, OFF, EXPECTED = islice(_row, 8)
+# of its errors and the width of its intervals;
+LABELS, ERROR, BIAS, LEVEL, COVERED, BELOW, ABOVE = islice(_row, 7)
+# how often the least and the largest reading were reached; predictions, their mean and mean distance from it; the mean
+# interval score; and the bin of the latest return in each grouping, counted from 1;
+REACHED_LOWEST, REACHED_HIGHEST, PREDICTED, CENTRE_OF_PREDICTIONS, SPREAD_OF_PREDICTIONS, SCORE = islice(_row, 6)
+LATEST, *_ = islice(_row, GROUPINGS)
+# of its variance: the weights, the features of the row before, their trace, b, and the products of features;
+WEIGHTS, *_ = islice(_row, FEATURES)
+FEATURES_THEN, *_ = islice(_row, FEATURES)
+TRACES, *_ = islice(_row, FEATURES)
+TARGETS, *_ = islice(_row, FEATURES)
+PRODUCTS, *_ = islice(_row, PAIRS)
+# and of each way of scaling: the factor that makes its coverage right, its interval score as a multiple of the usual,
+# and its share.
+WIDTHS, *_ = islice(_row, WAYS)
+LOSSES, *_ = islice(_row, WAYS)
+SHARES, *_ = islice(_row, WAYS)
+SAVED = SHARES + WAYS * LANES
+# What a question is: γ, its horizon 1 / (1 − γ), the rows D after which a return is known, γᴰ, how many rows are waited
+# for at a time, every how many there is one, and the slot of the first; every how many returns ways of scaling are
+# scored on; and the returns that make a visit of all rows.
+GAMMA, HORIZON, DELAY, BEYOND, COUNT, EVERY, FIRST, SPACING, PERIOD = islice(_row, 9)
+# What follows from the state, and is not computed in each row: the remainder of the returns by PERIOD; a level and its
+# exponential; and the half-widths that are rounded like the latest, and to which unit.
+REMAINDER, EXPONENT, EXPONENTIAL, NARROW, WIDE, UNIT, IS_COARSE = islice(_row, 7)
+# What there is of a row: the prediction, the reading, the standard deviation of the readings, the slot, or −1, the bin
+# by size, the running scale, half of the width, the ends, and the range of the readings.
+P, X, IS_IDLE, DEVIATION, SLOT, SIZE, SCALE, HALF, BOTTOM, TOP, LEAST, MOST = islice(_row, 12)
+# Of the row D rows ago: what was kept of it; and of its return: whether it is known, the return, whether it was outside
+# its interval, whether ways of scaling are scored on it, the step of the level, and by what widths grow and shrink.
+PREDICTION, VALUE_THEN, WEIGHT_THEN, LOW, HIGH, LOWEST_THEN, HIGHEST_THEN = islice(_row, 7)
+SCALE_THEN, PLACES, *_ = islice(_row, 1 + GROUPINGS)
+KEPT_OF_A_ROW = 8 + GROUPINGS
+IS_KNOWN, RETURN, MISS, IS_SCORED, STEP, GROWTH, SHRINKAGE, REMAINDER_THEN, IS_SOLVED = islice(_row, 9)
+# The interval scores by each way of scaling.
+SCORES, *_ = islice(_row, WAYS)
+# What a bin of rows carries, here for the bin of each grouping: visits, returns, the sums of errors to either side (as
+# multiples of the running scale), the correction of the level, and the mean error, and twice that to either side.
+BIN = 8
+NEXT_BIN = BIN * LANES
+VISITS, RETURNS, UNDER, OVER, CORRECTION, MEAN_ERROR, MEAN_UNDER, MEAN_OVER, *_ = islice(_row, GROUPINGS * BIN)
+# What questions carried before the row, for those that turn out to have none; and a matrix.
+THEN, *_ = islice(_row, SAVED // LANES)
+MATRIX, *_ = islice(_row, FEATURES * FEATURES)
+#: How many numbers eight questions take.
+ROWS = next(_row)
 
 #: A squared TD error counts as at most so many times their mean: one of them must not outweigh all others.
 _MOST = 25.0
@@ -90,364 +133,480 @@ _FAR_ERROR, _LEAST_MEAN = 8.0, 0.02
 _BIN_STEP, _BIN_LEAK, _BIN_LIMIT = 0.05, 0.02, 1.0
 #: How fast shares follow scores, the horizons that scores are remembered for, the share of the plain scale at first,
 #: and a score counts as at most so many times the usual.
-_RATE, _REMEMBERED, _PLAIN, _WORST = 0.5, 60.0, 0.3, 20.0
+_RATE, _REMEMBERED, PLAIN, _WORST = 0.5, 60.0, 0.3, 20.0
 #: Returns of a horizon that ways of scaling are scored on, about: those of neighbouring rows say much the same.
-_SCORED = 8.0
+SCORED = 8.0
+
+
+#: Half-widths within a power of ten, and not so near to its ends that their logarithm might be rounded to the next.
+_WITHIN = 1e-9
+#: Sizes of predictions at which the next bin begins: floor(1.5 asinh(1.5 size) + 4), as rounded.
+_ENDS = (
+    -2.4179069385646796, -1.1766902521891505, -0.47810564067402817, -9.868649107779171e-17,
+    0.47810564067402767, 1.17669025218915, 2.4179069385646788,
+)  # fmt: skip
 
 
 @register_jitable
-def solve(A: Floats, b: Floats) -> Floats:
-    """A w = b for a small symmetric positive definite A, of which the lower half is given; both are overwritten."""
+def follow(s: Floats, gap: bool) -> None:
+    """A row: what is known of the signals, the variance expected and what is learned of it, and the sums of returns."""
+    for l in range(LANES):
+        q = tail(s, l)
+        g, p, x = q[GAMMA], q[P], q[X]
+        known, begins = abs(x) <= LARGEST, q[SEEN] == 0.0
+        follows = not (begins | gap | (q[POSITION] < 0.0))
+        learned = known & follows
+        # The signal.
+        x = x if known else q[LAST]
+        lowest, highest = (x if begins else q[LOWEST]), (x if begins else q[HIGHEST])
+        centre, trace = (x if begins else q[CENTRE]), (x if begins else q[TRACE])
+        seen, mean, squares = q[SEEN], (x if begins else q[MEAN]), q[SQUARES]
+        at_lowest, at_highest = q[REACHED_LOWEST], q[REACHED_HIGHEST]
+        if known:
+            seen += 1.0
+            distance = x - mean
+            mean += distance / seen
+            squares += distance * (x - mean)
+            at_lowest = 1.0 if x < lowest else at_lowest + (x == lowest)
+            at_highest = 1.0 if x > highest else at_highest + (x == highest)
+            lowest, highest = min(lowest, x), max(highest, x)
+        trace += (x - trace) / q[HORIZON]
+        q[SEEN], q[LAST] = seen, x
+        q[MEAN], q[SQUARES] = mean, squares
+        q[CENTRE], q[TRACE] = centre, trace
+        q[LOWEST], q[HIGHEST] = lowest, highest
+        q[REACHED_LOWEST], q[REACHED_HIGHEST] = at_lowest, at_highest
+        q[DEVIATION] = math.sqrt(squares / seen)
+        q[BELOW] = 1.0 if begins else q[BELOW]
+        q[ABOVE] = 1.0 if begins else q[ABOVE]
+        # The variance of the error: expected, then learned from the TD error.
+        n, noise, quick = q[LEARNED], q[NOISE], q[QUICK]
+        slow, c = q[SLOW], 0.0
+        if learned:
+            n += 1.0
+            d = (1.0 - g) * x + g * p - q[BEFORE]
+            noise += 2.0 / (n + 1.0) * (d * d - noise)
+            c = min(d * d / noise, _MOST) if noise > 0.0 else 0.0
+            quick += max(1.0 / n, 1.0 - g * g) * (c - quick)
+            slow += max(1.0 / n, (1.0 - g) / 4.0) * (c - slow)
+        q[LEARNED], q[NOISE] = n, noise
+        q[QUICK], q[SLOW] = quick, slow
+        rate, mean_away, mean_off = 2.0 / (seen + 1.0), q[AWAY], q[OFF]
+        square_away, square_off = (x - p) * (x - p), (x - trace) * (x - trace)
+        mean_away += rate * (square_away - mean_away)
+        mean_off += rate * (square_off - mean_off)
+        away = min(square_away / mean_away, _FAR) if mean_away > 0.0 else 0.0
+        off = min(square_off / mean_off, _FAR) if mean_off > 0.0 else 0.0
+        w = tail(q, WEIGHTS)
+        sum_of_three = w[0] + w[LANES] * quick + w[2 * LANES] * slow
+        v = min(max(sum_of_three + w[3 * LANES] * away + w[4 * LANES] * off, _LEAST), _MOST)
+        # A step of the variance's GVF, with cumulant c and γ².
+        g2, a, expected = g * g, 2.0 / (n + 1.0), q[EXPECTED]
+        error = (1.0 - g2) * c + g2 * v - expected
+        pair = PRODUCTS
+        for i in range(FEATURES):
+            feature = tail(q, i * LANES)
+            f, b = feature[FEATURES_THEN], feature[TARGETS]
+            z = g2 * feature[TRACES] + f
+            feature[TRACES] = z if learned else 0.0
+            feature[TARGETS] = b + a * (error * z + expected * f - b) if learned else b
+            for j in range(i + 1):
+                product = q[pair]
+                q[pair] = product + a * (f * q[FEATURES_THEN + j * LANES] - product) if learned else product
+                pair += LANES
+        features = tail(q, FEATURES_THEN)
+        features[0], features[LANES], features[2 * LANES] = 1.0, quick, slow
+        features[3 * LANES], features[4 * LANES] = away, off
+        q[AWAY], q[OFF] = mean_away, mean_off
+        q[EXPECTED], q[BEFORE] = v, p
+        q[IS_SOLVED] = 1.0 if learned & (np.floor(n / _AGAIN) * _AGAIN == n) else 0.0
+        # The sums of the returns, over blocks of D rows.
+        position, power = q[POSITION] + 1.0, q[POWER] * g
+        value, weight = q[VALUE], q[WEIGHT]
+        is_whole = follows & (position == q[DELAY])
+        q[WHOLE_VALUE] = value if is_whole else q[WHOLE_VALUE]
+        q[WHOLE_WEIGHT] = weight if is_whole else q[WHOLE_WEIGHT]
+        full = 1.0 if is_whole else q[FULL]
+        q[FULL] = full if follows else 0.0
+        if is_whole | (not follows):
+            position, power = 0.0, 1.0
+            value, weight = 0.0, 0.0
+        q[POSITION], q[POWER] = position, power
+        q[VALUE] = value + (1.0 - g) * power * (x - centre) if known else value
+        q[WEIGHT] = weight + (1.0 - g) * power if known else weight
+        # The bin by the size of the prediction.
+        predicted, spread = q[PREDICTED] + 1.0, q[SPREAD_OF_PREDICTIONS]
+        middle, change = (p if predicted == 1.0 else q[CENTRE_OF_PREDICTIONS]), max(2.0 / (predicted + 1.0), 1e-4)
+        spread += change * (abs(p - middle) - spread)
+        middle += change * (p - middle)
+        size, place = ((p - middle) / spread if spread > 0.0 else 0.0), 0.0
+        for k in range(SIZES - 1):
+            place += 1.0 if size >= _ENDS[k] else 0.0
+        q[PREDICTED], q[CENTRE_OF_PREDICTIONS], q[SPREAD_OF_PREDICTIONS] = predicted, middle, spread
+        q[SIZE] = place
+        # The slot for the row, if its return is waited for.
+        every = q[EVERY]
+        slot = np.floor(position / every)
+        q[SLOT] = q[FIRST] + slot if slot * every == position else -1.0
+
+
+@register_jitable
+def solve(q: Floats) -> None:
+    """The weights w of a question's variance, of A w = b: A is the products, with a prior that they are 1, 0, 0, …."""
+    A, b, pair = tail(q, MATRIX), tail(q, WEIGHTS), PRODUCTS
+    for i in range(FEATURES):
+        b[i * LANES] = q[TARGETS + i * LANES]
+        for j in range(i + 1):
+            A[(i * FEATURES + j) * LANES] = q[pair]
+            pair += LANES
+        ridge = q[pair - LANES] * _KAPPA / ((1.0 - q[GAMMA]) * q[LEARNED]) + 1e-9
+        A[i * (FEATURES + 1) * LANES] += 1e-9 if i == 0 else ridge
     for i in range(FEATURES):
         for j in range(i + 1, FEATURES):
-            ratio = A[j, i] / A[i, i]
+            ratio = A[(j * FEATURES + i) * LANES] / A[i * (FEATURES + 1) * LANES]
             for k in range(j, FEATURES):
-                A[k, j] -= ratio * A[k, i]
-            b[j] -= ratio * b[i]
+                A[(k * FEATURES + j) * LANES] -= ratio * A[(k * FEATURES + i) * LANES]
+            b[j * LANES] -= ratio * b[i * LANES]
     for i in range(FEATURES - 1, -1, -1):
         for k in range(i + 1, FEATURES):
-            b[i] -= A[k, i] * b[k]
-        b[i] /= A[i, i]
-    return b
+            b[i * LANES] -= A[(k * FEATURES + i) * LANES] * b[k * LANES]
+        b[i * LANES] /= A[i * (FEATURES + 1) * LANES]
 
 
 @register_jitable
-def rounded(low: float, high: float, half: float) -> tuple[float, float]:
-    """Both ends to three digits of half the width."""
-    digits = 2.0 - math.floor(math.log10(half)) if half > 0.0 else 400.0
+def learn_error(s: Floats, outside: float) -> None:
+    """The returns of the rows D rows ago, where they are known at last, and the levels that follow them.
+
+    The level moves carefully while the running error is largely the prior's.
+    """
+    for l in range(LANES):
+        q = tail(s, l)
+        g, p, beyond = q[GAMMA], q[P], q[BEYOND]
+        every, count = q[EVERY], q[COUNT]
+        lowest, highest, power = q[LOWEST], q[HIGHEST], q[POWER] * g
+        position, delay, centre = q[POSITION] + 1.0, q[DELAY], q[CENTRE]
+        remains = 1.0 if position == delay else beyond / power
+        ahead = min(max(p, lowest), highest)  # what it stands for does not leave the range
+        value = remains * q[VALUE] + beyond * (ahead - centre)
+        weight = remains * q[WEIGHT] + beyond
+        if position < delay:
+            value += (q[WHOLE_VALUE] - q[VALUE_THEN]) / power
+            weight += (q[WHOLE_WEIGHT] - q[WEIGHT_THEN]) / power
+        is_known = (q[IS_KNOWN] > 0.0) & (weight >= _SEEN)
+        n, error, bias = q[LABELS], q[ERROR], q[BIAS]
+        G = min(max(centre + (value + beyond * bias) / weight, lowest), highest)
+        below, above = q[BELOW], q[ABOVE]
+        level, covered = q[LEVEL], q[COVERED]
+        step = miss = 0.0
+        if is_known:
+            error = q[DEVIATION] if n == 0.0 else error
+            # The prior, from the readings, counts for a horizon.
+            a = max(_RECENT / (n + _RECENT + _RECENT / ((1.0 - g) * every)), 1.0 / (_DELAYS * count + 1.0))
+            off = G - q[PREDICTION]
+            error += a * (_NORMAL * abs(off) - error)
+            bias += a * (off - bias)
+            below += a * ((1.0 if q[LOWEST_THEN] > G else 0.0) - below)
+            above += a * ((1.0 if q[HIGHEST_THEN] < G else 0.0) - above)
+            miss = 1.0 if (q[LOW] > G) | (q[HIGH] < G) else 0.0
+            covered += 2.0 / (n + 2.0) * (1.0 - miss - covered)
+            n += 1.0
+            slower = max(min(1.0, math.sqrt(_SETTLED * count / n)), _LAST)
+            horizons = n * every * (1.0 - g)
+            step = min(_STEP, slower * _DELAYED / count) * horizons / (horizons + _CAUTION)
+            level = min(max(level + step * (miss - outside), -_LIMIT), _LIMIT)
+        q[LABELS], q[ERROR], q[BIAS] = n, error, bias
+        q[BELOW], q[ABOVE] = below, above
+        q[LEVEL], q[COVERED], q[RETURN] = level, covered, G
+        q[MISS], q[STEP] = miss, step
+        # (a model of an earlier version kept no scale)
+        is_sized, spacing = is_known & (q[SCALE_THEN] > 0.0), q[SPACING]
+        q[IS_KNOWN] = 1.0 if is_sized else 0.0
+        q[IS_SCORED] = 1.0 if is_sized & (np.floor(n / spacing) * spacing == n) else 0.0
+        # The remainder of the returns by the period, exactly: neither sum is rounded.
+        remainder, longest = q[REMAINDER], q[PERIOD] - 1.0
+        q[REMAINDER_THEN] = remainder
+        moved = remainder + 1.0 if remainder < longest else remainder - longest
+        q[REMAINDER] = moved if is_known else remainder
+
+
+@register_jitable
+def learn_scales(s: Floats, outside: float, z: float) -> None:
+    """Score every way of scaling on a return, and move the shares towards those with the best scores."""
+    latest, growth, shrinkage = 0.0, 1.0, 1.0
+    for l in range(LANES):
+        q = tail(s, l)
+        step = q[SPACING] * q[STEP]
+        if q[IS_SCORED] > 0.0 and step != latest:  # (it is the same for many questions)
+            latest, growth, shrinkage = step, math.exp(step * (1.0 - outside)), math.exp(-step * outside)
+        q[GROWTH], q[SHRINKAGE] = growth, shrinkage
+    for l in range(LANES):
+        q = tail(s, l)
+        is_scored, p = q[IS_SCORED] > 0.0, q[PREDICTION]
+        G, scale = q[RETURN], q[SCALE_THEN]
+        floor = min(q[LOWEST_THEN], p) if q[BELOW] < _BEYOND * outside else -math.inf
+        roof = max(q[HIGHEST_THEN], p) if q[ABOVE] < _BEYOND * outside else math.inf
+        for k in range(WAYS):
+            way, means = tail(q, k * LANES), tail(q, (k >> 1) * NEXT_BIN)
+            under = over = 1.0
+            if k & 1:
+                under, over = means[MEAN_UNDER], means[MEAN_OVER]
+            elif k:
+                under = over = means[MEAN_ERROR]
+            width = way[WIDTHS]
+            half = z * width * scale
+            bottom, top = max(p - half * under, floor), min(p + half * over, roof)
+            misses = max(bottom - G, 0.0) + max(G - top, 0.0)
+            way[SCORES] = top - bottom + 2.0 / outside * misses
+            moved = width * (q[GROWTH] if misses > 0.0 else q[SHRINKAGE])
+            way[WIDTHS] = min(max(moved, _NARROWEST), _WIDEST) if is_scored else width
+    for l in range(LANES):
+        q = tail(s, l)
+        is_scored, n, spacing = q[IS_SCORED] > 0.0, q[LABELS], q[SPACING]
+        a = max(spacing / n, spacing / (_DELAYS * q[COUNT] + spacing))
+        usual = q[SCORE]
+        usual = usual + a * (q[SCORES] - usual) if is_scored else usual
+        q[SCORE] = usual
+        evidence = min(n * q[EVERY] * (1.0 - q[GAMMA]), _REMEMBERED)
+        for k in range(WAYS):
+            way = tail(q, k * LANES)
+            loss = way[LOSSES]
+            moved = loss + a * (min(way[SCORES] / usual, _WORST) - loss)
+            way[LOSSES] = moved if is_scored & (usual > 0.0) else loss
+            gain = _RATE * evidence * (q[LOSSES] - way[LOSSES])
+            way[SCORES] = min(max(gain, -50.0), 50.0)
+    for l in range(LANES):
+        q = tail(s, l)
+        if q[IS_SCORED] > 0.0:
+            q[SHARES] = PLAIN
+            for k in range(1, WAYS):
+                q[SHARES + k * LANES] = (1.0 - PLAIN) / (WAYS - 1.0) * math.exp(q[SCORES + k * LANES])
+
+
+@register_jitable
+def learn_bins(s: Floats, outside: float) -> None:
+    """A return's error, in each bin that its row was in; and the shares of the ways of scaling add up to 1 again."""
+    for l in range(LANES):
+        q = tail(s, l)
+        total = 0.0
+        for k in range(WAYS):
+            total += q[SHARES + k * LANES]
+        total = total if q[IS_SCORED] > 0.0 else 1.0
+        for k in range(WAYS):
+            q[SHARES + k * LANES] /= total
+        error, scale = q[RETURN] - q[PREDICTION], q[SCALE_THEN]
+        horizons = q[LABELS] * q[EVERY] * (1.0 - q[GAMMA])
+        size = min(abs(error) * _NORMAL / scale, _FAR_ERROR)
+        for grouping in range(GROUPINGS):
+            of_grouping, b = tail(q, grouping * LANES), tail(q, grouping * NEXT_BIN)
+            place, latest = of_grouping[PLACES], of_grouping[LATEST]
+            # Returns of all rows make a visit of each horizon.
+            is_visit = ((grouping == 0) & (q[REMAINDER_THEN] < 1.0)) | (latest != place + 1.0)
+            of_grouping[LATEST] = place + 1.0 if (q[IS_KNOWN] > 0.0) & (place >= 0.0) else latest
+            visits, returns = b[VISITS], b[RETURNS]
+            under, over = b[UNDER], b[OVER]
+            if is_visit:
+                visits += 1.0
+                if visits > _VISITS:
+                    visits = _VISITS
+                    returns *= 1.0 - 1.0 / _VISITS
+                    under *= 1.0 - 1.0 / _VISITS
+                    over *= 1.0 - 1.0 / _VISITS
+            returns += 1.0
+            under, over = (under + size if error < 0.0 else under), (over if error < 0.0 else over + size)
+            b[VISITS], b[RETURNS] = visits, returns
+            b[UNDER], b[OVER] = under, over
+            evidence = min(visits, horizons)  # returns that overlap are one piece of evidence
+            known = evidence / (evidence + _HALFWAY)
+            # The long cycle leans on the short one; all others on all rows.
+            mean, mean_under, mean_over = q[MEAN_ERROR], q[MEAN_UNDER], q[MEAN_OVER]
+            if grouping == 0:
+                mean = mean_under = mean_over = 1.0
+            elif grouping == 2:
+                short, has_short = tail(q, NEXT_BIN), q[PLACES + LANES] >= 0.0
+                mean = short[MEAN_ERROR] if has_short else mean
+                mean_under = short[MEAN_UNDER] if has_short else mean_under
+                mean_over = short[MEAN_OVER] if has_short else mean_over
+            b[MEAN_ERROR] = max(known * (under + over) / returns + (1.0 - known) * mean, _LEAST_MEAN)
+            b[MEAN_UNDER] = max(known * (2.0 * under) / returns + (1.0 - known) * mean_under, _LEAST_MEAN)
+            b[MEAN_OVER] = max(known * (2.0 * over) / returns + (1.0 - known) * mean_over, _LEAST_MEAN)
+            if grouping == 1:
+                step = min(_BIN_STEP, _DELAYED / q[COUNT]) * horizons / (horizons + _EVIDENCE)
+                correction = (1.0 - _BIN_LEAK * step) * b[CORRECTION] + step * (q[MISS] - outside)
+                b[CORRECTION] = min(max(correction, -_BIN_LIMIT), _BIN_LIMIT)
+
+
+@register_jitable
+def get_bins(s: Floats, bins: Floats) -> None:
+    """Get the bin of each lane in each grouping; without a bin, that of all rows."""
+    for grouping in range(GROUPINGS):
+        row, places = VISITS + grouping * NEXT_BIN, PLACES + grouping * LANES
+        for l in range(LANES):
+            place = s[places + l]
+            begin = np.int64(place if place > 0.0 else 0.0) * NEXT_BIN + l
+            for i in range(0, NEXT_BIN, LANES):
+                s[row + l + i] = bins[begin + i]
+
+
+@register_jitable
+def put_bins(s: Floats, bins: Floats) -> None:
+    """Put back the bins that a return was learned in."""
+    for grouping in range(GROUPINGS):
+        row, places = VISITS + grouping * NEXT_BIN, PLACES + grouping * LANES
+        for l in range(LANES):
+            if s[IS_KNOWN + l] > 0.0 and s[places + l] >= 0.0:
+                begin = np.int64(s[places + l]) * NEXT_BIN + l
+                for i in range(0, NEXT_BIN, LANES):
+                    bins[begin + i] = s[row + l + i]
+
+
+@register_jitable
+def find_unit(q: Floats) -> None:
+    """To which unit ends are rounded: to three digits of half the width."""
+    half = q[HALF]
+    digits = 2.0 - np.floor(math.log10(half)) if half > 0.0 else 400.0
     if not -300.0 < digits < 300.0:
-        return low, high
-    if digits < 0.0:
-        unit = 10.0**-digits
-        return math.floor(low / unit + 0.5) * unit, math.floor(high / unit + 0.5) * unit
-    scale = 10.0**digits
-    if abs(low) * scale < _DIGITS:
-        low = math.floor(low * scale + 0.5) / scale
-    if abs(high) * scale < _DIGITS:
-        high = math.floor(high * scale + 0.5) / scale
-    return low, high
-
-
-@register_jitable
-def expect(s: Floats, w: Floats, f: Floats, x: float, p: float) -> float:
-    """The features f of a row; the variance expected there, as a multiple of its mean."""
-    a = 2.0 / (s[SEEN] + 1.0)
-    away, off = (x - p) * (x - p), (x - s[TRACE]) * (x - s[TRACE])
-    s[AWAY] += a * (away - s[AWAY])
-    s[OFF] += a * (off - s[OFF])
-    f[0], f[1], f[2] = 1.0, s[QUICK], s[SLOW]
-    f[3] = min(away / s[AWAY], _FAR) if s[AWAY] > 0.0 else 0.0
-    f[4] = min(off / s[OFF], _FAR) if s[OFF] > 0.0 else 0.0
-    v = 0.0
-    for i in range(FEATURES):
-        v += w[i] * f[i]
-    return min(max(v, _LEAST), _MOST)
-
-
-@register_jitable
-def learn_variance(s: Floats, vectors: Floats, products: Floats, c: float, v: float, g: float) -> None:
-    """A step of the variance's GVF, with cumulant c and γ²; v is the answer where the step leads to."""
-    w, f, z, b = vectors[0], vectors[1], vectors[2], vectors[3]
-    g2, n = g * g, s[LEARNED]
-    a = 2.0 / (n + 1.0)
-    error = (1.0 - g2) * c + g2 * v - s[EXPECTED]
-    for i in range(FEATURES):
-        z[i] = g2 * z[i] + f[i]
-        b[i] += a * (error * z[i] + s[EXPECTED] * f[i] - b[i])
-        for j in range(i + 1):
-            products[i, j] += a * (f[i] * f[j] - products[i, j])
-    if int(n) % _AGAIN == 0:
-        A = products.copy()
-        for i in range(FEATURES):
-            A[i, i] += 1e-9 if i == 0 else A[i, i] * _KAPPA / ((1.0 - g) * n) + 1e-9
-        solution = solve(A, b.copy())
-        for i in range(FEATURES):
-            w[i] = solution[i]
-
-
-@register_jitable
-def level_step(s: Floats, g: float, count: float, every: float) -> float:
-    """How far a return moves the level; carefully while the running error is largely the prior's."""
-    n = s[LABELS]
-    slower = max(min(1.0, math.sqrt(_SETTLED * count / n)), _LAST)
-    horizons = n * every * (1.0 - g)
-    step: float = min(_STEP, slower * _DELAYED / count) * horizons / (horizons + _CAUTION)
-    return step
-
-
-@register_jitable
-def learn_error(
-    s: Floats, G: float, row: Floats, g: float, outside: float, count: float, every: float
-) -> tuple[float, float]:  # fmt: skip
-    """The return G is known at last, of a row of which this was kept.
-
-    Returns 1 if it was outside its interval, else 0, and the step of the level.
-    """
-    n = s[LABELS]
-    s[LABELS] += 1.0
-    # The prior, from the readings, counts for a horizon.
-    a = max(_RECENT / (n + _RECENT + _RECENT / ((1.0 - g) * every)), 1.0 / (_DELAYS * count + 1.0))
-    s[ERROR] += a * (_NORMAL * abs(G - row[PREDICTION]) - s[ERROR])
-    s[BIAS] += a * (G - row[PREDICTION] - s[BIAS])
-    s[BELOW] += a * ((1.0 if row[LOWEST_THEN] > G else 0.0) - s[BELOW])
-    s[ABOVE] += a * ((1.0 if row[HIGHEST_THEN] < G else 0.0) - s[ABOVE])
-    miss = 1.0 if row[LOW] > G or row[HIGH] < G else 0.0
-    step = level_step(s, g, count, every)
-    level = s[LEVEL] + step * (miss - outside)
-    s[LEVEL] = min(max(level, -_LIMIT), _LIMIT)
-    s[COVERED] += 2.0 / (n + 2.0) * (1.0 - miss - s[COVERED])
-    return miss, step
-
-
-@register_jitable
-def factor(way: int, bins: Floats, places: Floats, side: int) -> float:
-    """How many times the running scale a half-width is to one side, ``MEAN_UNDER`` or ``MEAN_OVER``.
-
-    Ways 2i and 2i + 1 are by the bins of grouping i, alike to both sides and each side by itself; way 0 is plain.
-    """
-    if way == 0:
-        return 1.0
-    place = int(places[way // 2])
-    mean: float = bins[place if place >= 0 else 0, MEAN_ERROR if way % 2 == 0 else side]  # without a bin: all rows
-    return mean
-
-
-@register_jitable
-def learn_scales(
-    s: Floats, more: Floats, scales: Floats, bins: Floats, row: Floats, marks: Floats, G: float, g: float,
-    level: float, outside: float, z: float, count: float, every: float,
-) -> None:  # fmt: skip
-    """Score every way of scaling on a return, and move the shares towards those with the best scores.
-
-    ``level`` is the step of the level.
-    """
-    n, p, K, places = s[LABELS], row[PREDICTION], len(scales), marks[BINS_THEN:]
-    apart = max(math.floor(1.0 / ((1.0 - g) * every * _SCORED)), 1.0)
-    if apart > 1.0 and n % apart != 0.0:
+        q[NARROW] = q[WIDE] = q[UNIT] = 0.0
         return
-    step, a = apart * level, max(apart / n, apart / (_DELAYS * count + apart))
-    wider, narrower = math.exp(step * (1.0 - outside)), math.exp(-step * outside)
-    for k in range(K):
-        half = z * scales[k, OWN_WIDTH] * marks[SCALE_THEN]
-        bottom = p - half * factor(k, bins, places, MEAN_UNDER)
-        top = p + half * factor(k, bins, places, MEAN_OVER)
-        if s[BELOW] < _BEYOND * outside:
-            bottom = max(bottom, min(row[LOWEST_THEN], p))
-        if s[ABOVE] < _BEYOND * outside:
-            top = min(top, max(row[HIGHEST_THEN], p))
-        beyond = max(bottom - G, 0.0) + max(G - top, 0.0)
-        score = top - bottom + 2.0 / outside * beyond
-        width = scales[k, OWN_WIDTH] * (wider if beyond > 0.0 else narrower)
-        scales[k, OWN_WIDTH] = min(max(width, _NARROWEST), _WIDEST)
-        if k == 0:
-            more[SCORE] += a * (score - more[SCORE])
-        if more[SCORE] > 0.0:
-            scales[k, LOSS] += a * (min(score / more[SCORE], _WORST) - scales[k, LOSS])
-    evidence, total = min(n * every * (1.0 - g), _REMEMBERED), 0.0
-    for k in range(K):
-        prior = _PLAIN if k == 0 else (1.0 - _PLAIN) / (K - 1.0)
-        gain = _RATE * evidence * (scales[0, LOSS] - scales[k, LOSS])
-        scales[k, SHARE] = prior * math.exp(min(max(gain, -50.0), 50.0))
-        total += scales[k, SHARE]
-    for k in range(K):
-        scales[k, SHARE] /= total
+    q[NARROW], q[WIDE] = 10.0 ** (2.0 - digits) * (1.0 + _WITHIN), 10.0 ** (3.0 - digits) * (1.0 - _WITHIN)
+    q[UNIT], q[IS_COARSE] = 10.0 ** abs(digits), (1.0 if digits < 0.0 else 0.0)
 
 
 @register_jitable
-def learn_bins(
-    s: Floats, more: Floats, bins: Floats, marks: Floats, error: float, miss: float, g: float, outside: float,
-    count: float, every: float,
-) -> None:  # fmt: skip
-    """A return's error, in each bin that its row was in."""
-    horizons = s[LABELS] * every * (1.0 - g)
-    size = min(abs(error) * _NORMAL / marks[SCALE_THEN], _FAR_ERROR)
-    for grouping in range(len(marks) - BINS_THEN):
-        place = int(marks[BINS_THEN + grouping])
-        if place < 0:
-            continue
-        b = bins[place]
-        # Returns of all rows make a visit of each horizon.
-        again = grouping == 0 and (s[LABELS] - 1.0) % max(1.0 / (every * (1.0 - g)), 1.0) < 1.0
-        if again or more[LATEST + grouping] != place + 1.0:
-            more[LATEST + grouping] = place + 1.0
-            b[VISITS] += 1.0
-            if b[VISITS] > _VISITS:
-                b[VISITS] = _VISITS
-                for k in (RETURNS, UNDER, OVER):
-                    b[k] *= 1.0 - 1.0 / _VISITS
-        b[RETURNS] += 1.0
-        b[UNDER if error < 0.0 else OVER] += size
-        visits = min(b[VISITS], horizons)  # returns that overlap are one piece of evidence
-        known = visits / (visits + _HALFWAY)
-        short = int(marks[BINS_THEN + 1])
-        for k in range(MEAN_ERROR, MEAN_OVER + 1):
-            parent = 1.0
-            if grouping > 0:  # the long cycle leans on the short one; all others on all rows
-                parent = bins[short if grouping == 2 and short >= 0 else 0, k]
-            total = b[UNDER] + b[OVER] if k == MEAN_ERROR else 2.0 * b[UNDER if k == MEAN_UNDER else OVER]
-            b[k] = max(known * total / b[RETURNS] + (1.0 - known) * parent, _LEAST_MEAN)
-        if grouping == 1:
-            step = min(_BIN_STEP, _DELAYED / count) * horizons / (horizons + _EVIDENCE)
-            correction = (1.0 - _BIN_LEAK * step) * b[CORRECTION] + step * (miss - outside)
-            b[CORRECTION] = min(max(correction, -_BIN_LIMIT), _BIN_LIMIT)
+def find_widths(s: Floats, z: float) -> None:
+    """The running scale, the ends, and half of the width."""
+    for l in range(LANES):
+        q = tail(s, l)
+        p, deviation = q[P], q[DEVIATION]
+        labels, h = q[LABELS], q[HORIZON]
+        error = q[ERROR] if labels > 0.0 else deviation
+        scale = error * math.sqrt(0.5 + 0.5 * q[EXPECTED])
+        under = over = q[SHARES]
+        for k in range(1, WAYS):
+            means, share = tail(q, (k >> 1) * NEXT_BIN), q[SHARES + k * LANES]
+            if k & 1:
+                under += share * means[MEAN_UNDER]
+                over += share * means[MEAN_OVER]
+            else:
+                under += share * means[MEAN_ERROR]
+                over += share * means[MEAN_ERROR]
+        horizons = labels * q[EVERY] / h
+        trust, spread = horizons / (horizons + _EVIDENCE), _SPREAD * deviation
+        doubt = max(min(1.0 + _DOUBT / (1.0 + q[SEEN] / h), spread / error), 1.0) if error > 0.0 else 1.0
+        half = z * q[EXPONENTIAL] * scale * doubt
+        under, over = half * (1.0 + trust * (under - 1.0)), half * (1.0 + trust * (over - 1.0))
+        q[SCALE], q[HALF] = scale, 0.5 * (under + over)
+        q[BOTTOM], q[TOP] = p - under, p + over
 
 
 @register_jitable
-def find_bins(more: Floats, p: float, phase: Integers, offsets: Integers, places: Floats) -> None:
-    """The bin of a row in each grouping: all rows, the phases of its cycles, the size of the prediction."""
-    more[PREDICTED] += 1.0
-    if more[PREDICTED] == 1.0:
-        more[CENTRE_OF_PREDICTIONS] = p
-    a = max(2.0 / (more[PREDICTED] + 1.0), 1e-4)
-    off = p - more[CENTRE_OF_PREDICTIONS]
-    more[SPREAD_OF_PREDICTIONS] += a * (abs(off) - more[SPREAD_OF_PREDICTIONS])
-    more[CENTRE_OF_PREDICTIONS] += a * off
-    off = p - more[CENTRE_OF_PREDICTIONS]
-    size = 0.0
-    if more[SPREAD_OF_PREDICTIONS] > 0.0:
-        size = min(max(off / more[SPREAD_OF_PREDICTIONS], -1e3), 1e3)
-    places[0] = 0.0
-    for k in range(len(phase)):
-        inside = 0 <= phase[k] < offsets[k + 2] - offsets[k + 1]
-        places[k + 1] = float(offsets[k + 1] + phase[k]) if inside else -1.0
-    step = math.floor(1.5 * math.asinh(1.5 * size) + 0.5 * SIZES)
-    places[len(phase) + 1] = offsets[len(phase) + 1] + min(max(step, 0.0), SIZES - 1.0)
+def rounded(end: float, unit: float, is_coarse: bool) -> float:
+    """The nearest multiple of a unit if that is coarse, and of one over it otherwise; with no unit as it is."""
+    scaled = end / unit if is_coarse else end * unit
+    whole = np.floor(scaled + 0.5)
+    multiple = whole * unit if is_coarse else whole / unit
+    return multiple if (unit > 0.0) & (is_coarse | (abs(scaled) < _DIGITS)) else end
 
 
-_TYPES = (
-    *(_f2, _f2, _b1, _i2),
-    *(_i1, _f1, _f1, _i1, _i1, _i1, _i1),
-    *(_f2, _f2, _f3, _f3, _f2, _f3, _f3, _f2),
-    *(_f2, _f2),
-)
+@register_jitable
+def find_ends(s: Floats, outside: float) -> None:
+    """The ends, rounded, and within the range of the readings where returns are."""
+    for l in range(LANES):
+        q = tail(s, l)
+        p, unit, is_coarse = q[P], q[UNIT], q[IS_COARSE] > 0.0
+        bottom, top = rounded(q[BOTTOM], unit, is_coarse), rounded(q[TOP], unit, is_coarse)
+        lowest, highest = q[LOWEST], q[HIGHEST]
+        room = _ROOM * (highest - lowest)
+        least, most = lowest - room, highest + room
+        bottom = max(bottom, min(least, p)) if q[BELOW] < _BEYOND * outside else bottom
+        top = min(top, max(most, p)) if q[ABOVE] < _BEYOND * outside else top
+        if q[REACHED_LOWEST] >= REACHED:
+            bottom = max(bottom, lowest)
+            top = max(top, bottom)
+        if q[REACHED_HIGHEST] >= REACHED:
+            top = min(top, highest)
+            bottom = min(bottom, top)
+        q[BOTTOM], q[TOP] = bottom, top
+        q[LEAST], q[MOST] = least, most
 
 
-@jit_for(_TYPES, fastmath=False)
+@jit_for((_f2, _f2, _b1, _i2, _i1, _i1, _i1, _f1, _f2, _f2, _f2, _f2, _f2), fastmath=False, allocates=False)
 def intervals(
-    P: Floats, X: Floats, gap: NDArray[np.bool_], phase: Integers, signal: Integers, gamma: Floats, settings: Floats,
-    first: Integers, count: Integers, every: Integers, offsets: Integers, kept: Floats, scalars: Floats,
-    vectors: Floats, products: Floats, further: Floats, scales: Floats, bins: Floats, marks: Floats, low: Floats,
+    predictions: Floats, readings: Floats, gap: NDArray[np.bool_], phase: Integers, question: Integers,
+    signal: Integers, offsets: Integers, settings: Floats, state: Floats, kept: Floats, bins: Floats, low: Floats,
     high: Floats,
 ) -> None:  # fmt: skip
-    """``low`` and ``high`` of each row and question; see ``Intervals``. ``settings``: 1 − coverage, and the width of a
-    standard normal distribution's interval."""
-    for q in range(P.shape[1]):
-        g, s, f, D = gamma[q], scalars[q], vectors[q, 4], count[q] * every[q]
-        h, beyond, more, each = 1.0 / (1.0 - g), g**D, further[q], float(every[q])
-        places = np.empty(len(offsets))
-        for t in range(P.shape[0]):
-            p, x = P[t, q], X[t, signal[q]]
-            known = abs(x) <= LARGEST
-            begins = s[SEEN] == 0.0
-            if (begins and not known) or not abs(p) <= LARGEST:
-                low[t, q] = high[t, q] = math.nan
-                s[POSITION] = -1.0  # what comes after does not follow
-                continue
-            if begins:
-                s[CENTRE] = s[MEAN] = s[TRACE] = s[LOWEST] = s[HIGHEST] = x
-                s[BELOW] = s[ABOVE] = 1.0
+    """``low`` and ``high`` of each row and question; see ``Intervals``.
+
+    ``question`` and ``signal`` (Q,) are the places of each lane's prediction and reading; ``settings``: 1 − coverage,
+    and the width of a standard normal distribution's interval.
+    """
+    outside, z = settings[0], settings[1]
+    for block in range(len(state)):
+        s, bins_of_all, begin = state[block], bins[block], block * LANES
+        count = LANES if begin + LANES <= len(question) else len(question) - begin
+        for t in range(len(predictions)):
+            idle = False
+            for l in range(count):
+                q = tail(s, l)
+                p, x = predictions[t, question[begin + l]], readings[t, signal[begin + l]]
+                q[P], q[X] = p, x
+                is_idle = not abs(p) <= LARGEST or (q[SEEN] == 0.0 and not abs(x) <= LARGEST)
+                q[IS_IDLE] = 1.0 if is_idle else 0.0
+                idle = idle or is_idle
+            if idle:
+                for i in range(SAVED):
+                    s[THEN + i] = s[i]
+            follow(s, gap[t])
+            known = False
+            for l in range(count):
+                q = tail(s, l)
+                if q[IS_SOLVED] > 0.0:
+                    solve(q)
+                q[IS_KNOWN] = 0.0
+                if q[FULL] > 0.0 and q[SLOT] >= 0.0 and q[IS_IDLE] == 0.0:
+                    q[IS_KNOWN], slot, known = 1.0, np.int64(q[SLOT]), True
+                    for i in range(KEPT_OF_A_ROW):
+                        q[PREDICTION + i * LANES] = kept[slot, i]
             if known:
-                s[SEEN] += 1.0
-                s[LAST], off = x, x - s[MEAN]
-                s[MEAN] += off / s[SEEN]
-                s[SQUARES] += off * (x - s[MEAN])
-                more[REACHED_LOWEST] = 1.0 if x < s[LOWEST] else more[REACHED_LOWEST] + (x == s[LOWEST])
-                more[REACHED_HIGHEST] = 1.0 if x > s[HIGHEST] else more[REACHED_HIGHEST] + (x == s[HIGHEST])
-                s[LOWEST], s[HIGHEST] = min(s[LOWEST], x), max(s[HIGHEST], x)
-            else:
-                x = s[LAST]
-            s[TRACE] += (x - s[TRACE]) / h
-            follows = not (begins or gap[t] or s[POSITION] < 0.0)
-            # The variance of the error: expected, then learned from the TD error.
-            learned = known and follows
-            if learned:
-                d = (1.0 - g) * x + g * p - s[BEFORE]
-                s[LEARNED] += 1.0
-                n = s[LEARNED]
-                s[NOISE] += 2.0 / (n + 1.0) * (d * d - s[NOISE])
-                c = min(d * d / s[NOISE], _MOST) if s[NOISE] > 0.0 else 0.0
-                s[QUICK] += max(1.0 / n, 1.0 - g * g) * (c - s[QUICK])
-                s[SLOW] += max(1.0 / n, (1.0 - g) / 4.0) * (c - s[SLOW])
-            v = expect(s, vectors[q, 0], f, x, p)
-            if learned:
-                learn_variance(s, vectors[q], products[q], c, v, g)
-            for i in range(FEATURES):
-                vectors[q, 1, i] = f[i]
-                if not learned:
-                    vectors[q, 2, i] = 0.0
-            s[EXPECTED], s[BEFORE] = v, p
-            # The sums of the returns, over blocks of D rows.
-            if not follows:
-                s[POSITION] = s[FULL] = s[VALUE] = s[WEIGHT] = 0.0
-                s[POWER] = 1.0
-            else:
-                s[POSITION] += 1.0
-                s[POWER] *= g
-                if s[POSITION] == D:
-                    s[WHOLE_VALUE], s[WHOLE_WEIGHT], s[FULL], s[POWER] = s[VALUE], s[WEIGHT], 1.0, 1.0
-                    s[POSITION] = s[VALUE] = s[WEIGHT] = 0.0
-            if known:
-                s[VALUE] += (1.0 - g) * s[POWER] * (x - s[CENTRE])
-                s[WEIGHT] += (1.0 - g) * s[POWER]
-            slot = -1
-            if every[q] == 1 or int(s[POSITION]) % every[q] == 0:  # (a remainder of floats takes longer)
-                slot = first[q] + int(s[POSITION]) // every[q]
-            if slot >= 0 and s[FULL] > 0.0:  # the return of the row D rows ago is known
-                one = kept[slot]
-                rest = 1.0 if s[POSITION] + 1.0 == D else beyond / (s[POWER] * g)
-                ahead = min(max(p, s[LOWEST]), s[HIGHEST])  # what it stands for does not leave the range
-                value = rest * s[VALUE] + beyond * (ahead - s[CENTRE])
-                weight = rest * s[WEIGHT] + beyond
-                if s[POSITION] + 1.0 < D:
-                    value += (s[WHOLE_VALUE] - one[VALUE_THEN]) / (s[POWER] * g)
-                    weight += (s[WHOLE_WEIGHT] - one[WEIGHT_THEN]) / (s[POWER] * g)
-                if weight >= _SEEN:
-                    if s[LABELS] == 0.0:
-                        s[ERROR] = math.sqrt(s[SQUARES] / s[SEEN])
-                    G = s[CENTRE] + (value + beyond * s[BIAS]) / weight
-                    G = min(max(G, s[LOWEST]), s[HIGHEST])
-                    miss, level = learn_error(s, G, one, g, settings[0], float(count[q]), each)
-                    if marks[slot, SCALE_THEN] > 0.0:  # a model of an earlier version kept none
-                        learn_scales(
-                            s, more, scales[q], bins[q], one, marks[slot], G, g, level, settings[0],
-                            settings[1], float(count[q]), each,
-                        )  # fmt: skip
-                        off = G - one[PREDICTION]
-                        learn_bins(s, more, bins[q], marks[slot], off, miss, g, settings[0], float(count[q]), each)
-            find_bins(more, p, phase[t], offsets, places)
-            error = s[ERROR] if s[LABELS] > 0.0 else math.sqrt(s[SQUARES] / s[SEEN])
-            scale = error * math.sqrt(0.5 + 0.5 * v)
-            horizons = s[LABELS] * each / h
-            trust, under, over = horizons / (horizons + _EVIDENCE), 0.0, 0.0
-            for k in range(scales.shape[1]):
-                under += scales[q, k, SHARE] * factor(k, bins[q], places, MEAN_UNDER)
-                over += scales[q, k, SHARE] * factor(k, bins[q], places, MEAN_OVER)
-            level = s[LEVEL]
-            if places[1] >= 0.0:
-                level += bins[q, int(places[1]), CORRECTION]
-            spread = _SPREAD * math.sqrt(s[SQUARES] / s[SEEN])
-            doubt = max(min(1.0 + _DOUBT / (1.0 + s[SEEN] / h), spread / error), 1.0) if error > 0.0 else 1.0
-            half = settings[1] * math.exp(level) * scale * doubt
-            under, over = half * (1.0 + trust * (under - 1.0)), half * (1.0 + trust * (over - 1.0))
-            half = 0.5 * (under + over)
-            bottom, top = rounded(p - under, p + over, half)
-            room = _ROOM * (s[HIGHEST] - s[LOWEST])
-            lowest, highest = s[LOWEST] - room, s[HIGHEST] + room
-            if s[BELOW] < _BEYOND * settings[0]:
-                bottom = max(bottom, min(lowest, p))
-            if s[ABOVE] < _BEYOND * settings[0]:
-                top = min(top, max(highest, p))
-            if more[REACHED_LOWEST] >= REACHED:
-                bottom = max(bottom, s[LOWEST])
-                top = max(top, bottom)
-            if more[REACHED_HIGHEST] >= REACHED:
-                top = min(top, s[HIGHEST])
-                bottom = min(bottom, top)
-            low[t, q], high[t, q] = bottom, top
-            if slot >= 0:
-                kept[slot, PREDICTION], kept[slot, VALUE_THEN], kept[slot, WEIGHT_THEN] = p, s[VALUE], s[WEIGHT]
-                kept[slot, LOW], kept[slot, HIGH] = bottom, top
-                kept[slot, LOWEST_THEN], kept[slot, HIGHEST_THEN] = lowest, highest
-                marks[slot, SCALE_THEN] = scale
-                for i in range(len(places)):
-                    marks[slot, BINS_THEN + i] = places[i]
+                get_bins(s, bins_of_all)
+                learn_error(s, outside)
+                learn_scales(s, outside, z)
+                learn_bins(s, outside)
+                put_bins(s, bins_of_all)
+            short = offsets[1] + phase[t, 0] if 0 <= phase[t, 0] < offsets[2] - offsets[1] else -1
+            long = offsets[2] + phase[t, 1] if 0 <= phase[t, 1] < offsets[3] - offsets[2] else -1
+            short_bin, long_bin = (short * NEXT_BIN if short > 0 else 0), (long * NEXT_BIN if long > 0 else 0)
+            for i in range(NEXT_BIN):
+                s[VISITS + i] = bins_of_all[i]
+                s[VISITS + NEXT_BIN + i] = bins_of_all[short_bin + i]
+                s[VISITS + 2 * NEXT_BIN + i] = bins_of_all[long_bin + i]
+            for l in range(count):
+                q = tail(s, l)
+                place = (offsets[3] + np.int64(q[SIZE])) * NEXT_BIN + l
+                for i in range(MEAN_ERROR - VISITS, NEXT_BIN, LANES):
+                    q[VISITS + 3 * NEXT_BIN + i] = bins_of_all[place + i]
+                level = q[LEVEL] + (q[CORRECTION + NEXT_BIN] if short >= 0 else 0.0)
+                if level != q[EXPONENT]:
+                    q[EXPONENT], q[EXPONENTIAL] = level, math.exp(level)
+            find_widths(s, z)
+            for l in range(count):
+                q = tail(s, l)
+                if not q[NARROW] <= q[HALF] < q[WIDE]:
+                    find_unit(q)
+            find_ends(s, outside)
+            for l in range(count):
+                q, column = tail(s, l), question[begin + l]
+                if q[IS_IDLE] > 0.0:
+                    for i in range(0, SAVED, LANES):
+                        q[i] = q[THEN + i]
+                    q[POSITION] = -1.0  # what comes after does not follow
+                    low[t, column] = high[t, column] = math.nan
+                    continue
+                low[t, column], high[t, column] = q[BOTTOM], q[TOP]
+                if q[SLOT] >= 0.0:
+                    k = kept[np.int64(q[SLOT])]
+                    k[0], k[1], k[2] = q[P], q[VALUE], q[WEIGHT]
+                    k[3], k[4] = q[BOTTOM], q[TOP]
+                    k[5], k[6] = q[LEAST], q[MOST]
+                    k[7], k[8] = q[SCALE], 0.0
+                    k[9], k[10], k[11] = float(short), float(long), float(offsets[3]) + q[SIZE]

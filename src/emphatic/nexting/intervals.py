@@ -25,8 +25,8 @@ delays after the first 30, to a tenth.
 The return of a row is taken as known after D rows, when 0.95 of its weight has been read; for the rest stands the
 prediction there, corrected by the mean error so far; neither may lead out of the range of the readings.
 Readings that are missing are left out; across a gap no return is known. For a long horizon only every k-th row's return
-is looked at, at most 256 in D rows, so that memory does not grow with the horizon: it is 26 kB a question at most, and
-39 kB where rows have phases.
+is looked at, at most 256 in D rows, so that memory does not grow with the horizon: it is 28 kB a question at most, and
+40 kB where rows have phases.
 
 E is √(π/2) times the mean absolute error of the last quarter of all rows, or of the last 20 D. Before a return is known
 it is the standard deviation of the readings, which then counts for a horizon. For normal, Laplace and uniform errors
@@ -116,9 +116,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.asking.gvfs import FollowedGVFs
-from emphatic.engines.compiled import direct
+from emphatic.engines.compiled import direct, interpreted
 from emphatic.hordes.horde import Horde
 from emphatic.learning.tensors import with_repeats, without_repeats
+from emphatic.nexting import interval_kernels as kernels
 from emphatic.nexting.settings import FALSE_ALARM_RATE
 
 if TYPE_CHECKING:
@@ -143,12 +144,8 @@ WHY = ("too high", "too low", "stuck", "drifting", "missing")
 REST = 0.05
 #: Rows of a question whose returns are waited for at a time, at most.
 WAITING = 256
-#: The state of a question, features of its variance, and what is kept of a row: see the kernel.
-_INTERVAL_SCALARS, _FEATURES, _KEPT = 30, 5, 7
-#: What came later: further state of a question, of a bin and of a way of scaling, and what more is kept of a row.
-_FURTHER, _BIN, _SCALE, _MARKS = 10, 8, 3, 5
-#: Bins by the size of the prediction, and ways of scaling: by four groupings, alike to both sides or not.
-_SIZES, _SCALES, _PLAIN = 8, 8, 0.3
+#: How much of what is kept of a row the first versions kept.
+KEPT_AT_FIRST = 7
 #: The most phases of a short cycle and of a long one.
 CYCLES = (24, 168)
 #: The phases of one row whose time is not known.
@@ -179,38 +176,51 @@ class Intervals:
     def __init__(self, signals: Sequence[int], gamma: Array, coverage: float, cycles: tuple[int, int] = (0, 0)) -> None:
         self.signals, self.gamma = np.asarray(signals, np.int64), np.ascontiguousarray(gamma, np.float64)
         self.coverage = coverage
-        Q, delays = len(self.gamma), [_delay(g) for g in self.gamma.tolist()]
+        delays = [_delay(g) for g in self.gamma.tolist()]
         self._every = np.array([-(-delay // WAITING) for delay in delays], np.int64)
         count = -(-np.array(delays, np.int64) // np.maximum(self._every, 1))
-        self.scalars = np.zeros((Q, _INTERVAL_SCALARS))
-        #: Weights, features of the row before, their trace, b, and features of the row, of each question's variance.
-        self.vectors = np.zeros((Q, 5, _FEATURES))
-        self.vectors[:, 0, 0] = 1.0
-        self.products = np.zeros((Q, _FEATURES, _FEATURES))
-        self.kept = np.zeros((int(count.sum()), _KEPT))
-        self.further, self.scales = np.zeros((Q, _FURTHER)), np.zeros((Q, _SCALES, _SCALE))
-        self.scales[:] = 1.0, 0.0, (1.0 - _PLAIN) / (_SCALES - 1)
-        self.scales[:, 0, -1] = _PLAIN
+        Q, order, every = len(self.gamma), np.argsort(self.gamma, kind="stable"), self._every.astype(np.float64)
+        #: Eight questions are followed side by side, as the lanes of a block. Those of like γ are neighbours, for their
+        #: returns are known in the same rows.
+        self._block, self._lane = np.divmod(np.argsort(order, kind="stable"), kernels.LANES)
+        self._state = np.zeros((-(-Q // kernels.LANES), kernels.ROWS))
+        #: The same by block, lane and row.
+        self._rows = self._state.reshape(-1, kernels.ROWS // kernels.LANES, kernels.LANES).transpose(0, 2, 1)
+        powers = [_power(g, D) for g, D in zip(self.gamma.tolist(), (count * self._every).tolist(), strict=True)]
+        spacing, period = 1.0 / ((1.0 - self.gamma) * every * kernels.SCORED), 1.0 / (every * (1.0 - self.gamma))
+        for row, numbers in (
+            (kernels.GAMMA, self.gamma),
+            (kernels.HORIZON, 1.0 / (1.0 - self.gamma)),
+            (kernels.DELAY, count * every),
+            (kernels.BEYOND, np.array(powers)),
+            (kernels.COUNT, count),
+            (kernels.EVERY, every),
+            (kernels.FIRST, np.cumsum(count) - count),
+            (kernels.SPACING, np.maximum(np.floor(spacing), 1.0)),
+            (kernels.PERIOD, np.maximum(period, 1.0)),
+        ):
+            # (lanes without a question are like the last one)
+            lanes = np.pad(numbers[order], (0, self._state.shape[0] * kernels.LANES - Q), "edge")
+            self._state[:, row : row + kernels.LANES] = lanes.reshape(-1, kernels.LANES)
+        self._state[:, kernels.EXPONENT : kernels.EXPONENT + kernels.LANES] = math.nan  # its exponential is not known
         sizes = 1 + sum(cycles)
-        self.bins, self.marks = np.zeros((Q, sizes + _SIZES, _BIN)), np.zeros((len(self.kept), _MARKS))
-        self.bins[:, :, -3:] = 1.0  # every mean error is as usual
+        self._kept = np.zeros((int(count.sum()), kernels.KEPT_OF_A_ROW))
+        self._bins = np.zeros((len(self._state), (sizes + kernels.SIZES) * kernels.BIN * kernels.LANES))
         self._arguments = (
-            self.signals,
-            self.gamma,
-            np.array([1.0 - coverage, NormalDist().inv_cdf(0.5 + 0.5 * coverage)]),
-            np.cumsum(count) - count,
-            count,
-            self._every,
+            order,
+            self.signals[order],
             np.array([0, 1, 1 + cycles[0], sizes], np.int64),
-            self.kept,
-            self.scalars,
-            self.vectors,
-            self.products,
-            self.further,
-            self.scales,
-            self.bins,
-            self.marks,
+            np.array([1.0 - coverage, NormalDist().inv_cdf(0.5 + 0.5 * coverage)]),
+            self._state,
+            self._kept,
+            self._bins,
         )
+        arrays = self.arrays()
+        arrays["vectors"][:, 0, 0] = 1.0
+        arrays["scales"][:] = 1.0, 0.0, (1.0 - kernels.PLAIN) / (kernels.WAYS - 1)
+        arrays["scales"][:, 0, -1] = kernels.PLAIN
+        arrays["bins"][:, :, -3:] = 1.0  # every mean error is as usual
+        self._take(arrays)
 
     def __call__(
         self,
@@ -246,28 +256,65 @@ class Intervals:
     def calibrated(self) -> NDArray[np.bool_]:
         """Which questions' intervals have proved right: the returns of 100 horizons are known, and of the later ones
         about as many fell inside as wanted (to a quarter of the share that may fall outside), or there was no error."""
-        from emphatic.nexting.interval_kernels import COVERED, ERROR, LABELS
-
-        enough = self.scalars[:, LABELS] * self._every >= ENOUGH / (1.0 - self.gamma)
-        close = np.abs(self.scalars[:, COVERED] - self.coverage) <= 0.25 * (1.0 - self.coverage)
-        calibrated: NDArray[np.bool_] = enough & (close | (self.scalars[:, ERROR] == 0.0))
+        labels, error, covered = (
+            self._of_each(row, 1)[:, 0] for row in (kernels.LABELS, kernels.ERROR, kernels.COVERED)
+        )
+        enough = labels * self._every >= ENOUGH / (1.0 - self.gamma)
+        close = np.abs(covered - self.coverage) <= 0.25 * (1.0 - self.coverage)
+        calibrated: NDArray[np.bool_] = enough & (close | (error == 0.0))
         return calibrated
 
+    def _of_each(self, row: int, count: int) -> Array:
+        """So many rows of what each question carries, (Q, count)."""
+        return self._rows[self._block, self._lane, row // kernels.LANES : row // kernels.LANES + count]
+
+    def _bins_of_each(self) -> Array:
+        """The bins of each block and lane."""
+        return self._bins.reshape(len(self._state), -1, kernels.BIN, kernels.LANES).transpose(0, 3, 1, 2)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name."""
-        arrays = {"scalars": self.scalars, "vectors": self.vectors, "products": self.products, "kept": self.kept}
-        return arrays | {"further": self.further, "scales": self.scales, "bins": self.bins, "marks": self.marks}
+        """A copy of the state, by name, as it is saved: not in lanes."""
+        vectors = self._of_each(kernels.WEIGHTS, 4 * kernels.FEATURES).reshape(-1, 4, kernels.FEATURES)
+        products = np.zeros((len(vectors), kernels.FEATURES, kernels.FEATURES))
+        products[:, *np.tril_indices(kernels.FEATURES)] = self._of_each(kernels.PRODUCTS, kernels.PAIRS)
+        scales = self._of_each(kernels.WIDTHS, 3 * kernels.WAYS).reshape(-1, 3, kernels.WAYS).transpose(0, 2, 1)
+        further = (kernels.WEIGHTS - kernels.REACHED_LOWEST) // kernels.LANES
+        return {
+            "scalars": self._of_each(kernels.SEEN, kernels.REACHED_LOWEST // kernels.LANES),
+            # (the features of the latest row are there twice: earlier versions saved them so)
+            "vectors": np.concatenate([vectors, vectors[:, 1:2]], axis=1),
+            "products": products,
+            "kept": self._kept[:, :KEPT_AT_FIRST].copy(),
+            "further": self._of_each(kernels.REACHED_LOWEST, further),
+            "scales": np.ascontiguousarray(scales),
+            "bins": self._bins_of_each()[self._block, self._lane],
+            "marks": self._kept[:, KEPT_AT_FIRST:].copy(),
+        }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``arrays`` returned, in this version or an earlier one; ValueError if it does not fit."""
-        _restore(self.arrays(), arrays, "intervals", ("further", "scales", "bins", "marks"))
+        state = self.arrays()
+        _restore(state, arrays, "intervals", ("further", "scales", "bins", "marks"))
+        self._take(state)
+
+    def _take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Put the state into lanes."""
+        Q, products = len(self.gamma), arrays["products"][:, *np.tril_indices(kernels.FEATURES)]
+        vectors, scales = arrays["vectors"][:, :4].reshape(Q, -1), arrays["scales"].transpose(0, 2, 1).reshape(Q, -1)
+        rows = np.concatenate([arrays["scalars"], arrays["further"], vectors, products, scales], axis=1)
+        self._rows[self._block, self._lane, : kernels.SAVED // kernels.LANES] = rows
+        self._kept[:] = np.concatenate([arrays["kept"], arrays["marks"]], axis=1)
+        self._bins_of_each()[self._block, self._lane] = arrays["bins"]
+        remainder = np.fmod(self._of_each(kernels.LABELS, 1), self._of_each(kernels.PERIOD, 1))[:, 0]
+        self._rows[self._block, self._lane, kernels.REMAINDER // kernels.LANES] = remainder
 
 
 @functools.cache
 def _interval_kernel() -> Callable[..., None]:
-    from emphatic.nexting.interval_kernels import intervals
-
-    return cast(Callable[..., None], direct(intervals))
+    kernel = direct(kernels.intervals)
+    if interpreted():
+        kernel = np.errstate(all="ignore")(kernel)  # as compiled: a lane without a reading divides by 0
+    return cast(Callable[..., None], kernel)
 
 
 def _restore(
@@ -284,6 +331,17 @@ def _restore(
         if stored.shape != array.shape or stored.dtype != array.dtype or not np.isfinite(stored).all():
             raise ValueError(f"the array {name!r} of the {owner} does not fit")
         array[:] = stored
+
+
+def _power(base: float, exponent: int) -> float:
+    """A power with the last bits that numba gives it: earlier versions computed it there."""
+    power = 1.0
+    if exponent > 1 << 16:
+        return base**exponent
+    while exponent:
+        power *= base if exponent & 1 else 1.0
+        base, exponent = base * base, exponent >> 1
+    return power
 
 
 def _delay(gamma: float) -> int:
@@ -345,6 +403,8 @@ class Alarms:
             self.tails,
             self.further,
             self.further_tails,
+            np.empty(self.tails.shape[1]),
+            np.empty(self.further_tails.shape[1]),
         )
 
     def __call__(self, predictions: Array, readings: Array, gap: NDArray[np.bool_]) -> tuple[Array, NDArray[np.int8]]:

@@ -93,27 +93,19 @@ def is_code(v: float) -> bool:
 
 
 @register_jitable
-def reaches(s: Floats) -> tuple[float, float]:
-    """How far below and above the range a reading may lie without being far; ``ENDLESS`` without a range."""
-    R = s[HIGH] - s[LOW]
-    if not R > 0.0:
-        return ENDLESS, ENDLESS
-    down = up = 0.0
-    for i in range(EXTREMES):  # (the lowest first; the highest last)
-        down += s[BOTTOM + EXTREMES - 1] - s[BOTTOM + i]
-        up += s[TOP + i] - s[TOP]
-    few = 1.0 + FEW / s[SEEN]
-    return (
-        min(few * max(REACH * R, TAIL * down / EXTREMES), ENDLESS),
-        min(few * max(REACH * R, TAIL * up / EXTREMES), ENDLESS),
-    )
-
-
-@register_jitable
 def set_ends(s: Floats) -> None:
-    """Find the ends beyond which a reading is far."""
-    down, up = reaches(s)
-    s[FLOOR], s[ROOF] = max(s[LOW] - down, -ENDLESS), min(s[HIGH] + up, ENDLESS)
+    """Find the ends beyond which a reading is far: without a range, there are none."""
+    low, high = s[LOW], s[HIGH]
+    reach_down = reach_up = ENDLESS
+    if high - low > 0.0:
+        down = up = 0.0
+        for i in range(EXTREMES):  # (the lowest first; the highest last)
+            down += s[BOTTOM + EXTREMES - 1] - s[BOTTOM + i]
+            up += s[TOP + i] - s[TOP]
+        few = 1.0 + FEW / s[SEEN]
+        reach_down = min(few * max(REACH * (high - low), TAIL * down / EXTREMES), ENDLESS)
+        reach_up = min(few * max(REACH * (high - low), TAIL * up / EXTREMES), ENDLESS)
+    s[FLOOR], s[ROOF] = max(low - reach_down, -ENDLESS), min(high + reach_up, ENDLESS)
 
 
 @register_jitable
@@ -189,8 +181,8 @@ def lies_apart(s: Floats, v: float) -> bool:
 def remember(s: Floats, v: float) -> None:
     """Remember a far reading, in the place of the oldest."""
     if not is_among(s, MEMORY, REMEMBERED, v):
-        s[MEMORY + int(s[PLACE])] = v
-        s[PLACE] = (s[PLACE] + 1.0) % REMEMBERED
+        s[MEMORY + np.int64(s[PLACE])] = v
+        s[PLACE] = s[PLACE] + 1.0 if s[PLACE] + 1.0 < REMEMBERED else 0.0
 
 
 @register_jitable
@@ -236,7 +228,8 @@ def judge(state: Floats, c: int, v: float) -> tuple[int, float]:
     if run == 1.0 and s[PULLED] > 0.0:
         widen(s, edge + side * WIDENING * reach)
     # The further it is beyond the range, the less it moves: what is 1,000 standard deviations off tells nothing.
-    s[LAST] += (edge - s[LAST]) * (reach / (v - edge)) ** 2
+    share = reach / (v - edge)
+    s[LAST] += (edge - s[LAST]) * (share * share)
     return PULLED_IN, s[LAST]
 
 
@@ -251,7 +244,7 @@ def is_sound(s: Floats, x: Floats, i: int, begin: int, end: int) -> bool:
     return different >= max(SOUND * len(x), 3.0)
 
 
-@jit_for((_f1, _f1), fastmath=False)
+@jit_for((_f1, _f1), fastmath=False, allocates=False)
 def find_range(x: Floats, s: Floats) -> None:
     """Set the state of a signal by the sound ones among its first readings x, which are sorted; x is overwritten."""
     n = 0
@@ -281,7 +274,7 @@ def find_range(x: Floats, s: Floats) -> None:
             below, moved = below - 1, True
 
 
-@jit_for((_r2, _f2, _f2, _u2), fastmath=False)
+@jit_for((_r2, _f2, _f2, _u2), fastmath=False, allocates=False)
 def guard(values: Floats, state: Floats, guarded: Floats, verdicts: NDArray[np.uint8]) -> int:
     """``guarded`` and ``verdicts`` of each row and signal, NaN where a reading is missing; how many are not as read."""
     count = 0
