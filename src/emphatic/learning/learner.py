@@ -1144,6 +1144,11 @@ class RecordedLearner:
             self._steps.append((*rows, np.zeros(len(phi), bool), *parameters))
         return v
 
+    def step(self, phi: Rows, phi_next: Rows, parameters: Arrays) -> Array:
+        """``learn`` from one step with all ``parameters``, where no φ is larger than ``top``; nothing is recorded."""
+        assert self._top is not None
+        return self.learner._step_row(phi, phi_next, self._top, parameters, False)
+
     def learn_row(self, phi: Rows, phi_next: Rows, parameters: Arrays) -> Array:
         """``learn`` from one step with all ``parameters``, ``afresh``; nothing is recorded."""
         top = self._top_next if phi is self._phi_next else _largest(phi.values)
