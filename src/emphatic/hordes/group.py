@@ -401,24 +401,24 @@ class Group:
         room, phi_rows = self._step_room, self._phi_rows
         assert room is not None
         if self._waiting or not predict:
-            _, interest, _, rho, gamma = room.before
+            _, interest, _, rho, gamma = room.parameters
             columns, targets = self.features.columns(readings), Targets(R, room.known, gamma, rho, interest, R, True)
             return self.step(columns, targets, False, predict)
         if phi_rows is None:
             assert self.phi is not None
             phi_rows = self.phi.rows
-        phi, next_rows = room.first if phi_rows is room.second[1] else room.second
+        phi, next_rows = room.even if phi_rows is room.odd[1] else room.odd
         phi.top = self.features.fill(readings, phi.indices, phi.values)
         self.phi, self._phi_rows, self.open = phi, next_rows, True
-        return self.recorded.step(phi_rows, next_rows, (*room.before, R, *room.after))
+        return self.recorded.step(phi_rows, next_rows, (*room.parameters, R, *room.extra))
 
     def _make_step_room(self, gamma: Array, interest: Array) -> _StepRoom:
         """What ``follow`` needs, found once; γ and interest are those of all questions of the horde."""
         of, k = self.questions, self.features.active
         phis = [make_unchecked(np.empty((1, k), np.int64), np.empty((1, k)), 0) for _ in range(2)]
-        first, second = ((phi, Rows(self._start, phi.indices[0], phi.values[0])) for phi in phis)
-        before = self._alpha, interest[:, of], self._lambda, np.ones((1, len(of))), gamma[:, of]
-        return _StepRoom(first, second, before, tuple(self._extra.values()), np.ones((1, len(of)), bool))
+        even, odd = ((phi, Rows(self._start, phi.indices[0], phi.values[0])) for phi in phis)
+        parameters = self._alpha, interest[:, of], self._lambda, np.ones((1, len(of))), gamma[:, of]
+        return _StepRoom(even, odd, parameters, tuple(self._extra.values()), np.ones((1, len(of)), bool))
 
     def catch_up(self) -> Array | None:
         """Learn from the deferred steps; returns the answers at the last row, if there were any."""
@@ -674,17 +674,17 @@ class _StepRoom(NamedTuple):
     """What ``Group.follow`` needs.
 
     Attributes:
-        first: Takes φ' of a step, by turns with ``second``: itself, and as the learner reads it.
-        second: The other; what is φ' of a step is φ of the next.
-        before: The parameters of the learner's step that stand before R, (1, K) each.
-        after: Those after R.
+        even: Takes φ' of every second step: itself, and as the learner reads it.
+        odd: Takes φ' of the steps between them, of which ``even`` is then φ.
+        parameters: The parameters of the learner's step that stand before R, (1, K) each.
+        extra: The rule's own parameters, which stand after R.
         known: True for every question, (1, Q).
     """
 
-    first: tuple[Active, Rows]
-    second: tuple[Active, Rows]
-    before: tuple[Array, ...]
-    after: tuple[Array, ...]
+    even: tuple[Active, Rows]
+    odd: tuple[Active, Rows]
+    parameters: tuple[Array, ...]
+    extra: tuple[Array, ...]
     known: Flags
 
 

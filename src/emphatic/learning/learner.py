@@ -1123,7 +1123,7 @@ class RecordedLearner:
         constant = self._constant if len(R) == 1 else [np.broadcast_to(p, R.shape) for p in self._constant]
         if len(R) == 1 and not (afresh or extra) and self._steps is None and self._top is not None:
             parameters = (constant[0] if alpha is None else alpha, I, constant[2], rho, gamma, R, *constant[6:])
-            return self.learner._step_row(phi, phi_next, self._top, parameters, False)
+            return self.step(phi, phi_next, parameters)
         if extra:
             names = self.learner.rule.parameters
             constant = [extra.get(name, p) for name, p in zip(names, constant, strict=True)]
