@@ -157,8 +157,10 @@ class LineFormat:
         self.places: dict[str, dict[str, int]] = {}
         for q, (name, horizon) in enumerate(self.keys):
             self.places.setdefault(name, {})[horizon] = q
-        self._order = [q for at in self.places.values() for q in at.values()]
-        self._in_order = self._order == sorted(self._order)
+        order = [q for at in self.places.values() for q in at.values()]
+        self._in_order = order == sorted(order)
+        #: The places of the predictions, then of the low and the high ends, in the order of a line.
+        self._order = [kind * len(order) + q for kind in range(1 + len(ENDS)) for q in order]
         bodies = (", ".join(f"{_literal(h)}: %s" for h in at) for at in self.places.values())
         body = ", ".join(f"{_literal(name)}: {{{inner}}}" for name, inner in zip(self.places, bodies, strict=True))
         entries = "".join(f', "{kind}": {{{body}}}' for kind in ("predictions", *ENDS))
@@ -180,21 +182,25 @@ class LineFormat:
 
     def lines(self, predictions: Sequence[Prediction]) -> list[bytes]:
         """Predictions as lines of JSON; a value that is not finite is null. All or none of them have ``derived``."""
-        B = len(predictions)
-        arrays = [self._ordered(np.array([prediction.values for prediction in predictions]))]
+        B, Q, S = len(predictions), len(self.keys), len(self.signals)
+        F = (1 + len(ENDS)) * Q + S  # of the numbers without those asked for
+        numbers = np.full((B, F + len(asking.KINDS) * len(self.asked)), np.nan)
+        words = np.full((B, 2 * S), _WORDS.index("null"))
+        for prediction, of_line, words_of_line in zip(predictions, numbers, words, strict=True):
+            if prediction.derived:
+                low, high, anomaly, alarm, why = map(prediction.derived.__getitem__, (*ENDS, *OF_A_SIGNAL))
+                np.concatenate((prediction.values, low, high, anomaly), out=of_line[:F])
+                words_of_line[:S], words_of_line[S:] = alarm, why
+            else:
+                of_line[:Q] = prediction.values
+            if self.asked:
+                of_line[F:] = prediction.asked.reshape(-1)
         if predictions[0].derived:
-            low, high, anomaly, alarm, why = (
-                np.array([prediction.derived[kind] for prediction in predictions]) for kind in (*ENDS, *OF_A_SIGNAL)
-            )
-            arrays += [self._ordered(low), self._ordered(high), anomaly]
-            words = np.hstack([_WORDS.index("false") + alarm.astype(np.int64), why.astype(np.int64)])
-        else:
-            arrays.append(np.full((B, len(ENDS) * len(self.keys) + len(self.signals)), np.nan))
-            words = np.full((B, 2 * len(self.signals)), _WORDS.index("null"))
-        if self.asked:
-            arrays.append(np.array([prediction.asked for prediction in predictions], np.float64).reshape(B, -1))
+            words[:, :S] += _WORDS.index("false")
+        if not self._in_order:
+            numbers[:, : (1 + len(ENDS)) * Q] = numbers[:, self._order]
         heads = [(self._head % (prediction.step, _write(prediction.time))).encode() for prediction in predictions]
-        return self._join(heads, np.hstack(arrays), words)
+        return self._join(heads, numbers, words)
 
     def _join(self, heads: list[bytes], numbers: NDArray[np.float64], words: NDArray[np.int64]) -> list[bytes]:
         """The lines of B heads, and of numbers and words (B, …)."""
@@ -202,14 +208,10 @@ class LineFormat:
         text, head_ends = _joined(heads)
         B, longest = len(heads), max(longest, *map(len, _WORDS))
         out = np.empty(len(text) + B * (len(self._texts) + longest * len(self._fields)), np.uint8)
-        ends, bits = np.empty(B, np.int64), np.ascontiguousarray(numbers, np.float64).view(np.int64)
+        ends, bits = np.empty(B, np.int64), numbers.view(np.int64)
         kernel(text, head_ends, self._texts, self._ends, self._fields, bits, words, table, out, ends)
         lines = out[: ends[-1]].tobytes()
         return [lines[begin:end] for begin, end in pairwise([0, *ends.tolist()])]
-
-    def _ordered(self, array: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Values (B, Q) of all questions in the order of a line."""
-        return array if self._in_order else array[:, self._order]
 
 
 class Prediction(NamedTuple):
