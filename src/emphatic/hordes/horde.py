@@ -650,10 +650,10 @@ class Horde(BlockLearner):
     def advance(self, block: Block, *, learn: bool = True, predict: bool = True) -> Array | None:
         """Learn from the steps that end in the rows of a block, and return the predictions at each row, (B, Q).
 
-        All learning from rows of a log and from transitions of an agent goes through this method. A block carries the
-        facts about its rows: which of them do not follow the previous row (``gap``), and with an agent, which actions
-        led to them and where an episode ended. Invalid input raises an error before anything changes. Results are
-        bit-for-bit identical however rows are divided into blocks.
+        All learning from rows of a log and from transitions of an agent goes through this method, except steps that
+        ``follow`` takes. A block carries the facts about its rows: which of them do not follow the previous row
+        (``gap``), and with an agent, which actions led to them and where an episode ended. Invalid input raises an
+        error before anything changes. Results are bit-for-bit identical however rows are divided into blocks.
 
         Args:
             block: The next rows, with all signals in their order; its arrays must not be changed afterwards.
