@@ -140,7 +140,7 @@ def test_a_horde_goes_on_with_another_engine(tmp_path: Path) -> None:
 def test_a_row_that_follows_and_lacks_nothing_goes_its_own_way_to_the_same_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    questions = [GVF("x", horizon=5), GVF("y", horizon=20)]
+    questions = [GVF("x", horizon=5), GVF("y", horizon=20), GVF(1.0, horizon=3, name="a constant")]
     features = f.Features([f.Bias(), f.SoftBins(["x", "y"], bins=4)])
     start = {name: log()[name] for name in "xy"}
     made = [Horde(questions, features, engine="sparse", least_squares=True).warm_up(start) for _ in range(2)]

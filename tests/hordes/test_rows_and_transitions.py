@@ -22,6 +22,7 @@ from emphatic.errors import CheckpointError
 from emphatic.questions.evaluator import Evaluator
 from emphatic.questions.gvf import Observations
 from emphatic.streams import Hold
+from emphatic.tables import Block
 from tests.hordes.test_horde import rewritten
 
 Array = NDArray[np.float64]
@@ -297,6 +298,35 @@ def test_steps_can_be_learned_from_several_at_a_time() -> None:
         if answers is not None:
             np.testing.assert_allclose(answers, expected, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(several.learner.theta, one.learner.theta, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_a_step_that_can_follow_goes_its_own_way_to_the_same_bits(every: int, tmp_path: Path) -> None:
+    asked = [GVF("x", gamma=0.9), GVF(1.0, gamma=0.8, name="a constant"), GVF("reward", horizon=5)]
+    single: dict[str, Any] = {"centred": False, "scaled": False, "rates": 1.0, "alpha": 0.05}
+    one, other = prepared(asked, **single), prepared(asked, **single)
+    rng = np.random.default_rng(1)
+    rows = rng.uniform(0, 1, (60, 1, 5))
+    rows[20, 0, 1], rows[30, 0, 4] = np.nan, 1e300  # one lacks a reading, another has one that is too large
+    followed = 0
+    for t, row in enumerate(rows):
+        if t == 45:
+            one.save(tmp_path / "model")
+            one = Horde.load(tmp_path / "model")
+        first, predict = t in (0, 10), t % every == 0
+        block = Block(0, row, None, {}, gap=np.array([first]), terminated=np.array([t == 9]))
+        if not first and t != 9 and one.can_follow(row):
+            followed += 1
+            answers = one.follow(row, predict)
+        else:
+            answers = one.advance(block, predict=predict)
+        expected = other.advance(block, predict=predict)
+        assert (answers is None, expected is None) == (not (predict or t in (0, 9, 10)),) * 2
+        assert answers is None or answers.tobytes() == expected.tobytes()  # type: ignore[union-attr]
+    assert followed == 60 - 3 - 2
+    assert one.learner.theta.tobytes() == other.learner.theta.tobytes()
+    assert (one.rows, one.hold.state()) == (other.rows, other.hold.state())
+    assert not prepared().can_follow(rows[0])
 
 
 def test_a_log_of_transitions_replays_to_the_same_weights() -> None:

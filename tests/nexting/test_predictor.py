@@ -332,7 +332,10 @@ def test_numbers_are_written_as_repr_writes_them() -> None:
     rng = np.random.default_rng(8)
     values = np.concatenate([
         rng.normal(size=20_000) * 10.0 ** rng.integers(-20, 25, 20_000), rng.normal(size=20_000),
-        rng.integers(-5, 5, 100) * 1.0, [-0.0, 1e-4, 9.999e-5, 1e15, 1e16, 123456789012345.6, 5e-324, 1.7e308, 0.1],
+        rng.integers(0, 2**63, 20_000).view(np.float64), rng.integers(0, 1 << 30, 1000).view(np.float64),
+        2.0 ** np.arange(-1074, 1024), np.nextafter(2.0 ** np.arange(-1074, 1024), 0), 10.0 ** np.arange(-323, 309),
+        np.round(rng.normal(size=1000), 3), rng.integers(-5, 5, 100) * 1.0,
+        [-0.0, 1e-4, 9.999e-5, 1e15, 1e16, 123456789012345.6, 5e-324, 1.7e308, 0.1],
     ])  # fmt: skip
     form = LineFormat([GVF("x", horizon=2), GVF("%s \0 ü", horizon=2)], ["x"], ["x at +3"])
     rows = np.concatenate([values, [np.nan, np.inf, -np.inf, 0.5, 0.25]]).reshape(-1, 2)

@@ -142,6 +142,7 @@ def _mixed(h: int) -> int:
         _out_i2, _out_f2,
     ),
     fastmath=False,
+    allocates=False,
 )  # fmt: skip
 def activate(
     readings: Floats, time: Floats, code: Integers, given: Floats, source: Integers, rate: Floats, scale: Integers,

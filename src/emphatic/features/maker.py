@@ -289,16 +289,25 @@ class Features:
         top = activate(readings, columns.seconds, columns.codes, columns.numbers, *self._arguments, index, value)
         return make_unchecked(index, value, top)
 
-    def fill(self, readings: Array, index: NDArray[np.int64], value: Array) -> None:
+    @property
+    def needs_only_readings(self) -> bool:
+        """Whether φ is made of readings, and of nothing else that a row may have."""
+        self._require()
+        return self._no_columns is not None
+
+    def fill(self, readings: Array, index: NDArray[np.int64], value: Array) -> int:
         """φ of one row into arrays of the caller, for loops in which a call would take longer than its work.
 
         Args:
             readings: The row, (1, C), contiguous float64.
             index: Takes the indices of the active features, (1, k), contiguous int64.
             value: Takes their values, (1, k), contiguous float64.
+
+        Returns:
+            The largest of the indices.
         """
         columns = self._no_columns or self.columns(readings).extra
-        _kernel("activate")(readings, *columns, *self._arguments, index, value)
+        return _kernel("activate")(readings, *columns, *self._arguments, index, value)
 
     def constant_arguments(self) -> tuple[NDArray[Any], ...] | None:
         """What ``kernels.activate`` takes between readings and results, where φ depends on the row alone; else None.

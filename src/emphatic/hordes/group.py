@@ -181,11 +181,20 @@ class Group:
         constants = evaluator.constants if is_plain else None
         self._constants = None if constants is None else tuple(array[:, questions] for array in constants)
         self._room: _RowRoom | None = None
+        # The same of all steps of an agent, where the learner's predictions are the answers.
+        is_plain = self._direct and features.needs_only_readings and not setup.record
+        constants = evaluator.constants if is_plain else None
+        self._step_room = None if constants is None else self._make_step_room(*constants)
 
     @property
     def is_quick(self) -> bool:
         """Whether the next row can be learned from by ``row``, if it follows the last and nothing is missing in it."""
         return self._none_fresh and self._constants is not None and self.phi is not None and self.others is None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the next step of an agent can be learned from by ``follow``, if nothing is missing in its row."""
+        return self._step_room is not None and self.others is None
 
     @property
     def answers(self) -> dict[str, Array]:
@@ -383,6 +392,33 @@ class Group:
             return self.catch_up() if predict else None
         answers = self._learn_steps(self.features.activate(columns), targets, terminated)
         return answers if predict else None
+
+    def follow(self, readings: Array, R: Array, predict: bool) -> Array | None:
+        """``step`` to a row in which nothing ended, where the group ``is_plain``: the same bits, with less around them.
+
+        ``readings`` (1, C) are those of the features, and ``R`` (1, Q) the cumulants.
+        """
+        room, phi_rows = self._step_room, self._phi_rows
+        assert room is not None
+        if self._waiting or not predict:
+            _, interest, _, rho, gamma = room.parameters
+            columns, targets = self.features.columns(readings), Targets(R, room.known, gamma, rho, interest, R, True)
+            return self.step(columns, targets, False, predict)
+        if phi_rows is None:
+            assert self.phi is not None
+            phi_rows = self.phi.rows
+        phi, next_rows = room.even if phi_rows is room.odd[1] else room.odd
+        phi.top = self.features.fill(readings, phi.indices, phi.values)
+        self.phi, self._phi_rows, self.open = phi, next_rows, True
+        return self.recorded.step(phi_rows, next_rows, (*room.parameters, R, *room.extra))
+
+    def _make_step_room(self, gamma: Array, interest: Array) -> _StepRoom:
+        """What ``follow`` needs, found once; γ and interest are those of all questions of the horde."""
+        of, k = self.questions, self.features.active
+        phis = [make_unchecked(np.empty((1, k), np.int64), np.empty((1, k)), 0) for _ in range(2)]
+        even, odd = ((phi, Rows(self._start, phi.indices[0], phi.values[0])) for phi in phis)
+        parameters = self._alpha, interest[:, of], self._lambda, np.ones((1, len(of))), gamma[:, of]
+        return _StepRoom(even, odd, parameters, tuple(self._extra.values()), np.ones((1, len(of)), bool))
 
     def catch_up(self) -> Array | None:
         """Learn from the deferred steps; returns the answers at the last row, if there were any."""
@@ -634,6 +670,24 @@ class _RowRoom(NamedTuple):
     single: Array
 
 
+class _StepRoom(NamedTuple):
+    """What ``Group.follow`` needs.
+
+    Attributes:
+        even: Takes φ' of every second step: itself, and as the learner reads it.
+        odd: Takes φ' of the steps between them, of which ``even`` is then φ.
+        parameters: The parameters of the learner's step that stand before R, (1, K) each.
+        extra: The rule's own parameters, which stand after R.
+        known: True for every question, (1, Q).
+    """
+
+    even: tuple[Active, Rows]
+    odd: tuple[Active, Rows]
+    parameters: tuple[Array, ...]
+    extra: tuple[Array, ...]
+    known: Flags
+
+
 class Groups:
     """Several groups that act as one, with answers in the order of the questions.
 
@@ -665,6 +719,16 @@ class Groups:
         for group, own_columns in zip(self.groups, columns, strict=True):
             out[:, group.questions] = group.row(own_columns, x.take(group.questions, axis=1))
         return out
+
+    @property
+    def is_plain(self) -> bool:
+        """As of a group."""
+        return all(group.is_plain for group in self.groups)
+
+    def follow(self, readings: Array, R: Array, predict: bool) -> Array | None:
+        """As of a group."""
+        answers = [group.follow(readings, R.take(group.questions, axis=1), predict) for group in self.groups]
+        return self._joined(answers) if predict else None
 
     def rows(
         self, columns: Sequence[FeatureColumns], targets: Targets, gap: Flags, follows: Flags, learn: bool

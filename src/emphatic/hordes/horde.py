@@ -61,6 +61,7 @@ BLOCK = 4096
 REWARD = "reward"
 #: The flag of a single row: one that does not follow, or in which an episode terminated; and any other.
 YES, NO = np.ones(1, bool), np.zeros(1, bool)
+_NO_LABELS: dict[str, Any] = {}
 #: No reading of a row is beyond ``LARGEST`` if the sum of their squares is not beyond this.
 _SQUARE = LARGEST**2
 #: Predictions whose squares sum up to more than this look as if a learner had diverged.
@@ -649,10 +650,10 @@ class Horde(BlockLearner):
     def advance(self, block: Block, *, learn: bool = True, predict: bool = True) -> Array | None:
         """Learn from the steps that end in the rows of a block, and return the predictions at each row, (B, Q).
 
-        All learning from rows of a log and from transitions of an agent goes through this method. A block carries the
-        facts about its rows: which of them do not follow the previous row (``gap``), and with an agent, which actions
-        led to them and where an episode ended. Invalid input raises an error before anything changes. Results are
-        bit-for-bit identical however rows are divided into blocks.
+        All learning from rows of a log and from transitions of an agent goes through this method, except steps that
+        ``follow`` takes. A block carries the facts about its rows: which of them do not follow the previous row
+        (``gap``), and with an agent, which actions led to them and where an episode ended. Invalid input raises an
+        error before anything changes. Results are bit-for-bit identical however rows are divided into blocks.
 
         Args:
             block: The next rows, with all signals in their order; its arrays must not be changed afterwards.
@@ -682,6 +683,43 @@ class Horde(BlockLearner):
                 return self._advance_step(group, block, predict)
             steps = [self._advance_step(group, block.agent_row(t), predict) for t in range(B)]
             return np.concatenate([answers for answers in steps if answers is not None]) if predict and steps else None
+        finally:
+            guard.users = 0
+
+    def can_follow(self, values: Array) -> bool:
+        """Whether ``follow`` takes this row: an episode is in progress, no value is missing, all questions are plain.
+
+        A question is plain if its γ is constant, its cumulant a signal or a constant, and its answer the prediction of
+        one learner.
+
+        Args:
+            values: The row (1, C).
+        """
+        readings, group = values[0], self._group
+        if group is None or self._episode is None or not group.is_plain:
+            return False
+        return bool(np.vdot(readings, readings) <= _SQUARE)  # as in ``_fill``
+
+    def follow(self, values: Array, predict: bool = True) -> Array | None:
+        """``advance`` by one row of an agent that neither begins nor ends an episode, with less around it.
+
+        It is for loops in which Python would take longer than learning.
+
+        Args:
+            values: The row (1, C), contiguous float64, that ``can_follow``; it must not be changed afterwards.
+            predict: As for ``advance``.
+        """
+        guard, group = self._guard, self._require()
+        if guard.users:
+            guard.wait()
+        guard.users = -1  # (no call in between: see ``common.locks``)
+        try:
+            answers = group.follow(values[:, : self._components], self._evaluator.read_step(values), predict)
+            self._hold.follow(values[0])
+            row = Observations(self._evaluator.signals, values, _NO_LABELS, complete=True)
+            self._episode = row, row
+            self._rows += 1
+            return answers
         finally:
             guard.users = 0
 

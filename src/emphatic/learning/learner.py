@@ -1123,7 +1123,7 @@ class RecordedLearner:
         constant = self._constant if len(R) == 1 else [np.broadcast_to(p, R.shape) for p in self._constant]
         if len(R) == 1 and not (afresh or extra) and self._steps is None and self._top is not None:
             parameters = (constant[0] if alpha is None else alpha, I, constant[2], rho, gamma, R, *constant[6:])
-            return self.learner._step_row(phi, phi_next, self._top, parameters, False)
+            return self.step(phi, phi_next, parameters)
         if extra:
             names = self.learner.rule.parameters
             constant = [extra.get(name, p) for name, p in zip(names, constant, strict=True)]
@@ -1143,6 +1143,11 @@ class RecordedLearner:
             rows = (array.reshape(len(phi), -1) for array in features)
             self._steps.append((*rows, np.zeros(len(phi), bool), *parameters))
         return v
+
+    def step(self, phi: Rows, phi_next: Rows, parameters: Arrays) -> Array:
+        """``learn`` from one step with all ``parameters``, where no φ is larger than ``top``; nothing is recorded."""
+        assert self._top is not None
+        return self.learner._step_row(phi, phi_next, self._top, parameters, False)
 
     def learn_row(self, phi: Rows, phi_next: Rows, parameters: Arrays) -> Array:
         """``learn`` from one step with all ``parameters``, ``afresh``; nothing is recorded."""

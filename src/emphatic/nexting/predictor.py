@@ -6,6 +6,7 @@ alike. Before there is a model, ``PersistenceWarmUp`` answers. ``LineFormat`` wr
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import math
@@ -14,7 +15,7 @@ import select
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice, pairwise
@@ -22,7 +23,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from emphatic.asking import answers as asking
@@ -30,6 +30,7 @@ from emphatic.asking.answers import Asked, Timing
 from emphatic.asking.language import parse_all
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_lock
+from emphatic.engines.compiled import direct
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.intervals import ENDS, OF_A_SIGNAL, WHY, Derived
@@ -79,8 +80,6 @@ _FORMAT = "emphatic warm-up 1"
 _ALONE = 4
 #: Lines that are written together: more would take memory, and hardly less time.
 _TOGETHER = 256
-#: Numbers from which on Arrow writes them more quickly than ``repr``, with the same digits.
-_MANY = 64
 
 
 # ---------------------------------------------------------------------- lines of predictions
@@ -158,8 +157,10 @@ class LineFormat:
         self.places: dict[str, dict[str, int]] = {}
         for q, (name, horizon) in enumerate(self.keys):
             self.places.setdefault(name, {})[horizon] = q
-        self._order = [q for at in self.places.values() for q in at.values()]
-        self._in_order = self._order == sorted(self._order)
+        order = [q for at in self.places.values() for q in at.values()]
+        self._in_order = order == sorted(order)
+        #: The places of the predictions, then of the low and the high ends, in the order of a line.
+        self._order = [kind * len(order) + q for kind in range(1 + len(ENDS)) for q in order]
         bodies = (", ".join(f"{_literal(h)}: %s" for h in at) for at in self.places.values())
         body = ", ".join(f"{_literal(name)}: {{{inner}}}" for name, inner in zip(self.places, bodies, strict=True))
         entries = "".join(f', "{kind}": {{{body}}}' for kind in ("predictions", *ENDS))
@@ -170,77 +171,47 @@ class LineFormat:
         if self.asked:
             body = ", ".join(f'"{kind}": %s' for kind in asking.KINDS)
             entries += ', "asked": {' + ", ".join(f"{_literal(text)}: {{{body}}}" for text in self.asked) + "}"
-        self._template = '{"step": %s, "time": %s' + entries + "}\n"
-        fields = 2 + (1 + len(ENDS)) * len(self.keys) + len(OF_A_SIGNAL) * len(self.signals)
-        fields += len(asking.KINDS) * len(self.asked)
-        #: What stands between the fields of a line; then the words of alarms.
-        self._texts = (self._template % (("\0",) * fields)).split("\0") + list(_WORDS)
+        # The fields after the head: numbers up to "anomaly", the words of alarms, and numbers again.
+        numbers = (1 + len(ENDS)) * len(self.keys) + len(self.signals)
+        words, answers = 2 * len(self.signals), len(asking.KINDS) * len(self.asked)
+        self._fields = np.hstack([np.arange(numbers), -1 - np.arange(words), numbers + np.arange(answers)])
+        body, *texts = ((entries + "}\n") % (("\0",) * len(self._fields))).split("\0")
+        #: A line up to its first number; the words of alarms, and what stands after each field; where these texts end.
+        self._head = '{"step": %s, "time": %s' + body.replace("%", "%%")
+        self._texts, self._ends = _joined([text.encode() for text in (*_WORDS, *texts)])
 
     def lines(self, predictions: Sequence[Prediction]) -> list[bytes]:
         """Predictions as lines of JSON; a value that is not finite is null. All or none of them have ``derived``."""
-        B = len(predictions)
-        arrays = [self._ordered(np.array([prediction.values for prediction in predictions]))]
+        B, Q, S = len(predictions), len(self.keys), len(self.signals)
+        F = (1 + len(ENDS)) * Q + S  # of the numbers without those asked for
+        numbers = np.full((B, F + len(asking.KINDS) * len(self.asked)), np.nan)
+        words = np.full((B, 2 * S), _WORDS.index("null"))
+        for prediction, of_line, words_of_line in zip(predictions, numbers, words, strict=True):
+            if prediction.derived:
+                low, high, anomaly, alarm, why = map(prediction.derived.__getitem__, (*ENDS, *OF_A_SIGNAL))
+                np.concatenate((prediction.values, low, high, anomaly), out=of_line[:F])
+                words_of_line[:S], words_of_line[S:] = alarm, why
+            else:
+                of_line[:Q] = prediction.values
+            if self.asked:
+                of_line[F:] = prediction.asked.reshape(-1)
         if predictions[0].derived:
-            low, high, anomaly, alarm, why = (
-                np.array([prediction.derived[kind] for prediction in predictions]) for kind in (*ENDS, *OF_A_SIGNAL)
-            )
-            arrays += [self._ordered(low), self._ordered(high), anomaly]
-            words = np.hstack([_WORDS.index("false") + alarm.astype(np.int64), why.astype(np.int64)])
-        else:
-            arrays.append(np.full((B, len(ENDS) * len(self.keys) + len(self.signals)), np.nan))
-            words = np.full((B, 2 * len(self.signals)), _WORDS.index("null"))
-        numbers = np.hstack(arrays)
-        answers = np.array([prediction.asked for prediction in predictions], np.float64).reshape(B, -1)
-        answers = answers if self.asked else answers[:, :0]
-        heads = [str(prediction.step) for prediction in predictions]
-        heads += ["null" if prediction.time is None else json.dumps(prediction.time) for prediction in predictions]
-        if numbers.size + answers.size >= _MANY:
-            return self._join(heads, numbers, words, answers)
-        lines = []
-        for i in range(B):
-            fields = (*map(_write_number, numbers[i].tolist()), *(_WORDS[word] for word in words[i].tolist()))
-            fields += tuple(map(_write_number, answers[i].tolist()))
-            lines.append((self._template % (heads[i], heads[B + i], *fields)).encode())
-        return lines
+            words[:, :S] += _WORDS.index("false")
+        if not self._in_order:
+            numbers[:, : (1 + len(ENDS)) * Q] = numbers[:, self._order]
+        heads = [(self._head % (prediction.step, _write(prediction.time))).encode() for prediction in predictions]
+        return self._join(heads, numbers, words)
 
-    def _join(
-        self, heads: list[str], numbers: NDArray[np.float64], words: NDArray[np.int64], answers: NDArray[np.float64]
-    ) -> list[bytes]:
-        """The lines of B steps and B times, and of numbers, words and answers (B, …).
-
-        Arrow makes one array of all texts, and by their places another one, in whose memory the lines lie one after the
-        other: no number becomes an object of Python. Of those that ``repr`` would write in another form it gets the
-        text.
-        """
-        values = np.hstack([numbers, answers])
-        B, F = values.shape
-        size = np.abs(values)
-        same = (size >= 1e-4) & (size < 1e9) & (values != np.rint(values))
-        constant = len(self._texts)
-        begin = constant + len(heads)
-        exceptions = list(map(_write_number, values[~same].tolist()))
-        pool = pa.concat_arrays(
-            [
-                pa.array([*self._texts, *heads], pa.large_string()),
-                pa.array(values.reshape(-1)).cast(pa.large_string()),
-                pa.array(exceptions, pa.large_string()),
-            ]
-        )
-        where = begin + np.arange(B * F).reshape(B, F)
-        where[~same] = begin + B * F + np.arange(len(exceptions))
-        N = numbers.shape[1]
-        at_heads = constant + np.arange(2 * B).reshape(2, B).T
-        fields = np.hstack([at_heads, where[:, :N], constant - len(_WORDS) + words, where[:, N:]])
-        places = np.empty((B, 2 * fields.shape[1] + 1), np.int64)
-        places[:, ::2], places[:, 1::2] = np.arange(fields.shape[1] + 1), fields
-        _, offsets, text = pool.take(pa.array(places.reshape(-1))).buffers()
-        ends = np.frombuffer(offsets, np.int64, places.size + 1)[:: places.shape[1]].tolist()
-        lines = text.to_pybytes()
-        return [lines[begin:end] for begin, end in pairwise(ends)]
-
-    def _ordered(self, array: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Values (B, Q) of all questions in the order of a line."""
-        return array if self._in_order else array[:, self._order]
+    def _join(self, heads: list[bytes], numbers: NDArray[np.float64], words: NDArray[np.int64]) -> list[bytes]:
+        """The lines of B heads, and of numbers and words (B, …)."""
+        kernel, table, longest = _line_kernel()
+        text, head_ends = _joined(heads)
+        B, longest = len(heads), max(longest, *map(len, _WORDS))
+        out = np.empty(len(text) + B * (len(self._texts) + longest * len(self._fields)), np.uint8)
+        ends, bits = np.empty(B, np.int64), numbers.view(np.int64)
+        kernel(text, head_ends, self._texts, self._ends, self._fields, bits, words, table, out, ends)
+        lines = out[: ends[-1]].tobytes()
+        return [lines[begin:end] for begin, end in pairwise([0, *ends.tolist()])]
 
 
 class Prediction(NamedTuple):
@@ -284,9 +255,22 @@ def format_lines(predictions: Iterable[Prediction]) -> list[bytes]:
     return lines
 
 
-def _write_number(value: float) -> str:
-    """A number as ``repr`` writes it; null where it is not finite."""
-    return repr(value) if value - value == 0.0 else "null"
+@functools.cache
+def _line_kernel() -> tuple[Callable[..., None], NDArray[np.int64], int]:
+    """What writes lines, its table, and the length of the longest number."""
+    from emphatic.nexting import line_kernels
+
+    return direct(line_kernels.write_lines), line_kernels.powers(), line_kernels.LONGEST
+
+
+def _write(time: object) -> str:
+    """A time as JSON; of a number, ``json`` takes ten times as long."""
+    return repr(time) if time.__class__ is float and time - time == 0.0 else json.dumps(time)
+
+
+def _joined(texts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Texts one after the other, and where each ends."""
+    return np.frombuffer(b"".join(texts), np.uint8), np.cumsum([len(text) for text in texts], dtype=np.int64)
 
 
 def _literal(text: str) -> str:

@@ -244,6 +244,14 @@ class Evaluator:
         self.departure = self._plain_departure
         return self._cumulant.select(values)
 
+    def read_step(self, values: Array) -> Array:
+        """The same of the row of an agent, in which no step of a log begins.
+
+        Args:
+            values: The row.
+        """
+        return self._cumulant.select(values)
+
     def transition(self, before: Before, raw: Observations, held: Observations, terminated: bool) -> Targets:
         """One step from the row before, which has the action, to the next, both blocks of one row.
 
@@ -428,11 +436,7 @@ class Quantities:
         B = len(rows.values)
         if not self.varies:
             return self.constant if B == 1 else np.broadcast_to(self.constant, (B, self.constant.shape[1]))
-        if self._only_columns:
-            return self.select(rows.values)
-        out = np.repeat(self.constant, B, axis=0)
-        if len(self._at):
-            out[:, self._at] = rows.values.take(self._from, axis=1)
+        out = self.select(rows.values)
         if self._expressions:
             signals = rows.signals
             for q, expression in self._expressions:
@@ -444,8 +448,13 @@ class Quantities:
         return out
 
     def select(self, values: Array) -> Array:
-        """The values (B, Q) in rows (B, C), where each is a signal."""
-        return values.take(self._from, axis=1)
+        """The constants and the signals in rows (B, C), among the values (B, Q) of all."""
+        if self._only_columns:
+            return values.take(self._from, axis=1)
+        out = np.repeat(self.constant, len(values), axis=0)
+        if len(self._at):
+            out[:, self._at] = values.take(self._from, axis=1)
+        return out
 
     def steps(self, rows: Observations, before: Observations | None, follows: NDArray[np.bool_]) -> Array:
         """The values (B, …) of the functions of transitions, ``of_steps``, in the steps that end in the rows.

@@ -463,13 +463,14 @@ class Episodes:
         if not self._ready or not self._hordes[i].in_episode:
             self.begin(i, observation)
             return
-        block = Block(0, self._row(observation, reward), None, _NO_LABELS)
-        block.terminated, block.truncated, block.action_before = YES if terminated else NO, truncated, action
-        if mu is not None:
-            block.mu_before = probability(mu, "learn")
-        if self._watched:
+        horde, row = self._hordes[i], self._row(observation, reward)
+        if mu is None and not (terminated or truncated or self._watched) and horde.can_follow(row):
+            answers = horde.follow(row, predict)
+        else:
+            block = Block(0, row, None, _NO_LABELS, terminated=YES if terminated else NO, truncated=truncated)
+            block.action_before, block.mu_before = action, probability(mu, "learn")
             block.originals = self._originals(observation)
-        answers = self._hordes[i].advance(block, predict=predict)
+            answers = horde.advance(block, predict=predict)
         if answers is not None:
             self.predictions[i] = answers[0]
 
@@ -496,10 +497,10 @@ class Episodes:
     def _row(self, observation: object, reward: SupportsFloat) -> Array:
         """The components of an observation and the reward that came with it, (1, C + 1)."""
         flat = self._flat(observation)
-        row = np.empty(len(flat) + 1)
-        row[:-1] = flat
-        row[-1] = float(reward)
-        return row[None]
+        row = np.empty((1, len(flat) + 1))
+        row[0, :-1] = flat
+        row[0, -1] = float(reward)
+        return row
 
     def _originals(self, observation: object) -> list[Any] | None:
         """A copy of an observation for functions, as an environment may reuse its array."""

@@ -37,7 +37,8 @@ __all__ = ["HIGH", "LOW", "SHRUNK", "SparseMany"]
 def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     """One of the functions of ``sparse_many_kernels``, for this rule."""
     real, f8, i8, i4, flag = getattr(types, dtype), types.float64, types.int64, types.int32, types.boolean
-    text = compiled.compose(functions_for(rule, dtype), "sparse.sparse_many_kernels")
+    # (lean: a step of an agent passes some forty arrays, and to count references to them takes a tenth of it)
+    text = compiled.lean(compiled.compose(functions_for(rule, dtype), "sparse.sparse_many_kernels"))
     module = compiled.module(f"sparse_many_{rule.name}_{dtype}", text)
 
     def array(of: types.Type, ndim: int, layout: Literal["C", "A"] = "C", readonly: bool = False) -> Any:
