@@ -328,27 +328,25 @@ def test_lines_together_are_those_one_by_one() -> None:
     assert format_lines([]) == []
 
 
-def test_numbers_are_written_as_repr_writes_them() -> None:
+def test_numbers_are_written_so_that_the_same_are_read() -> None:
     rng = np.random.default_rng(8)
     values = np.concatenate([
-        rng.normal(size=20_000) * 10.0 ** rng.integers(-20, 25, 20_000), rng.normal(size=20_000),
-        rng.integers(0, 2**63, 20_000).view(np.float64), rng.integers(0, 1 << 30, 1000).view(np.float64),
-        2.0 ** np.arange(-1074, 1024), np.nextafter(2.0 ** np.arange(-1074, 1024), 0), 10.0 ** np.arange(-323, 309),
-        np.round(rng.normal(size=1000), 3), rng.integers(-5, 5, 100) * 1.0,
-        [-0.0, 1e-4, 9.999e-5, 1e15, 1e16, 123456789012345.6, 5e-324, 1.7e308, 0.1],
+        rng.normal(size=2000) * 10.0 ** rng.integers(-20, 25, 2000), rng.integers(-5, 5, 100) * 1.0,
+        [-0.0, 1e-4, 9.999e-5, 1e15, 1e16, 123456789012345.6, 5e-324, 1.7e308, 0.1, 0.5],
     ])  # fmt: skip
     form = LineFormat([GVF("x", horizon=2), GVF("%s \0 ü", horizon=2)], ["x"], ["x at +3"])
-    rows = np.concatenate([values, [np.nan, np.inf, -np.inf, 0.5, 0.25]]).reshape(-1, 2)
-    asked = np.stack([np.append(row, row)[None] for row in rows])
-    together = [Prediction(i, f"{i}%s", row, form, asked=asked[i]) for i, row in enumerate(rows)]
-    texts = [[repr(v) if np.isfinite(v) else "null" for v in row] for row in rows.tolist()]
-    written = format_lines(together)
-    for i, (x, y) in enumerate(texts):
-        assert f'{{"step": {i}, "time": "{i}%s", "predictions": {{"x": {{"2": {x}}}, ' in written[i].decode()
-        assert f'"%s \\u0000 ü": {{"2": {y}}}}}, "low": {{"x": {{"2": null}}' in written[i].decode()
-        assert f'"answer": {x}, "low": {y}, "high": {x}, "usual": {y}}}' in written[i].decode()
-        assert json.loads(written[i])["alarm"] == {"x": None}
-    assert written[-300:] == [prediction.line for prediction in together[-300:]]
+    for i, (x, y) in enumerate(values.reshape(-1, 2).tolist()):
+        line = Prediction(i, f"{i}%s", np.array([x, y]), form, asked=np.array([[x, y, np.inf, np.nan]])).line
+        assert line.startswith(f'{{"step": {i}, "time": "{i}%s", "predictions": {{"x": {{"2": '.encode())
+        read = json.loads(line)
+        unknown = {"x": {"2": None}, "%s \0 ü": {"2": None}}
+        assert [read.pop(kind) for kind in ("low", "high")] == [unknown, unknown]
+        assert [read.pop(kind) for kind in ("anomaly", "alarm", "why")] == 3 * [{"x": None}]
+        assert read.pop("asked") == {"x at +3": {"answer": x, "low": y, "high": None, "usual": None}}
+        predictions = read.pop("predictions")
+        assert list(read) == ["step", "time"]
+        found = [predictions["x"]["2"], predictions["%s \0 ü"]["2"]]
+        assert np.array_equal(np.array(found).view(np.int64), np.array([x, y]).view(np.int64))  # (also −0)
 
 
 @pytest.mark.parametrize("horizons", [(2, 9), (2, "10min")])

@@ -6,7 +6,6 @@ alike. Before there is a model, ``PersistenceWarmUp`` answers. ``LineFormat`` wr
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import math
@@ -15,14 +14,14 @@ import select
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from emphatic.asking import answers as asking
@@ -30,7 +29,6 @@ from emphatic.asking.answers import Asked, Timing
 from emphatic.asking.language import parse_all
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_lock
-from emphatic.engines.compiled import direct
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.intervals import ENDS, OF_A_SIGNAL, WHY, Derived
@@ -78,8 +76,6 @@ _LEAST = 3
 _FORMAT = "emphatic warm-up 1"
 #: So few readings are learned from one by one, which leads to the same bits in less time than a block.
 _ALONE = 4
-#: Lines that are written together: more would take memory, and hardly less time.
-_TOGETHER = 256
 
 
 # ---------------------------------------------------------------------- lines of predictions
@@ -133,8 +129,8 @@ def question_keys(questions: Iterable[GVF]) -> list[tuple[str, str]]:
     return list(keys)
 
 
-#: The words of alarms as they stand in a line: the reasons, by their numbers, and whether there is an alarm.
-_WORDS = ("null", *(f'"{reason}"' for reason in WHY), "false", "true")
+#: Whether there is an alarm, and the reasons by their numbers, as they stand in a line.
+_TRUTHS, _REASONS = (b"false", b"true"), (b"null", *(f'"{reason}"'.encode() for reason in WHY))
 
 
 class LineFormat:
@@ -157,10 +153,9 @@ class LineFormat:
         self.places: dict[str, dict[str, int]] = {}
         for q, (name, horizon) in enumerate(self.keys):
             self.places.setdefault(name, {})[horizon] = q
-        order = [q for at in self.places.values() for q in at.values()]
-        self._in_order = order == sorted(order)
         #: The places of the predictions, then of the low and the high ends, in the order of a line.
-        self._order = [kind * len(order) + q for kind in range(1 + len(ENDS)) for q in order]
+        order = np.array([q for at in self.places.values() for q in at.values()])
+        self._order = np.concatenate([kind * len(order) + order for kind in range(1 + len(ENDS))])
         bodies = (", ".join(f"{_literal(h)}: %s" for h in at) for at in self.places.values())
         body = ", ".join(f"{_literal(name)}: {{{inner}}}" for name, inner in zip(self.places, bodies, strict=True))
         entries = "".join(f', "{kind}": {{{body}}}' for kind in ("predictions", *ENDS))
@@ -171,47 +166,30 @@ class LineFormat:
         if self.asked:
             body = ", ".join(f'"{kind}": %s' for kind in asking.KINDS)
             entries += ', "asked": {' + ", ".join(f"{_literal(text)}: {{{body}}}" for text in self.asked) + "}"
-        # The fields after the head: numbers up to "anomaly", the words of alarms, and numbers again.
-        numbers = (1 + len(ENDS)) * len(self.keys) + len(self.signals)
-        words, answers = 2 * len(self.signals), len(asking.KINDS) * len(self.asked)
-        self._fields = np.hstack([np.arange(numbers), -1 - np.arange(words), numbers + np.arange(answers)])
-        body, *texts = ((entries + "}\n") % (("\0",) * len(self._fields))).split("\0")
-        #: A line up to its first number; the words of alarms, and what stands after each field; where these texts end.
-        self._head = '{"step": %s, "time": %s' + body.replace("%", "%%")
-        self._texts, self._ends = _joined([text.encode() for text in (*_WORDS, *texts)])
+        template = '{"step": %s, "time": %s' + entries + "}\n"
+        count = 2 + len(self._order) + len(OF_A_SIGNAL) * len(self.signals) + len(asking.KINDS) * len(self.asked)
+        #: A line in pieces: texts, and between them the fields.
+        self._pieces = [b""] * (2 * count + 1)
+        self._pieces[::2] = (template % (("\0",) * count)).encode().split(b"\0")
 
-    def lines(self, predictions: Sequence[Prediction]) -> list[bytes]:
-        """Predictions as lines of JSON; a value that is not finite is null. All or none of them have ``derived``."""
-        B, Q, S = len(predictions), len(self.keys), len(self.signals)
-        F = (1 + len(ENDS)) * Q + S  # of the numbers without those asked for
-        numbers = np.full((B, F + len(asking.KINDS) * len(self.asked)), np.nan)
-        words = np.full((B, 2 * S), _WORDS.index("null"))
-        for prediction, of_line, words_of_line in zip(predictions, numbers, words, strict=True):
-            if prediction.derived:
-                low, high, anomaly, alarm, why = map(prediction.derived.__getitem__, (*ENDS, *OF_A_SIGNAL))
-                np.concatenate((prediction.values, low, high, anomaly), out=of_line[:F])
-                words_of_line[:S], words_of_line[S:] = alarm, why
-            else:
-                of_line[:Q] = prediction.values
-            if self.asked:
-                of_line[F:] = prediction.asked.reshape(-1)
-        if predictions[0].derived:
-            words[:, :S] += _WORDS.index("false")
-        if not self._in_order:
-            numbers[:, : (1 + len(ENDS)) * Q] = numbers[:, self._order]
-        heads = [(self._head % (prediction.step, _write(prediction.time))).encode() for prediction in predictions]
-        return self._join(heads, numbers, words)
-
-    def _join(self, heads: list[bytes], numbers: NDArray[np.float64], words: NDArray[np.int64]) -> list[bytes]:
-        """The lines of B heads, and of numbers and words (B, …)."""
-        kernel, table, longest = _line_kernel()
-        text, head_ends = _joined(heads)
-        B, longest = len(heads), max(longest, *map(len, _WORDS))
-        out = np.empty(len(text) + B * (len(self._texts) + longest * len(self._fields)), np.uint8)
-        ends, bits = np.empty(B, np.int64), numbers.view(np.int64)
-        kernel(text, head_ends, self._texts, self._ends, self._fields, bits, words, table, out, ends)
-        lines = out[: ends[-1]].tobytes()
-        return [lines[begin:end] for begin, end in pairwise([0, *ends.tolist()])]
+    def write(self, prediction: Prediction) -> bytes:
+        """A prediction as a line of JSON; a value that is not finite is null."""
+        Q, S, derived = len(self._order), len(self.signals), prediction.derived
+        if derived:
+            low, high, anomaly, alarm, why = map(derived.__getitem__, (*ENDS, *OF_A_SIGNAL))
+            numbers = np.concatenate((prediction.values, low, high, anomaly, prediction.asked.reshape(-1)))
+            words = [*map(_TRUTHS.__getitem__, alarm.tolist()), *map(_REASONS.__getitem__, why.tolist())]
+        else:
+            unknown = np.full(Q - len(prediction.values) + S, np.nan)
+            numbers = np.concatenate((prediction.values, unknown, prediction.asked.reshape(-1)))
+            words = [b"null"] * (2 * S)
+        numbers[:Q] = numbers[self._order]
+        numbers = numbers[: Q + S + len(asking.KINDS) * len(self.asked)]
+        texts = orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
+        pieces = self._pieces.copy()
+        head = b"%d" % prediction.step, _write_time(prediction.time)
+        pieces[1::2] = (*head, *texts[: Q + S], *words, *texts[Q + S :])
+        return b"".join(pieces)
 
 
 class Prediction(NamedTuple):
@@ -243,34 +221,18 @@ class Prediction(NamedTuple):
     @property
     def line(self) -> bytes:
         """The prediction as a line of JSON."""
-        return self.format.lines((self,))[0]
+        return self.format.write(self)
 
 
 def format_lines(predictions: Iterable[Prediction]) -> list[bytes]:
-    """Predictions as lines of JSON, all together: in little more than half the time that they take one by one."""
-    lines: list[bytes] = []
-    for (form, _), alike in groupby(predictions, key=lambda prediction: (prediction.format, bool(prediction.derived))):
-        while batch := list(islice(alike, _TOGETHER)):
-            lines += form.lines(batch)
-    return lines
+    """Predictions as lines of JSON."""
+    return [prediction.line for prediction in predictions]
 
 
-@functools.cache
-def _line_kernel() -> tuple[Callable[..., None], NDArray[np.int64], int]:
-    """What writes lines, its table, and the length of the longest number."""
-    from emphatic.nexting import line_kernels
-
-    return direct(line_kernels.write_lines), line_kernels.powers(), line_kernels.LONGEST
-
-
-def _write(time: object) -> str:
+def _write_time(time: object) -> bytes:
     """A time as JSON; of a number, ``json`` takes ten times as long."""
-    return repr(time) if time.__class__ is float and time - time == 0.0 else json.dumps(time)
-
-
-def _joined(texts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Texts one after the other, and where each ends."""
-    return np.frombuffer(b"".join(texts), np.uint8), np.cumsum([len(text) for text in texts], dtype=np.int64)
+    is_number = isinstance(time, float) and time - time == 0.0
+    return (repr(time) if is_number else json.dumps(time)).encode()
 
 
 def _literal(text: str) -> str:

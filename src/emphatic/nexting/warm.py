@@ -34,7 +34,7 @@ def compile_for_live(settings: Settings | None = None) -> None:
     Args:
         settings: What will be predicted, and how; the rule and its step sizes decide which kernels there are.
     """
-    from emphatic.nexting.predictor import Prediction, Predictor, format_lines
+    from emphatic.nexting.predictor import Predictor
 
     settings = settings or Settings()
     asked = _ASKED if settings.ask else ()
@@ -52,8 +52,7 @@ def compile_for_live(settings: Settings | None = None) -> None:
         predictor.take(readings[:_WARM_UP])
         at = _WARM_UP
         for count in _MORE:
-            outcomes = predictor.take(readings[at : at + count])
-            format_lines(outcome for outcome in outcomes if isinstance(outcome, Prediction))
+            predictor.take(readings[at : at + count])
             at += count
         assert predictor.horde is not None
         path = Path(folder) / "model"
