@@ -203,7 +203,7 @@ class SignalSketch:
         """The next rows, from ``start`` on: where they are along x, a column for each horizon, and the readings in
         alarm, NaN elsewhere."""
         marked = np.full(len(reading), np.nan) if alarm is None else alarm
-        columns = np.stack([reading, *predictions, *returns, *low, *high, marked], axis=1)
+        columns = np.stack([reading, *predictions, *returns, *low, *high, marked]).T
         a, b = (min(max(edge - start, 0), len(x)) for edge in (self._begin, self._end))
         if a < b:
             self._close[start + a - self._begin : start + b - self._begin] = columns[a:b]
@@ -575,7 +575,7 @@ class _Passes:
         """Predictions and ends of intervals (B, Q), anomaly scores and reasons of alarms (B, C)."""
 
         def stack(names: Sequence[str], kind: str) -> NDArray[Any]:
-            return np.stack([table.column(f"{name}{kind}").to_numpy() for name in names], axis=1)
+            return np.stack([table.column(f"{name}{kind}").to_numpy() for name in names]).T
 
         names, predict = self._plain.names, self._plain.predict
         return (
@@ -583,7 +583,7 @@ class _Passes:
             stack(names, ".low"),
             stack(names, ".high"),
             stack(predict, ".anomaly"),
-            np.stack([read_reasons(table.column(f"{name}.why")) for name in predict], axis=1),
+            np.stack([read_reasons(table.column(f"{name}.why")) for name in predict]).T,
         )
 
     def _component_answers(self, reader: PartReader, begin: int, end: int, predictions: Array) -> dict[str, Array]:
@@ -594,7 +594,7 @@ class _Passes:
         answers = {}
         for name in table.column_names:
             differences = table.column(name).combine_chunks().flatten().to_numpy().reshape(table.num_rows, -1)
-            answers[name] = (predictions + differences[:, :Q]).T
+            answers[name] = predictions.T + np.ascontiguousarray(differences[:, :Q].T)
         return answers
 
 
