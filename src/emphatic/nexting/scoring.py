@@ -413,7 +413,7 @@ class _PredictionsFile:
         self._waiting.append(table.cast(pa.schema([self._narrow(field) for field in table.schema])))
         is_short = sum(rows.num_rows for rows in self._waiting) < _GROUP_ROWS
         if not is_short and sum(rows.nbytes for rows in self._waiting) >= _ROW_GROUP:
-            self._flush()
+            self.flush()
 
     def _narrow(self, field: pa.Field) -> pa.Field:
         """A column as the file has it."""
@@ -424,9 +424,12 @@ class _PredictionsFile:
         is_precise |= bool(self._precise) and name.removesuffix(".low").removesuffix(".high") in self._own
         return field if is_precise or field.type != pa.float64() else field.with_type(pa.float32())
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write the rows that wait, if there are any."""
         import pyarrow as pa
 
+        if not self._waiting:
+            return
         rows = pa.concat_tables(self._waiting)
         self._waiting.clear()
         if self._writer is None:
@@ -437,8 +440,8 @@ class _PredictionsFile:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is None and self._waiting:
-            self._flush()
+        if error is None:
+            self.flush()
         if self._writer is not None:
             self._writer.close()
 
@@ -646,6 +649,7 @@ def _score(
         hindsight_fits = {} if fitted is None else fitted.result()
         known = rows.G, rows.known, time
         scores.add(rows.start, readings, missing, rows.predictions, hindsight_fits, *known, answers=rows.answers)
+    is_flushed = follower.submit(file.flush)
     varies = hindsight.lowest < hindsight.highest
     constant = [name for name, changes in zip(plain.signals, varies, strict=True) if not changes]
     skipped = {name: [SKIPPED] * len(plain.names) for name in _hindsight_baselines()}
@@ -657,6 +661,7 @@ def _score(
         score |= counts[score["signal"]] | {"guarded": guarded.get(score["signal"], {"pulled_in": 0, "missing": 0})}
     of_values = learned.asked.judge_signals()
     summary[0]["signals"] = [of_values.get(of_means["signal"], of_means) for of_means in scores.signals(summary)]
+    is_flushed.result()
     return Scored(
         learned,
         summary,
