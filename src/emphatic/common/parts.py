@@ -145,6 +145,10 @@ class PartStore:
             table = file.read(use_threads=False).replace_schema_metadata(None)
         return _unpack(table) if _WIDE in metadata else table
 
+    def is_in_memory(self, kind: str, number: int) -> bool:
+        """Whether a part need not be read from the disk."""
+        return self.path(kind, number) in self._tables
+
     def drop(self, rows: int, *kinds: str) -> None:
         """Remove the rows from number ``rows`` on, which were written after the resume point."""
         for kind in kinds:
@@ -261,7 +265,7 @@ class PartReader:
         store: Where the parts lie.
         kind: What is read.
         on_read: Called with every part when it is read, in their order where they are read forwards.
-        follower: With a second thread, it reads the part that comes next.
+        follower: Makes these calls; with a second thread, it also reads the part that comes next.
     """
 
     def __init__(
@@ -272,7 +276,7 @@ class PartReader:
         follower: Follower | None = None,
     ) -> None:
         self._store, self._kind, self._on_read = store, kind, on_read
-        self._follower = None if follower is None or follower.is_alone else follower
+        self._follower = follower or Follower()
         self.starts = store.starts(kind)
         self._tables: dict[int, pa.Table] = {}
         self._coming: dict[int, Future[pa.Table]] = {}
@@ -289,15 +293,10 @@ class PartReader:
         return pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces)
 
     def _load(self, number: int) -> pa.Table:
-        if self._follower is None:
-            return self._read(number)
-        table = self._coming.pop(number).result() if number in self._coming else self._read(number)
-        for following in self.starts[self.starts.index(number) + 1 :][:1]:
-            self._coming[following] = self._follower.submit(self._read, following)
-        return table
-
-    def _read(self, number: int) -> pa.Table:
-        table = self._store.read(self._kind, number)
+        table = self._coming.pop(number).result() if number in self._coming else self._store.read(self._kind, number)
         if self._on_read is not None:
-            self._on_read(table)
+            self._follower.call(self._on_read, table)
+        for following in self.starts[self.starts.index(number) + 1 :][:1]:
+            if not self._follower.is_alone and not self._store.is_in_memory(self._kind, following):
+                self._coming[following] = self._follower.submit(self._store.read, self._kind, following)
         return table

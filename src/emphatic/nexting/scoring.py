@@ -625,7 +625,7 @@ def _score(
         for batch in batches[:-1]:
             fits.begin(batch)
             for rows in passes.forwards(half.half, half.half, hindsight.states):
-                fits.add(rows)
+                fits.add(rows, fits.make_features(rows))
         fits.begin(batches[-1])
     step = learned.log.step if learned.log.table.dated else None
     scores = LogScores(plain.predict, plain.horizons, plain.gammas, rows_total, step)
@@ -638,7 +638,11 @@ def _score(
     for rows in passes.forwards(rows_total, half.half, hindsight.states, write, follower):
         time = rows.readings.time
         begins = float(time[0]) if begins is None and time is not None else begins
-        fitted = None if fits is None else second.submit(fits.add, rows)
+        fitted = None
+        if fits is not None and rows.start < half.half:  # nothing is predicted yet: this thread need not wait
+            second.call(fits.add, rows, fits.make_features(rows))
+        elif fits is not None:
+            fitted = second.submit(fits.add, rows, fits.make_features(rows))
         worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
         intervals.add(rows.start, rows.low, rows.high, rows.G, rows.known)
         alarms.add(rows.start, rows.anomaly, rows.why, time)
@@ -649,7 +653,8 @@ def _score(
         hindsight_fits = {} if fitted is None else fitted.result()
         known = rows.G, rows.known, time
         scores.add(rows.start, readings, missing, rows.predictions, hindsight_fits, *known, answers=rows.answers)
-    is_flushed = follower.submit(file.flush)
+    second.wait()
+    follower.call(file.flush)
     varies = hindsight.lowest < hindsight.highest
     constant = [name for name, changes in zip(plain.signals, varies, strict=True) if not changes]
     skipped = {name: [SKIPPED] * len(plain.names) for name in _hindsight_baselines()}
@@ -661,7 +666,7 @@ def _score(
         score |= counts[score["signal"]] | {"guarded": guarded.get(score["signal"], {"pulled_in": 0, "missing": 0})}
     of_values = learned.asked.judge_signals()
     summary[0]["signals"] = [of_values.get(of_means["signal"], of_means) for of_means in scores.signals(summary)]
-    is_flushed.result()
+    follower.wait()
     return Scored(
         learned,
         summary,
@@ -787,13 +792,17 @@ class _Fits:
         self._makers |= {i: self._learned.features(i) for i in batch}
         self._answers = PlainAnswers(self._plain.gammas, len(self._plain.predict))
 
-    def add(self, rows: _Rows) -> dict[str, Array]:
+    def make_features(self, rows: _Rows) -> dict[int, tuple[NDArray[np.int64], Array]]:
+        """The active features of the next rows and their values, of each maker whose fits need them."""
+        makers = self._batch if rows.start < self._half else self._makers
+        return {i: make_features(self._makers[i], rows.readings, rows.to_learn, rows.missing) for i in makers}
+
+    def add(self, rows: _Rows, features: Mapping[int, tuple[NDArray[np.int64], Array]]) -> dict[str, Array]:
         """The next rows: sum those of the first half, predict those of the second (Q, B), NaN in the first."""
         predictions = {name: np.full(rows.G.shape, np.nan) for name in _hindsight_baselines()}
         answers = self._answers(rows.to_learn[:, self._plain.places])
-        for i in self._batch if rows.start < self._half else self._makers:
+        for i, (indices, values) in features.items():
             share = self._plain.shares[i]
-            indices, values = make_features(self._makers[i], rows.readings, rows.to_learn, rows.missing)
             G = rows.G_to_learn[share]
             for name, fit in self._fits[i].items():
                 predictions[name][share] = fit.add(rows.start, indices, values, G, answers[:, share])
