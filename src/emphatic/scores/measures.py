@@ -604,7 +604,7 @@ class LogScores:
             for a, b in pairwise([start, *inner, stop])
         ]
         middle = int(self._ends[PIECES // 2 - 1])
-        late, squares = slice(max(0, middle - start), None), {}
+        late, squares = slice(max(0, middle - start), None), dict[str, Array]()
         with np.errstate(over="ignore", invalid="ignore"):
             for names in _same_arrays(guesses):
                 for i, loss in enumerate(self._losses):
