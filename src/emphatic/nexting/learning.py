@@ -996,6 +996,7 @@ class Learned:
         """How many readings of each signal were pulled in and taken for missing, where there are any."""
         return self.guard.counts(self.log.table.names)
 
+    @cached_property
     def further_scores(self) -> list[dict[str, Any]]:
         """The scores that follow those of signals and horizons: of the headline, questions asked, and own questions."""
         return [*self.asked.scores(), *self.derived.returns.scores()]
