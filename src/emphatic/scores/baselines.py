@@ -281,7 +281,7 @@ class LastCycle:
         self._gammas, self._step, self._period = np.ascontiguousarray(gammas, np.float64), step, period
         lasting = np.full(len(self._gammas), float(period))  # further ahead the weights are below rounding errors
         np.divide(37.0, 1.0 - self._gammas, out=lasting, where=self._gammas < 1.0)
-        self._paths = np.minimum(period, lasting.astype(np.int64) + 1)
+        self._paths = np.where(self._gammas > 0.0, np.minimum(period, lasting.astype(np.int64) + 1), 1)
         self._ring, self._sums = np.zeros((period + 1, C)), np.zeros((len(self._gammas), C))
         self._origin, self._place, self._filled = math.nan, -1, 0
 

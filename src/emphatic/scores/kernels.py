@@ -102,7 +102,7 @@ def repeat_path(
     every, last, whole = np.empty(H, np.int64), np.empty(H), np.empty(H)
     for h in range(H):
         g, length = gammas[h], paths[h]
-        every[h] = max(1, int(RENEWED / -math.log(max(g, 1e-300))))  # errors grow by 1/γ a row
+        every[h] = max(1, int(RENEWED / -math.log(max(g, 1e-300))))  # errors grow by 1/γ a row (each row, if γ is 0)
         last[h], whole[h] = g ** (length - 1), 1.0 - g**length
     for t in range(len(x)):
         moved = place[t] - latest
@@ -111,25 +111,23 @@ def repeat_path(
                 ring[m % size, c] = ring[(m - period) % size, c] if filled > period else x[t, c]
         filled += moved
         latest = place[t]
-        present, leaving, next_place = latest % size, (latest - period) % size, (latest + 1 - period) % size
+        present, leaving = latest % size, (latest - period) % size
         for c in range(C):
             ring[present, c] = x[t, c]
         for h in range(H):
             g, length = gammas[h], paths[h]
-            entering = (latest - period + length) % size
+            entering = leaving + length if leaving + length < size else leaving + length - size
             is_new = moved != 1 or filled % every[h] == 0 or filled == period + 1
             for c in range(C):
                 if filled <= period:
                     out[c * H + h, t] = math.nan
                     continue
-                if g == 0.0:
-                    sums[h, c] = ring[next_place, c]
-                elif is_new:
-                    total, weight, at = 0.0, 1.0, next_place
+                if is_new:
+                    total, weight, at = 0.0, 1.0, leaving
                     for _ in range(length):
+                        at = at + 1 if at + 1 < size else 0
                         total += weight * ring[at, c]
                         weight *= g
-                        at = at + 1 if at + 1 < size else 0
                     sums[h, c] = total
                 else:
                     sums[h, c] = (sums[h, c] - ring[leaving, c]) / g + last[h] * ring[entering, c]
@@ -155,9 +153,8 @@ def follow_climate(
     """
     C, H, bins = x.shape[1], len(gammas), climate.shape[2] - 1
     step, cycle = np.empty(H), np.empty(H)
-    # Of the bins in the order in which they follow; the first is also the last. Horizons are summed four at a time, as
-    # each sum by itself waits for every addition.
-    means, shares = np.zeros(2 * bins), np.zeros((-(-H // 4), bins + 1, 4))
+    # Of the bins in the order in which they follow; the first is also the last.
+    means, shares = np.empty(2 * bins), np.empty((H, bins + 1))
     for h in range(H):
         step[h], cycle[h] = gammas[h] ** width, gammas[h] ** (bins * width)
     for t in range(len(x)):
@@ -166,12 +163,12 @@ def follow_climate(
         left = max(0.0, math.ceil((at + 1.0 - phase[t]) * width - 1e-5) - 1.0) if known else 0.0
         for h in range(H):
             begin = gammas[h] ** left
-            shares[h // 4, 0, h % 4] = 1.0 - begin
+            shares[h, 0] = 1.0 - begin
             for k in range(1, bins):
                 end = begin * step[h]
-                shares[h // 4, k, h % 4] = begin - end
+                shares[h, k] = begin - end
                 begin = end
-            shares[h // 4, bins, h % 4] = begin - cycle[h]
+            shares[h, bins] = begin - cycle[h]
         for c in range(C):
             if not missing[t, c]:
                 climate[c, 0, bins] += x[t, c]
@@ -182,19 +179,11 @@ def follow_climate(
             level = climate[c, 0, bins] / climate[c, 1, bins] if climate[c, 1, bins] > 0.0 else math.nan
             for b in range(bins):  # twice, so that they follow one another from any bin on
                 means[b] = means[bins + b] = (climate[c, 0, b] + PRIOR_ROWS * level) / (climate[c, 1, b] + PRIOR_ROWS)
-            for four in range(len(shares)):
-                share, mean = shares[four], means[at]
-                s0, s1, s2, s3 = share[0, 0] * mean, share[0, 1] * mean, share[0, 2] * mean, share[0, 3] * mean
+            for h in range(H):
+                total = shares[h, 0] * means[at]
                 for k in range(1, bins + 1):
-                    mean = means[at + k]
-                    s0 += share[k, 0] * mean
-                    s1 += share[k, 1] * mean
-                    s2 += share[k, 2] * mean
-                    s3 += share[k, 3] * mean
-                sums = s0, s1, s2, s3
-                for i in range(min(4, H - 4 * four)):
-                    h = 4 * four + i
-                    out[c * H + h, t] = sums[i] / (1.0 - cycle[h]) if known else level
+                    total += shares[h, k] * means[at + k]
+                out[c * H + h, t] = total / (1.0 - cycle[h]) if known else level
 
 
 @jit_for((_i2, _f2, _b2, _out_f3))
