@@ -343,7 +343,8 @@ def score_log(learned: Learned, offline: bool, progress: Progress, threads: int 
         # Threads that limit BLAS by turns would undo each other's limits.
         single_blas = nullcontext() if threads == 1 else blas_threads(1)
         with Follower(max(threads, count_cores())) as follower, single_blas:
-            second = follower if threads > 1 else Follower()
+            # To read and encode values at each horizon takes the second thread as long as all scores take this one.
+            second = follower if threads > 1 and learned.asked.headline is None else Follower()
             scored = _score(plain, learned, offline, meter, file, not is_wide, follower, second)
         if is_wide:  # The parts are read once more, when what scoring takes is free again.
             release_memory()
