@@ -59,10 +59,14 @@ class PartStore:
     Args:
         folder: Where the parts lie. A lock file in it is left alone.
         run: The id of the run, which every table carries: parts of another run are refused.
+
+    Attributes:
+        room: The bytes of tables that stay in memory when they are written, to be read from there.
     """
 
     def __init__(self, folder: Path, run: str = "") -> None:
-        self.folder, self.run = folder, run
+        self.folder, self.run, self.room = folder, run, 0
+        self._tables: dict[Path, pa.Table] = {}
 
     def path(self, kind: str, number: int, suffix: str = "parquet") -> Path:
         """The file of a part."""
@@ -74,6 +78,7 @@ class PartStore:
 
     def clear(self) -> None:
         """Empty the folder."""
+        self._tables.clear()
         for path in self.folder.iterdir():
             if path.name == LOCK:
                 continue
@@ -96,17 +101,23 @@ class PartStore:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        table = pa.table(dict(columns))
+        table, path = pa.table(dict(columns)), self.path(kind, number)
         metadata: dict[bytes, Any] = {_RUN: self.run}
         is_wide = table.num_columns > _COLUMNS
+        self._tables.pop(path, None)
         if is_wide:
             table, metadata[_WIDE] = _pack(table), str(table.num_rows)
+        elif table.nbytes <= self.room:
+            self._tables[path] = table
+            self.room -= table.nbytes
         table = table.replace_schema_metadata(metadata)
         options: dict[str, Any] = {"write_page_checksum": True}
-        options |= {"compression": "zstd", "compression_level": 1} if compress else {"compression": "none"}
+        options["compression"] = (
+            "lz4" if compress else "none"
+        )  # parts do not last: half the time counts more than a tenth
         if is_wide:
             options["write_batch_size"] = 1  # a page is full after so many values
-        with atomic_file(self.path(kind, number)) as file:
+        with atomic_file(path) as file:
             texts = [] if is_wide else _other_than_floats(table.schema)
             pq.write_table(table, file, use_dictionary=texts, write_statistics=False, **options)
         if is_wide:
@@ -125,6 +136,8 @@ class PartStore:
         import pyarrow.parquet as pq
 
         path = self.path(kind, number)
+        if path in self._tables:
+            return self._tables[path]
         with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=_PAGE) as file:
             metadata = file.schema_arrow.metadata or {}
             if metadata.get(_RUN, b"").decode() != self.run:
@@ -132,12 +145,17 @@ class PartStore:
             table = file.read(use_threads=False).replace_schema_metadata(None)
         return _unpack(table) if _WIDE in metadata else table
 
+    def is_in_memory(self, kind: str, number: int) -> bool:
+        """Whether a part need not be read from the disk."""
+        return self.path(kind, number) in self._tables
+
     def drop(self, rows: int, *kinds: str) -> None:
         """Remove the rows from number ``rows`` on, which were written after the resume point."""
         for kind in kinds:
             for number in self.starts(kind):
                 if number >= rows:
                     self.path(kind, number).unlink()
+                    self._tables.pop(self.path(kind, number), None)
             for number in self.starts(kind)[-1:]:
                 table = self.read(kind, number)
                 if number + table.num_rows > rows:
@@ -247,7 +265,7 @@ class PartReader:
         store: Where the parts lie.
         kind: What is read.
         on_read: Called with every part when it is read, in their order where they are read forwards.
-        follower: With a second thread, it reads the part that comes next.
+        follower: Makes these calls; with a second thread, it also reads the part that comes next.
     """
 
     def __init__(
@@ -258,7 +276,7 @@ class PartReader:
         follower: Follower | None = None,
     ) -> None:
         self._store, self._kind, self._on_read = store, kind, on_read
-        self._follower = None if follower is None or follower.is_alone else follower
+        self._follower = follower or Follower()
         self.starts = store.starts(kind)
         self._tables: dict[int, pa.Table] = {}
         self._coming: dict[int, Future[pa.Table]] = {}
@@ -275,15 +293,10 @@ class PartReader:
         return pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces)
 
     def _load(self, number: int) -> pa.Table:
-        if self._follower is None:
-            return self._read(number)
-        table = self._coming.pop(number).result() if number in self._coming else self._read(number)
-        for following in self.starts[self.starts.index(number) + 1 :][:1]:
-            self._coming[following] = self._follower.submit(self._read, following)
-        return table
-
-    def _read(self, number: int) -> pa.Table:
-        table = self._store.read(self._kind, number)
+        table = self._coming.pop(number).result() if number in self._coming else self._store.read(self._kind, number)
         if self._on_read is not None:
-            self._on_read(table)
+            self._follower.call(self._on_read, table)
+        for following in self.starts[self.starts.index(number) + 1 :][:1]:
+            if not self._follower.is_alone and not self._store.is_in_memory(self._kind, following):
+                self._coming[following] = self._follower.submit(self._store.read, self._kind, following)
         return table

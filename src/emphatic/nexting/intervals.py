@@ -524,17 +524,19 @@ class AlarmList:
             time: The times (B,).
         """
         for c, name in enumerate(self._signals):
-            for t in np.flatnonzero(why[:, c]).tolist():
-                latest, score, reason = self._latest.get(name), float(anomaly[t, c]), WHY[int(why[t, c]) - 1]
-                if latest is None or start + t > latest.row + latest.rows:
+            rows = np.flatnonzero(why[:, c])
+            for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1) if len(rows) else []:
+                begin, highest = int(run[0]), int(run[np.argmax(anomaly[run, c])])
+                latest, score, reason = self._latest.get(name), anomaly[highest, c], WHY[int(why[highest, c]) - 1]
+                if latest is None or start + begin > latest.row + latest.rows:
                     self._list(latest)
                     self._counts[name]["alarms"] += 1
-                    latest = _Alarm(score, start + t, name, float("nan") if time is None else float(time[t]), reason)
-                    self._latest[name] = latest
-                if score > latest.score:
-                    latest.score, latest.why = score, reason
-                latest.rows += 1
-                self._counts[name]["alarm_rows"] += 1
+                    when = float("nan") if time is None else float(time[begin])
+                    latest = self._latest[name] = _Alarm(float(score), start + begin, name, when, reason)
+                elif score > latest.score:  # it began in the rows before
+                    latest.score, latest.why = float(score), reason
+                latest.rows += len(run)
+                self._counts[name]["alarm_rows"] += len(run)
 
     def _list(self, alarm: _Alarm | None) -> None:
         if alarm is not None:

@@ -63,6 +63,10 @@ _log = logging.getLogger("emphatic.nexting.runner")
 SAVE, _QUICK, _TIMES_AS_LONG = 10.0, 0.5, 20.0
 #: Numbers that wait to be written, at most: what keeps memory flat.
 WAITING = 1 << 20
+#: Bytes of parts that stay in memory for scoring; those of a log that would take more are read from the disk, all.
+_IN_MEMORY = 1 << 28
+#: Bytes of a row of parts for each column, and for each question in the component answers.
+_COLUMN_BYTES, _ANSWER_BYTES = 8, 24
 #: Rows at the start of a table that settings, ranges and its identity are found from.
 FIRST = 10_000
 #: What is written in parts.
@@ -321,6 +325,12 @@ def _with_scoring(size: Size, log: OpenedLog, horde: Horde, asked: Asked, offlin
     signals = min(len(log.settings.predict or ()), _DRAWN)
     scoring = log.rows * row * 1e-9 + _SCORING + _JUDGED * questions
     return size._replace(scoring=scoring, report=_REPORT + _SIGNAL * signals)
+
+
+def _parts_size(log: OpenedLog, horde: Horde, derived: Derived, asked: Asked) -> int:
+    """The bytes of all parts of a log in memory."""
+    columns = len(horde.names) + len(derived.names) + len(asked.names) + len(log.table.names) + 4
+    return log.rows * (_COLUMN_BYTES * columns + _ANSWER_BYTES * len(horde.names))
 
 
 def check_memory(size: Size, signals: int, free: int | None) -> None:
@@ -986,6 +996,7 @@ class Learned:
         """How many readings of each signal were pulled in and taken for missing, where there are any."""
         return self.guard.counts(self.log.table.names)
 
+    @cached_property
     def further_scores(self) -> list[dict[str, Any]]:
         """The scores that follow those of signals and horizons: of the headline, questions asked, and own questions."""
         return [*self.asked.scores(), *self.derived.returns.scores()]
@@ -1113,7 +1124,10 @@ def learn_log(
     # (a second thread answers while the first one learns)
     size = size._replace(seconds=max(size.seconds, seconds) if threads > 1 else size.seconds + seconds)
     size = _with_scoring(size, log, horde, asked, offline)
-    check_memory(size, len(log.settings.predict or ()), free_memory())
+    parts, free = _parts_size(log, horde, derived, asked), free_memory()
+    if parts <= _IN_MEMORY and (free is None or size.memory + parts <= free):
+        store.room, size = _IN_MEMORY, size._replace(memory=size.memory + parts)
+    check_memory(size, len(log.settings.predict or ()), free)
     expect = getattr(progress, "expect", None)
     announce(size.text(log.settings, None if expect is None else expect(size.phases)))
     if (note := describe_headline(log.settings, asked.headline, log.rows)) is not None:

@@ -280,7 +280,7 @@ def run_machine(
             with atomic_file(folder / "page.html") as page:
                 page.write(render_report(scored, seconds).encode())
         del scored.summary[0]["reading"]
-        record |= {"summary": scored.summary, "asked": learned.further_scores()}
+        record |= {"summary": scored.summary, "asked": learned.further_scores}
         store = learned.store
         os.replace(store.folder / "predictions", folder / "predictions.parquet")
         shutil.copyfile(store.folder / "model.safetensors", folder / "model.safetensors")

@@ -94,8 +94,9 @@ class _SlotMeans:
         read = known.any(axis=0)
         begin = np.where(read, readings[known.argmax(axis=0), np.arange(readings.shape[1])], np.nan)
         self._centre = np.where(np.isnan(self._centre), begin, self._centre)
-        np.add.at(self._sums, slot, np.where(known, readings - self._centre, 0.0))
-        np.add.at(self._counts, slot, known)
+        place = slot[:, None] * readings.shape[1] + np.arange(readings.shape[1])  # (far quicker than whole rows)
+        np.add.at(self._sums.reshape(-1), place, np.where(known, readings - self._centre, 0.0))
+        np.add.at(self._counts.reshape(-1), place, known.astype(np.float64))
 
     def season(self, signal: int, cycles: float) -> Season | None:
         """The profile of a signal; None where less than two cycles, or less than half of one, are known."""

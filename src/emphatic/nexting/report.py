@@ -137,7 +137,7 @@ def _outlooks(scored: Scored) -> list[Outlook]:
     if history is None or not len(history.rows[0]):
         return []
     origin, step = float(history.rows[0][-1]), history.timing.step
-    summary = [*scored.summary, *learned.further_scores()]
+    summary = [*scored.summary, *learned.further_scores]
     forecasts = read_forecasts(summary, origin, step)
     units = (scored.summary[0].get("reading") or {}).get("units") or {}
     outlooks: list[Outlook] = []

@@ -853,7 +853,7 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
                 error.filename = str(job.out)  # a full disk does not say which
             raise
         written = None if destination is None else write_results_to(*destination, job.out)
-    summary = [*scored.summary, *learned.further_scores()]
+    summary = [*scored.summary, *learned.further_scores]
     _continue_asking(learned.horde, learned.asked.state())
     return NextingResult(
         ScoreTable(summary), scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written=written
@@ -893,7 +893,7 @@ def write_results(scored: Scored, out: Path) -> dict[str, float]:
     began, learned = clock_time.perf_counter(), scored.learned
     store = learned.store
     scored.summary[0]["reading"] = ingest_summary(scored)
-    summary = [*scored.summary, *learned.further_scores()]
+    summary = [*scored.summary, *learned.further_scores]
     (store.folder / "summary").write_text(_as_json(summary), "utf-8")
     seconds = {"reading": learned.log.seconds, "learning": learned.seconds, "scoring": scored.seconds}
     seconds["report"] = clock_time.perf_counter() - began

@@ -3,10 +3,10 @@
 A return needs the future. So the readings are gone through backwards once, and what each block needs to know of the
 rows after it is noted. Then all blocks are gone through forwards: the returns of a block are computed again from that
 note, its features are made, the offline fit sums the first half and predicts the second, and sums and plots are
-gathered. What is held in memory is one part, the sums, and one bit for each question and row of the first half. If
-questions have features of their own, and the sums of all would take too much memory, the first half is gone through
-once for some of them at a time. Blocks begin at multiples of the rows of a block, whatever parts the rows were written
-in: no sum depends on when a run was interrupted.
+gathered. What is held in memory is one part (or all, of a log so short that they fit: ``PartStore.room``), the sums,
+and one bit for each question and row of the first half. If questions have features of their own, and the sums of all
+would take too much memory, the first half is gone through once for some of them at a time. Blocks begin at multiples of
+the rows of a block, whatever parts the rows were written in: no sum depends on when a run was interrupted.
 
 A row's features are made once here, and once while learning. To make them once in all they would have to be kept,
 some tens of numbers a row, for the offline fit needs them together with returns that learning does not know yet: its
@@ -203,7 +203,7 @@ class SignalSketch:
         """The next rows, from ``start`` on: where they are along x, a column for each horizon, and the readings in
         alarm, NaN elsewhere."""
         marked = np.full(len(reading), np.nan) if alarm is None else alarm
-        columns = np.stack([reading, *predictions, *returns, *low, *high, marked], axis=1)
+        columns = np.stack([reading, *predictions, *returns, *low, *high, marked]).T
         a, b = (min(max(edge - start, 0), len(x)) for edge in (self._begin, self._end))
         if a < b:
             self._close[start + a - self._begin : start + b - self._begin] = columns[a:b]
@@ -343,7 +343,8 @@ def score_log(learned: Learned, offline: bool, progress: Progress, threads: int 
         # Threads that limit BLAS by turns would undo each other's limits.
         single_blas = nullcontext() if threads == 1 else blas_threads(1)
         with Follower(max(threads, count_cores())) as follower, single_blas:
-            second = follower if threads > 1 else Follower()
+            # To read and encode values at each horizon takes the second thread as long as all scores take this one.
+            second = follower if threads > 1 and learned.asked.headline is None else Follower()
             scored = _score(plain, learned, offline, meter, file, not is_wide, follower, second)
         if is_wide:  # The parts are read once more, when what scoring takes is free again.
             release_memory()
@@ -413,7 +414,7 @@ class _PredictionsFile:
         self._waiting.append(table.cast(pa.schema([self._narrow(field) for field in table.schema])))
         is_short = sum(rows.num_rows for rows in self._waiting) < _GROUP_ROWS
         if not is_short and sum(rows.nbytes for rows in self._waiting) >= _ROW_GROUP:
-            self._flush()
+            self.flush()
 
     def _narrow(self, field: pa.Field) -> pa.Field:
         """A column as the file has it."""
@@ -424,9 +425,12 @@ class _PredictionsFile:
         is_precise |= bool(self._precise) and name.removesuffix(".low").removesuffix(".high") in self._own
         return field if is_precise or field.type != pa.float64() else field.with_type(pa.float32())
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write the rows that wait, if there are any."""
         import pyarrow as pa
 
+        if not self._waiting:
+            return
         rows = pa.concat_tables(self._waiting)
         self._waiting.clear()
         if self._writer is None:
@@ -437,8 +441,8 @@ class _PredictionsFile:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is None and self._waiting:
-            self._flush()
+        if error is None:
+            self.flush()
         if self._writer is not None:
             self._writer.close()
 
@@ -575,7 +579,7 @@ class _Passes:
         """Predictions and ends of intervals (B, Q), anomaly scores and reasons of alarms (B, C)."""
 
         def stack(names: Sequence[str], kind: str) -> NDArray[Any]:
-            return np.stack([table.column(f"{name}{kind}").to_numpy() for name in names], axis=1)
+            return np.stack([table.column(f"{name}{kind}").to_numpy() for name in names]).T
 
         names, predict = self._plain.names, self._plain.predict
         return (
@@ -583,7 +587,7 @@ class _Passes:
             stack(names, ".low"),
             stack(names, ".high"),
             stack(predict, ".anomaly"),
-            np.stack([read_reasons(table.column(f"{name}.why")) for name in predict], axis=1),
+            np.stack([read_reasons(table.column(f"{name}.why")) for name in predict]).T,
         )
 
     def _component_answers(self, reader: PartReader, begin: int, end: int, predictions: Array) -> dict[str, Array]:
@@ -594,7 +598,7 @@ class _Passes:
         answers = {}
         for name in table.column_names:
             differences = table.column(name).combine_chunks().flatten().to_numpy().reshape(table.num_rows, -1)
-            answers[name] = (predictions + differences[:, :Q]).T
+            answers[name] = predictions.T + np.ascontiguousarray(differences[:, :Q].T)
         return answers
 
 
@@ -622,7 +626,7 @@ def _score(
         for batch in batches[:-1]:
             fits.begin(batch)
             for rows in passes.forwards(half.half, half.half, hindsight.states):
-                fits.add(rows)
+                fits.add(rows, fits.make_features(rows))
         fits.begin(batches[-1])
     step = learned.log.step if learned.log.table.dated else None
     scores = LogScores(plain.predict, plain.horizons, plain.gammas, rows_total, step)
@@ -635,7 +639,11 @@ def _score(
     for rows in passes.forwards(rows_total, half.half, hindsight.states, write, follower):
         time = rows.readings.time
         begins = float(time[0]) if begins is None and time is not None else begins
-        fitted = None if fits is None else second.submit(fits.add, rows)
+        fitted = None
+        if fits is not None and rows.start < half.half:  # nothing is predicted yet: this thread need not wait
+            second.call(fits.add, rows, fits.make_features(rows))
+        elif fits is not None:
+            fitted = second.submit(fits.add, rows, fits.make_features(rows))
         worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
         intervals.add(rows.start, rows.low, rows.high, rows.G, rows.known)
         alarms.add(rows.start, rows.anomaly, rows.why, time)
@@ -646,6 +654,8 @@ def _score(
         hindsight_fits = {} if fitted is None else fitted.result()
         known = rows.G, rows.known, time
         scores.add(rows.start, readings, missing, rows.predictions, hindsight_fits, *known, answers=rows.answers)
+    second.wait()
+    follower.call(file.flush)
     varies = hindsight.lowest < hindsight.highest
     constant = [name for name, changes in zip(plain.signals, varies, strict=True) if not changes]
     skipped = {name: [SKIPPED] * len(plain.names) for name in _hindsight_baselines()}
@@ -657,6 +667,7 @@ def _score(
         score |= counts[score["signal"]] | {"guarded": guarded.get(score["signal"], {"pulled_in": 0, "missing": 0})}
     of_values = learned.asked.judge_signals()
     summary[0]["signals"] = [of_values.get(of_means["signal"], of_means) for of_means in scores.signals(summary)]
+    follower.wait()
     return Scored(
         learned,
         summary,
@@ -782,13 +793,17 @@ class _Fits:
         self._makers |= {i: self._learned.features(i) for i in batch}
         self._answers = PlainAnswers(self._plain.gammas, len(self._plain.predict))
 
-    def add(self, rows: _Rows) -> dict[str, Array]:
+    def make_features(self, rows: _Rows) -> dict[int, tuple[NDArray[np.int64], Array]]:
+        """The active features of the next rows and their values, of each maker whose fits need them."""
+        makers = self._batch if rows.start < self._half else self._makers
+        return {i: make_features(self._makers[i], rows.readings, rows.to_learn, rows.missing) for i in makers}
+
+    def add(self, rows: _Rows, features: Mapping[int, tuple[NDArray[np.int64], Array]]) -> dict[str, Array]:
         """The next rows: sum those of the first half, predict those of the second (Q, B), NaN in the first."""
         predictions = {name: np.full(rows.G.shape, np.nan) for name in _hindsight_baselines()}
         answers = self._answers(rows.to_learn[:, self._plain.places])
-        for i in self._batch if rows.start < self._half else self._makers:
+        for i, (indices, values) in features.items():
             share = self._plain.shares[i]
-            indices, values = make_features(self._makers[i], rows.readings, rows.to_learn, rows.missing)
             G = rows.G_to_learn[share]
             for name, fit in self._fits[i].items():
                 predictions[name][share] = fit.add(rows.start, indices, values, G, answers[:, share])

@@ -6,24 +6,29 @@ one of the templates; ``table`` and ``piece`` make what stands in them. All HTML
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from numbers import Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from emphatic.engines.generated import cache_folder
 from emphatic.report.plots import INKS, Plot, Store
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from jinja2.bccache import Bucket
 
 __all__ = ["NONE", "Column", "Figure", "Html", "Key", "Plots", "amount", "count", "known", "percent", "piece"]
 __all__ += [
@@ -72,6 +77,17 @@ def asset(name: str) -> Html:
 def _environment() -> Environment:
     import jinja2  # late: only pages need it
 
+    class KeptTemplates(jinja2.FileSystemBytecodeCache):
+        """Compiled templates beside the compiled kernels: to compile them takes as long as to fill them."""
+
+        def dump_bytecode(self, bucket: Bucket) -> None:
+            with suppress(OSError):  # a folder that is only read from, or a full disk
+                super().dump_bytecode(bucket)
+
+    folder = cache_folder()
+    # Jinja checks the source of a template, but neither its own version nor the options below.
+    options = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
+    pattern = f"emphatic_page_{options}_jinja_{jinja2.__version__}_%s.cache"
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: str(asset(f"templates/{name}"))),
         autoescape=True,
@@ -80,6 +96,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        bytecode_cache=None if folder is None else KeptTemplates(str(folder), pattern),
     )
     environment.filters["plain"] = plain
     environment.globals |= {"asset": asset, "inks": INKS}

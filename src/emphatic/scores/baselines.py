@@ -91,6 +91,9 @@ _WORDS = {
 _DAY, _WEEK, _YEAR = 86_400.0, 604_800.0, 365.2425 * 86_400.0
 #: 1970-01-05 was a Monday.
 _MONDAY = 4 * _DAY
+#: Numbers between the rows of an array that is written column by column: if rows are a power of two apart, all of a
+#: column share a few lines of the processor's cache.
+_APART = 8
 #: Bytes of the readings that are remembered for one baseline: a longer cycle is left out.
 _REMEMBERED = 1 << 28
 
@@ -278,22 +281,20 @@ class LastCycle:
         self._gammas, self._step, self._period = np.ascontiguousarray(gammas, np.float64), step, period
         lasting = np.full(len(self._gammas), float(period))  # further ahead the weights are below rounding errors
         np.divide(37.0, 1.0 - self._gammas, out=lasting, where=self._gammas < 1.0)
-        self._paths = np.minimum(period, lasting.astype(np.int64) + 1)
-        self._ring, self._sums = np.zeros((C, period + 1)), np.zeros((C, len(self._gammas)))
+        self._paths = np.where(self._gammas > 0.0, np.minimum(period, lasting.astype(np.int64) + 1), 1)
+        self._ring, self._sums = np.zeros((period + 1, C)), np.zeros((len(self._gammas), C))
         self._origin, self._place, self._filled = math.nan, -1, 0
 
     def __call__(self, held: Array, missing: NDArray[np.bool_], time: Array) -> Array:
         """Predictions (C·H, B) at the next rows."""
         from emphatic.scores import kernels
 
-        place, C, H = self._places(time), len(self._ring), len(self._gammas)
-        out, filled = np.empty((C * H, len(held))), self._filled
-        for c in range(C):
-            arrays = self._gammas, self._paths, self._filled, self._ring[c], self._sums[c]
-            x = np.nan_to_num(np.ascontiguousarray(held[:, c]), nan=0.0)
-            filled = kernels.repeat_path(x, place, self._place, self._period, *arrays, out[c * H : c * H + H])
-        self._filled, self._place = filled, int(place[-1]) if len(place) else self._place
-        return out
+        place, x = self._places(time), np.nan_to_num(np.ascontiguousarray(held), nan=0.0)
+        out = np.empty((self._sums.size, len(held) + _APART))
+        arrays = self._gammas, self._paths, self._filled, self._ring, self._sums
+        self._filled = kernels.repeat_path(x, place, self._place, self._period, *arrays, out)
+        self._place = int(place[-1]) if len(place) else self._place
+        return out[:, : len(held)]
 
     def _places(self, time: Array) -> NDArray[np.int64]:
         """The place of each row on the grid, never before that of the row before."""
@@ -323,11 +324,10 @@ def _climatology(gammas: Array, C: int, calendar: Calendar) -> TimedPredictor | 
             # (times on the edge of a bin belong to the bin that begins there, whatever rounding does)
             phase = np.ascontiguousarray(((turns - np.floor(turns)) * cycle.bins + 1e-6) % cycle.bins)
         phase[~np.isfinite(phase)] = math.nan
-        out, H = np.empty((C * len(discounts), len(held))), len(discounts)
-        for c in range(C):
-            x, gone = np.ascontiguousarray(held[:, c]), np.ascontiguousarray(missing[:, c])
-            kernels.follow_climate(x, gone, phase, discounts, width, climate[c], out[c * H : c * H + H])
-        return out
+        out = np.empty((C * len(discounts), len(held) + _APART))
+        x, gone = np.ascontiguousarray(held), np.ascontiguousarray(missing)
+        kernels.follow_climate(x, gone, phase, discounts, width, climate, out)
+        return out[:, : len(held)]
 
     return predict
 

@@ -73,108 +73,117 @@ def forward(x: Floats, gamma: float, state: Floats, trace: Floats) -> None:
     state[0] = s
 
 
-@jit_for((_f1, _i1, types.int64, types.int64, _f1, _i1, types.int64, _out_f1, _out_f1, _out_f2), fastmath=False)
+@jit_for((_f2, _i1, types.int64, types.int64, _f1, _i1, types.int64, _out_f2, _out_f2, _out_f2), fastmath=False)
 def repeat_path(
     x: Floats, place: Integers, latest: int, period: int, gammas: Floats, paths: Integers, filled: int, ring: Floats,
     sums: Floats, out: Floats,
 ) -> int:  # fmt: skip
-    """What follows each row if the last period repeats, for H discounts, (H, B); NaN before there was a period.
+    """What follows each row if the last period repeats, for C signals at H discounts, (C·H, B); NaN before there was a
+    period.
 
         Σ_{k<L} γᵏ x_{m+1+k−P} · (1 − γ) / (1 − γᴸ),   m the row's place on a regular grid
 
     Args:
-        x: The readings, the last one held where one is missing.
+        x: The readings (B, C), the last one held where one is missing.
         place: The place of each row, not descending. Places without a row take the reading of one period before.
         latest: The place of the last row before these, −1 if there was none.
         period: P, in places.
         gammas: γ of each horizon.
         paths: L of each horizon, at most P.
         filled: How many places came before these rows.
-        ring: The readings of the last ``len(ring)`` places, more than P.
-        sums: Σ γᵏ x of each horizon at the row before.
+        ring: The readings of the last ``len(ring)`` places, more than P, (places, C).
+        sums: Σ γᵏ x of each horizon at the row before, (H, C).
         out: The answers.
 
     Returns:
         How many places have come with these rows.
     """
-    size, H = len(ring), len(gammas)
+    (size, C), H = ring.shape, len(gammas)
     every, last, whole = np.empty(H, np.int64), np.empty(H), np.empty(H)
     for h in range(H):
         g, length = gammas[h], paths[h]
-        every[h] = max(1, int(RENEWED / -math.log(max(g, 1e-300))))  # errors grow by 1/γ a row
+        every[h] = max(1, int(RENEWED / -math.log(max(g, 1e-300))))  # errors grow by 1/γ a row (each row, if γ is 0)
         last[h], whole[h] = g ** (length - 1), 1.0 - g**length
     for t in range(len(x)):
         moved = place[t] - latest
         for m in range(max(latest + 1, place[t] - size), place[t]):
-            ring[m % size] = ring[(m - period) % size] if filled > period else x[t]
+            for c in range(C):
+                ring[m % size, c] = ring[(m - period) % size, c] if filled > period else x[t, c]
         filled += moved
-        ring[place[t] % size] = x[t]
+        latest = place[t]
+        present, leaving = latest % size, (latest - period) % size
+        for c in range(C):
+            ring[present, c] = x[t, c]
         for h in range(H):
             g, length = gammas[h], paths[h]
-            if filled <= period:
-                out[h, t] = math.nan
-                continue
-            if g == 0.0:
-                sums[h] = ring[(place[t] + 1 - period) % size]
-            elif moved != 1 or filled % every[h] == 0 or filled == period + 1:
-                total, weight = 0.0, 1.0
-                for k in range(length):
-                    total += weight * ring[(place[t] + 1 - period + k) % size]
-                    weight *= g
-                sums[h] = total
-            else:
-                leaves, enters = ring[(place[t] - period) % size], ring[(place[t] - period + length) % size]
-                sums[h] = (sums[h] - leaves) / g + last[h] * enters
-            out[h, t] = sums[h] * (1.0 - g) / whole[h]
-        latest = place[t]
+            entering = leaving + length if leaving + length < size else leaving + length - size
+            is_new = moved != 1 or filled % every[h] == 0 or filled == period + 1
+            for c in range(C):
+                if filled <= period:
+                    out[c * H + h, t] = math.nan
+                    continue
+                if is_new:
+                    total, weight, at = 0.0, 1.0, leaving
+                    for _ in range(length):
+                        at = at + 1 if at + 1 < size else 0
+                        total += weight * ring[at, c]
+                        weight *= g
+                    sums[h, c] = total
+                else:
+                    sums[h, c] = (sums[h, c] - ring[leaving, c]) / g + last[h] * ring[entering, c]
+                out[c * H + h, t] = sums[h, c] * (1.0 - g) / whole[h]
     return filled
 
 
-@jit_for((_f1, _b1, _f1, _f1, types.float64, _out_f2, _out_f2), fastmath=False)
+@jit_for((_f2, _b2, _f1, _f1, types.float64, _out_f3, _out_f2), fastmath=False)
 def follow_climate(
     x: Floats, missing: Flags, phase: Floats, gammas: Floats, width: float, climate: Floats, out: Floats
 ) -> None:
-    """The usual mean of what follows each row, for H discounts, (H, B): of each bin of a cycle its mean so far.
+    """The usual mean of what follows each row, for C signals at H discounts, (C·H, B): of each bin of a cycle its mean
+    so far.
 
     Args:
-        x: The readings.
-        missing: Where they are missing.
+        x: The readings, (B, C).
+        missing: Where they are missing, (B, C).
         phase: Where in the cycle each row lies, in bins from 0 to their number; NaN where it is not known.
         gammas: γ of each horizon.
         width: The rows of a bin.
-        climate: Sums and counts of readings of each bin, (2, bins + 1), the last of all bins.
+        climate: Sums and counts of readings of each bin, (C, 2, bins + 1), the last of all bins.
         out: The answers; NaN before the first reading.
     """
-    bins, H = climate.shape[1] - 1, len(gammas)
-    means, step, cycle = np.zeros(bins), np.empty(H), np.empty(H)
+    C, H, bins = x.shape[1], len(gammas), climate.shape[2] - 1
+    step, cycle = np.empty(H), np.empty(H)
+    # Of the bins in the order in which they follow; the first is also the last.
+    means, shares = np.empty(2 * bins), np.empty((H, bins + 1))
     for h in range(H):
         step[h], cycle[h] = gammas[h] ** width, gammas[h] ** (bins * width)
     for t in range(len(x)):
         known = phase[t] == phase[t]
         at = min(int(phase[t]), bins - 1) if known else 0
-        if not missing[t]:
-            climate[0, bins] += x[t]
-            climate[1, bins] += 1.0
-            if known:
-                climate[0, at] += x[t]
-                climate[1, at] += 1.0
-        level = climate[0, bins] / climate[1, bins] if climate[1, bins] > 0.0 else math.nan
-        for b in range(bins):
-            means[b] = (climate[0, b] + PRIOR_ROWS * level) / (climate[1, b] + PRIOR_ROWS)
         left = max(0.0, math.ceil((at + 1.0 - phase[t]) * width - 1e-5) - 1.0) if known else 0.0
         for h in range(H):
-            if not known:
-                out[h, t] = level
-                continue
-            begin, place = gammas[h] ** left, at
-            total = (1.0 - begin) * means[at]
-            for _ in range(1, bins):
-                place = place + 1 if place + 1 < bins else 0
+            begin = gammas[h] ** left
+            shares[h, 0] = 1.0 - begin
+            for k in range(1, bins):
                 end = begin * step[h]
-                total += (begin - end) * means[place]
+                shares[h, k] = begin - end
                 begin = end
-            total += (begin - cycle[h]) * means[at]
-            out[h, t] = total / (1.0 - cycle[h])
+            shares[h, bins] = begin - cycle[h]
+        for c in range(C):
+            if not missing[t, c]:
+                climate[c, 0, bins] += x[t, c]
+                climate[c, 1, bins] += 1.0
+                if known:
+                    climate[c, 0, at] += x[t, c]
+                    climate[c, 1, at] += 1.0
+            level = climate[c, 0, bins] / climate[c, 1, bins] if climate[c, 1, bins] > 0.0 else math.nan
+            for b in range(bins):  # twice, so that they follow one another from any bin on
+                means[b] = means[bins + b] = (climate[c, 0, b] + PRIOR_ROWS * level) / (climate[c, 1, b] + PRIOR_ROWS)
+            for h in range(H):
+                total = shares[h, 0] * means[at]
+                for k in range(1, bins + 1):
+                    total += shares[h, k] * means[at + k]
+                out[c * H + h, t] = total / (1.0 - cycle[h]) if known else level
 
 
 @jit_for((_i2, _f2, _b2, _out_f3))

@@ -124,8 +124,14 @@ def _losses() -> list[Callable[[Array, Array], Array]]:
 
 
 def _squared_error(prediction: Array, G: Array) -> Array:
-    error: Array = (prediction - G) ** 2
+    error: Array = prediction - G
+    error *= error
     return error
+
+
+def _where_known(known: NDArray[np.bool_], values: Array) -> Array:
+    """The values that are to be summed, 0 where no return is known."""
+    return values if known.all() else np.where(known, values, 0.0)
 
 
 def _evaluate(rows: int, means: Sequence[float], variance: float, square: float) -> Measures:
@@ -306,7 +312,7 @@ class ErrorBlocks:
             self._merge()
         edges = [row, *range((row // self.length + 1) * self.length, stop, self.length), stop]
         with np.errstate(over="ignore", invalid="ignore"):
-            columns = [use.astype(np.float64), *(np.where(use, values[name], 0.0) for name in self.columns)]
+            columns = [use.astype(np.float64), *(_where_known(use, values[name]) for name in self.columns)]
             for begin, end in pairwise(edges):
                 for sums, column in zip(self._sums, columns, strict=True):
                     sums[begin // self.length] += column[:, begin - row : end - row].sum(axis=1)
@@ -540,7 +546,9 @@ class LogScores:
         self._mean, self._M2 = np.zeros((PIECES, Q)), np.zeros((PIECES, Q))
         self._losses = _losses()
         baselines = find_baselines().values()
-        self._causal = {known.name: known.start(gammas, len(signals)) for known in baselines if known.start}
+        starts = {known.start: known.start(gammas, len(signals)) for known in baselines if known.start}
+        #: The predictors of baselines by name; those that are the same share one.
+        self._causal = {known.name: starts[known.start] for known in baselines if known.start}
         self._fitted = [known.name for known in baselines if known.fit]
         calendar = Calendar(step, T)
         timed = {known.name: known.follow(gammas, len(signals), calendar) for known in baselines if known.follow}
@@ -585,23 +593,31 @@ class LogScores:
         fits = offline if isinstance(offline, Mapping) else {"offline": offline}
         absent = np.full(G.shape, np.nan)
         guesses = {"": np.asarray(predictions, np.float64).T}
-        guesses |= {name: _checked(name, predict(held, missing), G) for name, predict in self._causal.items()}
+        causal = {id(predict): predict(held, missing) for predict in {id(p): p for p in self._causal.values()}.values()}
+        guesses |= {name: _checked(name, causal[id(predict)], G) for name, predict in self._causal.items()}
         guesses |= {name: _checked(name, fits.get(name, absent), G) for name in self._fitted}
         guesses |= self._seasonal(held, missing, time, answers or {})
         stop = start + len(held)
         inner = self._ends[(self._ends > start) & (self._ends < stop)].tolist()
+        pieces = [
+            (int(np.searchsorted(self._ends, a, "right")), slice(a - start, b - start))
+            for a, b in pairwise([start, *inner, stop])
+        ]
+        middle = int(self._ends[PIECES // 2 - 1])
+        late, squares = slice(max(0, middle - start), None), dict[str, Array]()
         with np.errstate(over="ignore", invalid="ignore"):
-            for a, b in pairwise([start, *inner, stop]):
-                piece, rows = int(np.searchsorted(self._ends, a, "right")), slice(a - start, b - start)
-                use, g = known[:, rows], G[:, rows]
-                for name, guess in guesses.items():
-                    for sums, loss in zip(self._errors[name], self._losses, strict=True):
-                        sums[piece] += np.where(use, loss(guess[:, rows], g), 0.0).sum(axis=1)
-                self._merge(piece, use, g)
-            late = slice(max(0, int(self._ends[PIECES // 2 - 1]) - start), None)
-            g = G[:, late]
-            squares = {name: _squared_error(guesses[name][:, late], g) for name in self._blocks.columns}
-            self._blocks.add(max(0, start - int(self._ends[PIECES // 2 - 1])), squares, known[:, late])
+            for names in _same_arrays(guesses):
+                for i, loss in enumerate(self._losses):
+                    losses = _where_known(known, loss(guesses[names[0]], G))
+                    squares |= dict.fromkeys(names if i == 0 else (), losses[:, late])
+                    for piece, rows in pieces:
+                        total = losses[:, rows].sum(axis=1)
+                        for name in names:
+                            self._errors[name][i, piece] += total
+            for piece, rows in pieces:
+                self._merge(piece, known[:, rows], G[:, rows])
+            if late.start < len(held):
+                self._blocks.add(max(0, start - middle), squares, known[:, late])
 
     def _seasonal(
         self, held: Array, missing: NDArray[np.bool_], time: Array | None, answers: Mapping[str, Array]
@@ -613,9 +629,10 @@ class LogScores:
         for name, answer in self._answering.items():
             guesses[name] = answers.get(answer, np.full(present.shape, np.nan))
             self._answered[name] |= np.isfinite(guesses[name]).any(axis=1)
-        return {
-            name: np.where(np.isnan(guess), present, _checked(name, guess, present)) for name, guess in guesses.items()
-        }
+        for name, guess in guesses.items():
+            unknown = np.isnan(_checked(name, guess, present))
+            guesses[name] = np.where(unknown, present, guess) if unknown.any() else guess
+        return guesses
 
     def add_answers(self, start: int, answers: Mapping[str, Array], G: Array, known: NDArray[np.bool_]) -> None:
         """Single answers (Q, B) at rows from ``start`` on, of which those in the second half of the log are scored."""
@@ -624,7 +641,7 @@ class LogScores:
         with np.errstate(over="ignore", invalid="ignore"):
             for name, answer in answers.items():
                 sums = self._answers.setdefault(name, np.zeros(len(G)))
-                sums += np.where(use, (answer[:, rows] - g) ** 2, 0.0).sum(axis=1)
+                sums += _where_known(use, _squared_error(answer[:, rows], g)).sum(axis=1)
 
     def _merge(self, piece: int, use: NDArray[np.bool_], g: Array) -> None:
         """Mean and M₂ of these rows, and of all so far in this piece."""
@@ -776,6 +793,14 @@ class LogScores:
             M2 = np.sum(self._M2[pieces, q]) + np.sum(np.where(N > 0, N * (means - mean) ** 2, 0.0))
             variance = M2 / rows
             return rows, float(variance), float(variance + mean**2)
+
+
+def _same_arrays(arrays: Mapping[str, Array]) -> list[list[str]]:
+    """The names of arrays, those together that name the same one."""
+    names: dict[int, list[str]] = {}
+    for name, array in arrays.items():
+        names.setdefault(id(array), []).append(name)
+    return list(names.values())
 
 
 def _checked(name: str, guess: Array, G: Array) -> Array:
