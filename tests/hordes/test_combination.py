@@ -329,6 +329,12 @@ def test_the_next_row_at_which_weights_are_found_is_the_first_that_they_are_due_
     assert all(constants.next_weights(row - 1, h) == row for row in due)
 
 
+def test_the_numbers_of_the_class_are_those_of_the_kernel() -> None:
+    assert blend.WIDTH == lanes.WIDTH
+    assert blend._LEARNED == constants.LEARNED
+    assert blend._COMBINED == constants.OPEN_WEIGHT + 1
+
+
 def several(Q: int, T: int = 300) -> tuple[Array, Array, Truth, Truth, Array]:
     """Answers (T, Q, 4), readings with missing ones, of some questions at the beginning, and which are fresh."""
     rng = np.random.default_rng(7)

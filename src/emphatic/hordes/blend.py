@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from emphatic.common.locks import Follower
 
-__all__ = ["Blend", "Combination", "RateBlend"]
+__all__ = ["WIDTH", "Blend", "Combination", "RateBlend", "make_lanes"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -48,7 +48,7 @@ _SAFE = 3
 #: Vectors of answers that the kernel needs room for, and where the number of steps is that are learned from.
 _ROOMS, _LEARNED = 9, 6
 #: Questions that the kernel treats at a time.
-_WIDTH = 8
+WIDTH = 8
 #: A row that follows the row before, or in which an answer is another one; and a row that does not.
 _FOLLOWS, _NOT_RENEWED = np.ones(1, bool), np.zeros(1, bool)
 
@@ -155,14 +155,15 @@ class Combination:
         shapes = {"scalars": (_COMBINED,), "vectors": (_OF_ANSWERS, N), "weights": (_MIXTURES, N)}
         shapes |= {"mixtures": (_OF_MIXTURES, _MIXTURES), "errors": (N, N)}
         #: What questions carry, as the kernel has it: in lanes. Of R, the errors, it has the lower half.
-        self._lanes = {name: _make_lanes(Q, shape) for name, shape in shapes.items()}
+        count = -(-Q // WIDTH)
+        self._lanes = {name: make_lanes(count, shape) for name, shape in shapes.items()}
         #: γ, and the steps learned from after which weights may have to be found.
-        self._gamma, self._due = _make_lanes(Q, ()), _make_lanes(Q, ())
+        self._gamma, self._due = make_lanes(count, ()), make_lanes(count, ())
         self._gamma.reshape(-1)[:Q] = gamma
         # In the order of the kernel's arguments; all but γ are changed in place.
         self._state = self._gamma, self._due, *self._lanes.values()
         #: Where the kernel computes, in each of two threads.
-        self._rooms = [_make_lanes(1, (2 * N + _ROOMS, N))[0] for _ in range(2)]
+        self._rooms = [make_lanes(1, (2 * N + _ROOMS, N))[0] for _ in range(2)]
         self._none_fresh = np.zeros((1, Q, 0), bool)
         #: The thread that takes half of the questions of a block, if there is one.
         self.second = Follower()
@@ -337,13 +338,17 @@ def _return_kernels() -> Any:
     return return_kernels
 
 
-def _make_lanes(Q: int, shape: tuple[int, ...]) -> Array:
-    """Zeros of this shape for Q questions, in lanes: (Q / 8, …, 8), none across two cache lines."""
-    count = -(-Q // _WIDTH)
-    size = count * _WIDTH * math.prod(shape)
-    memory = np.zeros(size + _WIDTH)
-    begin = -memory.ctypes.data // memory.itemsize % _WIDTH
-    return memory[begin : begin + size].reshape(count, *shape, _WIDTH)
+def make_lanes(count: int, shape: tuple[int, ...]) -> Array:
+    """Zeros of this shape for so many bundles of questions in lanes, (count, …, WIDTH): none across two cache lines.
+
+    Args:
+        count: The number of bundles.
+        shape: The shape of what a question has.
+    """
+    size = count * WIDTH * math.prod(shape)
+    memory = np.zeros(size + WIDTH)
+    begin = -memory.ctypes.data // memory.itemsize % WIDTH
+    return memory[begin : begin + size].reshape(count, *shape, WIDTH)
 
 
 def _overwrite(state: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[Any]], what: str) -> None:
