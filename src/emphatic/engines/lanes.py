@@ -111,11 +111,11 @@ def root(a: Numbers) -> Numbers:
 
 # ---------------------------------------------------------------------- compiled
 
-# numba's own functions, which declare no types.
-_templates: Any = templates
-_lowering: Any = imputils
-_codegen: Any = cgutils
-_models: Any = models
+# Modules of numba, which declare no types.
+_templates: Node = templates
+_lowering: Node = imputils
+_codegen: Node = cgutils
+_models: Node = models
 
 
 class _Lanes(types.Type):
@@ -147,12 +147,12 @@ def _declare(function: Callable[..., Any], result: Node, *arguments: Node) -> Ca
     class Declared(_templates.AbstractTemplate):  # type: ignore[misc]
         def generic(self, given: Node, named: Node) -> Node:
             fits = len(given) == len(arguments) and not named and all(map(takes, arguments, given))
-            if not fits or (_NUMBERS in arguments and set(given) == {types.float64}):  # (numbers of their own)
+            if not fits or (_NUMBERS in arguments and set(given) == {types.float64}):  # (no lanes)
                 return None
             kinds = zip(arguments, given, strict=True)
             of_lanes = (
-                kind if isinstance(kind, _Lanes) else types.int64 if kind is types.Integer else own
-                for kind, own in kinds
+                kind if isinstance(kind, _Lanes) else types.int64 if kind is types.Integer else actual
+                for kind, actual in kinds
             )
             return _templates.signature(result, *of_lanes)
 
@@ -239,8 +239,8 @@ def _any_of(builder: Node, truths: Node) -> Node:
 
 @_lowering.lower_cast(types.float64, _Lanes)  # type: ignore[untyped-decorator]
 def _cast(context: Node, builder: Node, number: Node, lanes: Node, value: Node) -> Node:
-    first = builder.insert_element(ir.Constant(_numbers, ir.Undefined), value, _integer(0))
-    return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_integer, WIDTH), [0] * WIDTH))
+    single = builder.insert_element(ir.Constant(_numbers, ir.Undefined), value, _integer(0))
+    return builder.shuffle_vector(single, single, ir.Constant(ir.VectorType(_integer, WIDTH), [0] * WIDTH))
 
 
 @_declare(every, _NUMBERS, types.Float)
@@ -272,8 +272,8 @@ def _put(builder: Node, data: Node, i: Node, value: Node) -> None:
 
 def _lane(builder: Node, k: int, data: Node, begin: Node, stride: Node, size: Node) -> Node:
     """Where lane k is, or the last of ``size`` lanes."""
-    last = builder.sub(size, size.type(1))
-    lane = builder.select(builder.icmp_signed("<", last, size.type(k)), last, size.type(k))
+    end = builder.sub(size, size.type(1))
+    lane = builder.select(builder.icmp_signed("<", end, size.type(k)), end, size.type(k))
     return builder.gep(data, [builder.add(begin, builder.mul(lane, stride))])
 
 

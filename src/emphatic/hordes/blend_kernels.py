@@ -235,9 +235,9 @@ def pull_doubted(v: Floats, trust: Floats, weights: Floats, pulled: Floats) -> N
         trusted, weight = get(trust, i) == 1.0, get(weights, i) + 1e-250
         total = total + select(trusted, weight, 0.0)
         value = value + select(trusted, weight * get(v, i), 0.0)
-    others = value / total
+    mean = value / total
     for i in range(len(v)):
-        closer = others + get(trust, i) * (get(v, i) - others)
+        closer = mean + get(trust, i) * (get(v, i) - mean)
         put(pulled, i, select(get(trust, i) < 1.0, closer, get(v, i)))
 
 
@@ -339,9 +339,9 @@ def add_errors(
             put(row, j, select(learns, keep * product + error * get(e, j) + (both + get(moves, j)), product))
     squares, open_own = mixture[SQUARE], mixture[OPEN_OWN]
     for k in range(len(squares)):
-        own, open_error, square = get(mixture[OWN], k), get(open_own, k), get(squares, k)
-        open_now = discount * open_error + step * own
-        moved_square = keep * square + step * own * own + 2.0 * d * open_now + d * moved
+        error, open_error, square = get(mixture[OWN], k), get(open_own, k), get(squares, k)
+        open_now = discount * open_error + step * error
+        moved_square = keep * square + step * error * error + 2.0 * d * open_now + d * moved
         put(squares, k, select(learns, moved_square, square))
         put(open_own, k, select(learns, open_now + moved, open_error))
 
@@ -353,28 +353,28 @@ def solve_lanes(A: Floats, sides: Floats) -> None:
     for i in range(size):
         row = A[i]
         for j in range(i + 1):
-            rest, other = get(row, j), A[j]
+            entry, pivots = get(row, j), A[j]
             for k in range(j):
-                rest = rest - get(row, k) * get(other, k)
+                entry = entry - get(row, k) * get(pivots, k)
             if i == j:
-                sound = sound & (rest > 0.0)
-                put(row, i, root(rest))
+                sound = sound & (entry > 0.0)
+                put(row, i, root(entry))
             else:
-                put(row, j, rest / get(other, j))
+                put(row, j, entry / get(pivots, j))
     for w in sides:
         for i in range(size):
-            rest, row = get(w, i), A[i]
+            entry, row = get(w, i), A[i]
             for k in range(i):
-                rest = rest - get(row, k) * get(w, k)
-            put(w, i, rest / get(row, i))
+                entry = entry - get(row, k) * get(w, k)
+            put(w, i, entry / get(row, i))
         finite = sound
         for i in range(size - 1, -1, -1):
-            rest = get(w, i)
+            entry = get(w, i)
             for k in range(i + 1, size):
-                rest = rest - get(A[k], i) * get(w, k)
-            rest = rest / get(A[i], i)
-            put(w, i, rest)
-            finite = finite & (abs(rest) < math.inf)
+                entry = entry - get(A[k], i) * get(w, k)
+            entry = entry / get(A[i], i)
+            put(w, i, entry)
+            finite = finite & (abs(entry) < math.inf)
         for i in range(size):
             put(w, i, select(finite, get(w, i), 0.0))
 
@@ -470,11 +470,10 @@ def share_among_alike(A: Floats, w: Floats, due: Floats, alike: Floats) -> None:
     """
     N = len(w)
     for i in range(N):
-        own = get(A[i], i)
+        error = get(A[i], i)
         for j in range(i):
-            other = get(A[j], j)
-            scale = larger(ALIKE * smaller(own, other), 1e-250)
-            put(alike[i], j, larger(own + other - 2.0 * get(A[i], j), 0.0) / scale)
+            scale = larger(ALIKE * smaller(error, get(A[j], j)), 1e-250)
+            put(alike[i], j, larger(error + get(A[j], j) - 2.0 * get(A[i], j), 0.0) / scale)
     for lane in range(WIDTH):
         if due[lane] > 0.0:
             for i in range(N):

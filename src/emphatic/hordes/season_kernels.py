@@ -80,26 +80,26 @@ def cholesky(A: Floats, b: Floats) -> Truths:
     for i in range(n):
         row = A[i]
         for j in range(i + 1):
-            rest, other = get(row, j), A[j]
+            entry, pivots = get(row, j), A[j]
             for k in range(j):
-                rest = rest - get(row, k) * get(other, k)
+                entry = entry - get(row, k) * get(pivots, k)
             if i == j:
-                sound = sound & (rest > 0.0)
-                put(row, i, root(rest))
+                sound = sound & (entry > 0.0)
+                put(row, i, root(entry))
             else:
-                put(row, j, rest / get(other, j))
+                put(row, j, entry / get(pivots, j))
     for i in range(n):
-        rest, row = get(b, i), A[i]
+        entry, row = get(b, i), A[i]
         for k in range(i):
-            rest = rest - get(row, k) * get(b, k)
-        put(b, i, rest / get(row, i))
+            entry = entry - get(row, k) * get(b, k)
+        put(b, i, entry / get(row, i))
     for i in range(n - 1, -1, -1):
-        rest = get(b, i)
+        entry = get(b, i)
         for k in range(i + 1, n):
-            rest = rest - get(A[k], i) * get(b, k)
-        rest = rest / get(A[i], i)
-        put(b, i, rest)
-        sound = sound & (abs(rest) < math.inf)
+            entry = entry - get(A[k], i) * get(b, k)
+        entry = entry / get(A[i], i)
+        put(b, i, entry)
+        sound = sound & (abs(entry) < math.inf)
     return sound
 
 
@@ -119,9 +119,9 @@ def solve(
         for i in range(F):
             for j in range(i + 1):
                 put(C[i], j, every(A[i, j]) if i < SHARED else get(path_products[i - SHARED], j))
-            own = get(C[i], i)
-            ridge = select(own > 1e-300, strength * own, 1.0)
-            put(C[i], i, own + ridge)
+            square = get(C[i], i)
+            ridge = select(square > 1e-300, strength * square, 1.0)
+            put(C[i], i, square + ridge)
             put(y, i, get(b, i) + ridge * get(prior, i))
         cell_ridge = strength * A[0, 0] / max(M, 1) + 1e-300
         for c in range(M):
@@ -393,8 +393,8 @@ def rows(
                 s[LEARNED] += 1.0
                 solves = s[LEARNED] >= max(FEWEST, solved + max(LEAST, min(MOST, GROWTH * solved)))
             for bundle in range(bundles[c], bundles[c + 1]):
-                first = starts[c] + (bundle - bundles[c]) * WIDTH
-                asked = members[first : min(first + WIDTH, starts[c + 1])]
+                start = starts[c] + (bundle - bundles[c]) * WIDTH
+                asked = members[start : min(start + WIDTH, starts[c + 1])]
                 state, scale, sum_of, trace, size = questions[bundle], scales[bundle], b[bundle], z[bundle], len(asked)
                 if longest > 0:
                     for lane in range(size):
