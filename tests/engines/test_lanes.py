@@ -24,7 +24,7 @@ from emphatic.engines.lanes import (
     select,
     smaller,
 )  # fmt: skip
-from emphatic.hordes import blend_kernels
+from emphatic.hordes import blend_kernels, ridge_kernels
 
 Array = NDArray[np.float64]
 
@@ -63,6 +63,6 @@ def test_numbers_that_are_no_lanes_are_computed_as_ever() -> None:
 def test_the_name_of_a_kernel_knows_what_lanes_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ``lanes`` does is not in a kernel's text: an edit must not meet old machine code."""
     source = compiled.relocated_source(blend_kernels.__name__, "{}")
-    assert compiled.relocated_source("emphatic.hordes.ridge_kernels", "{}").count("compiled with") == 0
+    assert compiled.relocated_source(ridge_kernels.__name__, "{}").count("compiled with") == 0
     monkeypatch.setattr(compiled, "_digest", lambda *names: "another")
     assert compiled.relocated_source(blend_kernels.__name__, "{}") != source
