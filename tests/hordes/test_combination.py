@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 import emphatic
+from emphatic.engines import lanes
+from emphatic.hordes import blend, blend_kernels
 from emphatic.hordes import blend_kernels as constants
 from emphatic.hordes.blend import Combination
 from emphatic.scores import known_return
@@ -38,6 +41,40 @@ def errors_of(V: Array, x: Array, follows: Truth, gamma: float, p: Array) -> Arr
         total += step
         R += step * np.outer(G - answers[s], G - answers[s])
     return R / total
+
+
+def in_lanes(array: Array) -> Array:
+    """The state of one question, as that of several of them in lanes."""
+    return np.repeat(array[..., None], lanes.WIDTH, axis=-1)
+
+
+def doubt(
+    v: Array, raw: Array, state: Array, weights: Array, x: float, equal: float, known: bool, h: float, error: float,
+    used: Array,
+) -> None:  # fmt: skip
+    """``doubt`` of one question."""
+    numbers = [lanes.every(number) for number in (x, equal, max(constants.FEWEST, 0.5 * h), error)]
+    truths, a = [lanes.below(lanes.WIDTH * is_true) for is_true in (known, True)], in_lanes(state)
+    with np.errstate(all="ignore"):
+        arguments: tuple[Any, ...] = (*numbers[:2], *truths, *numbers[2:], in_lanes(used))
+        answers = constants.doubt(in_lanes(v), in_lanes(raw), a, in_lanes(weights), *arguments)
+    used[:], state[:] = answers[:, 0], a[:, :, 0]
+
+
+def weigh(learned: float, R: Array, W: Array, mixture: Array, h: float) -> None:
+    """``weigh`` of one question."""
+    s, weights, mixtures, N = np.zeros(constants.OPEN_WEIGHT + 1), in_lanes(W), in_lanes(mixture), len(R)
+    s[constants.LEARNED] = learned
+    due, room = np.ones((2, lanes.WIDTH)), np.empty((2 * N + 4, N, lanes.WIDTH))
+    constants.weigh(in_lanes(s), in_lanes(R), weights, mixtures, lanes.every(h), due, room)
+    W[:], mixture[:] = weights[..., 0], mixtures[..., 0]
+
+
+def renew(i: int, state: Array, W: Array, R: Array) -> None:
+    """``renew`` of one question."""
+    arrays = [in_lanes(array) for array in (state, W, R)]
+    constants.renew(i, 0, *arrays)
+    state[:], W[:], R[:] = (array[..., 0] for array in arrays)
 
 
 def stream(T: int = 400) -> tuple[Array, Array, Truth]:
@@ -72,7 +109,7 @@ def test_weights_minimise_what_they_are_said_to(seed: int) -> None:
     rng = np.random.default_rng(seed)
     error = rng.normal(size=(50, 6)) * rng.uniform(0.5, 3.0, 6)
     R, W, mixture, h, learned = error.T @ error / 50, np.full((3, 6), 1 / 6), np.ones((4, 3)), 4.0, 800.0
-    constants.weigh(learned, R, W, mixture, h)
+    weigh(learned, R, W, mixture, h)
     evidence, least = learned / h, R.diagonal().min()
     power = min(constants.STEEPEST, constants.STEEPER * evidence)
     assert np.allclose(W[0], R.diagonal() ** -power / (R.diagonal() ** -power).sum())  # (none are alike)
@@ -100,7 +137,7 @@ def test_copies_of_an_answer_weigh_as_much_as_one() -> None:
     for errors in (error, copied):
         N = errors.shape[1]
         W = np.full((3, N), 1 / N)
-        constants.weigh(800.0, errors.T @ errors / 50, W, np.ones((4, 3)), 4.0)
+        weigh(800.0, errors.T @ errors / 50, W, np.ones((4, 3)), 4.0)
         weights.append(W[0])
     single, several = weights
     assert np.allclose(single, [*several[:2], several[2:].sum()])
@@ -112,11 +149,11 @@ def test_an_answer_is_not_stuck_while_readings_are_missing_and_is_left_out_when_
     state[constants.TRUST], state[constants.AGE], state[constants.USUAL] = 1.0, 100.0, 1e4
     answers, weights = np.array([1.0, 9.0, 4.0, 4.0, 4.0]), np.full(5, 0.2)
     state[constants.PREVIOUS] = answers
-    constants.doubt(answers, answers, state, weights, 4.0, 0.0, False, 10.0, 1e4, used)
+    doubt(answers, answers, state, weights, 4.0, 0.0, False, 10.0, 1e4, used)
     assert state[constants.REPEATS].max() == 0.0
     assert used.tolist() == answers.tolist()
     broken = np.where(np.arange(5) == 1, np.nan, answers)
-    constants.doubt(answers, broken, state, weights, 4.0, 10.0, True, 10.0, 1e4, used)
+    doubt(answers, broken, state, weights, 4.0, 10.0, True, 10.0, 1e4, used)
     assert state[constants.TRUST].tolist() == [1.0, 0.0, 1.0, 1.0, 1.0]
     assert used[1] == pytest.approx((1.0 + 3 * 4.0) / 4)
 
@@ -256,13 +293,11 @@ def test_what_stands_in_for_a_doubted_answer_is_the_best_of_the_others() -> None
     state, used = np.zeros((11, 6)), np.empty(6)
     state[constants.TRUST], state[constants.AGE], state[constants.USUAL] = 1.0, 100.0, 1e4
     state[constants.PREVIOUS] = answers
-    constants.doubt(answers, answers, state, weights, 4.0, 0.0, True, 10.0, 1e4, used)
+    doubt(answers, answers, state, weights, 4.0, 0.0, True, 10.0, 1e4, used)
     assert state[constants.TRUST].tolist() == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]  # all three repeat themselves
     assert used[:3].tolist() == [4.0, 4.0, 4.0]
     state[constants.TRUST], state[constants.REPEATS] = 1.0, 0.0
-    constants.doubt(
-        answers, answers + np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.0]), state, weights, 4.0, 0.0, True, 10.0, 1e4, used
-    )
+    doubt(answers, answers + np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.0]), state, weights, 4.0, 0.0, True, 10.0, 1e4, used)
     assert used[2] == pytest.approx(1.0, abs=0.02)
 
 
@@ -274,7 +309,7 @@ def test_the_further_an_answer_is_from_all_others_the_less_it_counts() -> None:
         answers = np.array([1.0, 1.0 + far, 1.0, 1.0, 1.0])
         state, used = np.zeros((11, 5)), np.empty(5)
         state[constants.TRUST], state[constants.AGE], state[constants.USUAL] = 1.0, 1e6, 1.0
-        constants.doubt(answers, answers, state, weights, 9.0, 0.0, True, 100.0, 1e-9, used)
+        doubt(answers, answers, state, weights, 9.0, 0.0, True, 100.0, 1e-9, used)
         off.append(used[1] - 1.0)
     assert off[0] == 2.0
     assert off[2] < 0.3 < off[1] < 2.5
@@ -285,6 +320,59 @@ def test_weights_are_found_less_often_as_rows_grow_many() -> None:
     assert between == [1.0, 16.0, 32.0, 1024.0, 2.0**21]
     assert [constants.rows_between_weights(learned, 2.0) for learned in (31.0, 32.0, 255.0, 256.0)] == [1, 2, 8, 16]
     assert constants.rows_between_weights(100.0, 1000.0) == 125.0
+
+
+@pytest.mark.parametrize("h", [2.0, 100.0, 1000.0, 1440.0])
+def test_the_next_row_at_which_weights_are_found_is_the_first_that_they_are_due_at(h: float) -> None:
+    due = [row for row in range(1, 5000) if row % constants.rows_between_weights(row, h) == 0]
+    assert [int(constants.next_weights(row, h)) for row in [0, *due[:-1]]] == due
+    assert all(constants.next_weights(row - 1, h) == row for row in due)
+
+
+def test_the_numbers_of_the_class_are_those_of_the_kernel() -> None:
+    assert blend.WIDTH == lanes.WIDTH
+    assert blend._LEARNED == constants.LEARNED
+    assert blend._COMBINED == constants.OPEN_WEIGHT + 1
+
+
+def several(Q: int, T: int = 300) -> tuple[Array, Array, Truth, Truth, Array]:
+    """Answers (T, Q, 4), readings with missing ones, of some questions at the beginning, and which are fresh."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(T, Q)).cumsum(axis=0)
+    V = x[:, :, None] + rng.normal(size=(T, Q, 4)) * [0.1, 1.0, 4.0, 0.5]
+    V[120:190, ::2, 1] = V[120, ::2, 1]  # stuck, far, and no number
+    V[200, 1::2, 2], V[210:220, :, 0], V[rng.random((T, Q)) < 0.3, 3] = 1e3, np.nan, np.nan
+    x[rng.random((T, Q)) < 0.05] = np.nan
+    x[:60, ::3], x[:, 5:6] = np.nan, np.nan
+    fresh = np.zeros(V.shape, bool)
+    fresh[[90, 150], :, 3] = True
+    return V, x, rng.random(T) > 0.02, fresh, rng.uniform(0.0, 0.99, Q)
+
+
+def test_each_question_is_combined_as_if_it_were_alone() -> None:
+    V, x, follows, fresh, gamma = several(11)
+    together = Combination(gamma, 4)
+    p, single = together(V, x, follows, fresh, 3)
+    for q in range(11):
+        question, alone = slice(q, q + 1), Combination(gamma[q : q + 1], 4)
+        answer, answers = alone(V[:, question], x[:, question], follows, fresh[:, question], 3)
+        assert np.array_equal(answer, p[:, question])
+        assert np.array_equal(answers, single[:, question])
+        for name, array in together.arrays().items():
+            assert np.array_equal(alone.arrays()[name], array[question])
+
+
+def test_the_kernel_has_the_bits_of_plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    V, x, follows, fresh, gamma = several(3, 230)
+    compiled, plain = Combination(gamma, 4), Combination(gamma, 4)
+    expected, single = compiled(V, x, follows, fresh, 3)
+    kernel = getattr(blend_kernels.combine, "py_func", blend_kernels.combine)
+    monkeypatch.setattr(blend, "_kernel", lambda name: np.errstate(all="ignore")(kernel))
+    answers, plain_single = plain(V, x, follows, fresh, 3)
+    assert np.array_equal(answers, expected)
+    assert np.array_equal(plain_single, single)
+    for name, array in compiled.arrays().items():
+        assert np.array_equal(plain.arrays()[name], array)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -310,7 +398,7 @@ def _doubt(v: list[float], usual: list[float], trust: list[float]) -> tuple[Arra
     a, used = np.zeros((11, N)), np.empty(N)
     a[constants.USUAL], a[constants.AGE], a[constants.TRUST] = usual, 100.0, trust
     answers, weights = np.array(v), np.array([0.5, 0.5] + [0.0] * (N - 2))
-    constants.doubt(answers, answers, a, weights, -9.0, 1e-6, True, 2.0, 0.0, used)
+    doubt(answers, answers, a, weights, -9.0, 1e-6, True, 2.0, 0.0, used)
     return used, a[constants.TRUST]
 
 
@@ -347,7 +435,7 @@ def test_a_fresh_answer_does_not_inherit_the_record_of_one_perfect_answer() -> N
     R = np.tril(np.full((5, 5), 0.5)) + np.diag([-0.499, 0.5, 0.6, 9.0, 3.0])
     state, weights = np.zeros((11, 5)), np.full((3, 5), 0.2)
     state[constants.ERROR] = np.arange(5.0)
-    constants.renew(3, state, weights, R)
+    renew(3, state, weights, R)
     assert R[3, 3] == R[1, 1] == 1.0
     assert R[3, 0] == R[1, 0]
     assert R[4, 3] == R[4, 1]

@@ -232,10 +232,10 @@ def test_without_learning_only_readings_are_remembered() -> None:
     rows, state = Rows(), Rows().seasons()
     rows.run(end=600, state=state)
     learned = ("A", "path_products", "b", "cross", "path_cross", "weights", "theta", "effect")
-    before = {name: getattr(state, name).copy() for name in learned}
+    before = {name: state.arrays()[name].copy() for name in learned}
     state(rows.x[600:640], np.zeros(40, bool), rows.seconds[600:640], learn=False)
     for name, array in before.items():
-        np.testing.assert_array_equal(getattr(state, name), array)
+        np.testing.assert_array_equal(state.arrays()[name], array)
     assert state.counts[0] == 645.0
 
 
@@ -323,12 +323,52 @@ def test_a_model_that_was_saved_without_seasons_goes_on_without(
 def test_the_names_of_the_answers_are_those_of_the_kernel() -> None:
     assert len(ANSWERS) == season_kernels.SEASONS + len(STRENGTHS)
     state = Seasons(GAMMA, SIGNAL, None)
-    assert state.theta.shape[-1] == season_kernels.FEATURES
+    assert state.arrays()["theta"].shape[-1] == season_kernels.FEATURES
     assert state.signals.shape[1] == season_kernels.TRACE + len(season_kernels.TRACES)
     assert seasons._STALE == season_kernels.STALE
     assert seasons._SEASONS == season_kernels.SEASONS
     assert seasons._SHARED == season_kernels.SHARED
     assert seasons._SCALE == season_kernels.SCALE
+
+
+def several(T: int) -> tuple[Array, NDArray[np.bool_], Array, Array, NDArray[np.int64]]:
+    """Readings (T, 13) of two signals, one with a season and missing readings, what follows, times, γ and signals."""
+    rng = np.random.default_rng(3)
+    signal = rng.permutation(np.repeat([0, 1], [10, 3])).astype(np.int64)
+    x = np.stack([np.sin(np.arange(T) * np.pi / 6) + 0.1 * rng.normal(size=T), rng.normal(size=T).cumsum()], axis=1)
+    x[rng.random((T, 2)) < 0.03] = np.nan
+    x[70:80, 0] = np.nan
+    follows, hours = rng.random(T) > 0.01, np.arange(T)
+    hours[T // 2 :] += 30
+    follows[T // 2] = False
+    seconds: Array = np.asarray(HOUR * hours, np.float64)
+    return np.ascontiguousarray(x[:, signal]), follows, seconds, rng.uniform(0.2, 0.99, 13), signal
+
+
+def test_each_question_is_answered_as_if_it_were_alone() -> None:
+    x, follows, seconds, gamma, signal = several(400)
+    together = Seasons(gamma, signal, 3600.0)
+    out, fresh = together(x, follows, seconds)
+    assert together.period[0].all()
+    for q in range(13):
+        question, alone = slice(q, q + 1), Seasons(gamma[q : q + 1], np.zeros(1, np.int64), 3600.0)
+        answers, changed = alone(x[:, question], follows, seconds)
+        assert np.array_equal(answers, out[:, question], equal_nan=True)
+        assert np.array_equal(changed, fresh[:, question])
+        for name in seasons._OF_QUESTION:
+            assert np.array_equal(alone.arrays()[name], together.arrays()[name][question])
+
+
+def test_the_kernel_has_the_bits_of_plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, follows, seconds, gamma, signal = several(90)
+    compiled, plain = Seasons(gamma, signal, 3600.0), Seasons(gamma, signal, 3600.0)
+    out, _ = compiled(x, follows, seconds)
+    kernel = getattr(season_kernels.rows, "py_func", season_kernels.rows)
+    monkeypatch.setattr(seasons, "_kernel", lambda: np.errstate(all="ignore")(kernel))
+    answers, _ = plain(x, follows, seconds)
+    assert np.array_equal(answers, out, equal_nan=True)
+    for name, array in compiled.arrays().items():
+        assert np.array_equal(plain.arrays()[name], array)
 
 
 def test_a_time_of_zero_is_a_time() -> None:

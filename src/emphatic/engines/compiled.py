@@ -139,10 +139,15 @@ def lean(text: str) -> str:
     )
 
 
-@functools.cache
 def _compiler() -> str:
     """What a kernel may import of this package, as a hash."""
-    texts = (Path(__file__).with_name(f"{name}.py").read_bytes() for name in ("compiled", "intrinsics", "lean"))
+    return _digest("compiled", "intrinsics", "lean")
+
+
+@functools.cache
+def _digest(*names: str) -> str:
+    """The source of modules beside this one, as a hash."""
+    texts = (Path(__file__).with_name(f"{name}.py").read_bytes() for name in names)
     return hashlib.sha256(b"".join(texts)).hexdigest()
 
 
@@ -188,7 +193,9 @@ def direct(kernel: Any) -> Any:
     Only for callers all of whose arguments have the kernel's types because of what the callers are: the arrays are
     read as these types, whatever they are.
     """
-    return kernel if interpreted() else next(iter(kernel.overloads.values())).entry_point
+    if interpreted():
+        return np.errstate(all="ignore")(kernel)  # as compiled: overflow says nothing
+    return next(iter(kernel.overloads.values())).entry_point
 
 
 @contextmanager
@@ -335,10 +342,17 @@ def _constants(function: Callable[..., Any]) -> str:
 @functools.cache
 def _relocated(name: str, constants: str) -> types.ModuleType:
     """A module of this package once more, in the cache folder, where its machine code is to be."""
+    return module(name.removeprefix("emphatic.").replace(".", "_"), relocated_source(name, constants))
+
+
+def relocated_source(name: str, constants: str) -> str:
+    """The text of a module once more, with all that its machine code depends on."""
     path = sys.modules[name].__file__
     assert path is not None
-    source = f"{Path(path).read_text(encoding='utf-8')}\n# with {constants}\n"
-    return module(name.removeprefix("emphatic.").replace(".", "_"), source)
+    source = Path(path).read_text(encoding="utf-8")
+    parts = [part for part in ("intrinsics", "lanes") if f"from emphatic.engines.{part} import" in source]
+    compiler = f"# compiled with {_digest(*parts)}\n" if parts else ""
+    return f"{source}\n# with {constants}\n{compiler}"
 
 
 _caching: Any = numba.core.caching

@@ -21,6 +21,7 @@ the first reading the answer is that of the middle learner. Where an episode has
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 
 from emphatic.common.locks import Follower
 
-__all__ = ["Blend", "Combination", "RateBlend"]
+__all__ = ["WIDTH", "Blend", "Combination", "RateBlend", "make_lanes"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -44,8 +45,12 @@ _BLENDED, _COMBINED, _OF_ANSWERS, _OF_MIXTURES = 10, 15, 11, 4
 _MIXTURES = 3
 #: The answers that a ``Combination`` adds to those it is called with: reading, trace and mean.
 _SAFE = 3
-#: A row that follows the row before.
-_FOLLOWS = np.ones(1, bool)
+#: Vectors of answers that the kernel needs room for, and where the number of steps is that are learned from.
+_ROOMS, _LEARNED = 9, 6
+#: Questions that the kernel treats at a time.
+WIDTH = 8
+#: A row that follows the row before, or in which an answer is another one; and a row that does not.
+_FOLLOWS, _NOT_RENEWED = np.ones(1, bool), np.zeros(1, bool)
 
 
 class Blend:
@@ -147,14 +152,18 @@ class Combination:
     def __init__(self, gamma: Array, E: int) -> None:
         Q, N = len(gamma), E + _SAFE
         self.E, self.gamma = E, np.ascontiguousarray(gamma, np.float64)
-        self.scalars = np.zeros((Q, _COMBINED))
-        self.vectors = np.zeros((Q, _OF_ANSWERS, N))
-        self.weights = np.zeros((Q, _MIXTURES, N))
-        self.mixtures = np.zeros((Q, _OF_MIXTURES, _MIXTURES))
-        #: R of each question, its lower half
-        self.errors = np.zeros((Q, N, N))
+        shapes = {"scalars": (_COMBINED,), "vectors": (_OF_ANSWERS, N), "weights": (_MIXTURES, N)}
+        shapes |= {"mixtures": (_OF_MIXTURES, _MIXTURES), "errors": (N, N)}
+        #: What questions carry, as the kernel has it: in lanes. Of R, the errors, it has the lower half.
+        count = -(-Q // WIDTH)
+        self._lanes = {name: make_lanes(count, shape) for name, shape in shapes.items()}
+        #: γ, and the steps learned from after which weights may have to be found.
+        self._gamma, self._due = make_lanes(count, ()), make_lanes(count, ())
+        self._gamma.reshape(-1)[:Q] = gamma
         # In the order of the kernel's arguments; all but γ are changed in place.
-        self._state = self.gamma, self.scalars, self.vectors, self.weights, self.mixtures, self.errors
+        self._state = self._gamma, self._due, *self._lanes.values()
+        #: Where the kernel computes, in each of two threads.
+        self._rooms = [make_lanes(1, (2 * N + _ROOMS, N))[0] for _ in range(2)]
         self._none_fresh = np.zeros((1, Q, 0), bool)
         #: The thread that takes half of the questions of a block, if there is one.
         self.second = Follower()
@@ -175,9 +184,11 @@ class Combination:
         """
         E = self.E
         out, single = np.empty(x.shape), np.empty((*x.shape, E + 2))
+        fresh = np.zeros((*x.shape, 0), bool) if fresh is None else np.ascontiguousarray(fresh, np.bool_)
         arrays = (
             np.ascontiguousarray(V, np.float64),
-            np.zeros((*x.shape, 0), bool) if fresh is None else np.ascontiguousarray(fresh, np.bool_),
+            fresh,
+            fresh.any(axis=(1, 2)),  # most rows have none, and a look at each answer takes long
             E if optional is None else optional,
             np.ascontiguousarray(x, np.float64),
             np.ascontiguousarray(follows),
@@ -185,10 +196,10 @@ class Combination:
             out,
             single,
         )
-        kernel, Q = _kernel("combine"), x.shape[1]
-        middle = 0 if self.second.is_alone else Q // 2
-        beside = self.second.submit(kernel, *arrays, 0, middle)
-        kernel(*arrays, middle, Q)
+        kernel, end = _kernel("combine"), len(self._gamma)
+        middle = 0 if self.second.is_alone else end // 2
+        beside = self.second.submit(kernel, *arrays, self._rooms[1], 0, middle)
+        kernel(*arrays, self._rooms[0], middle, end)
         beside.result()
         return out, single
 
@@ -203,19 +214,26 @@ class Combination:
             single: Takes the single answers (1, Q, E + 2).
         """
         out = np.empty(x.shape)
+        renewed = _NOT_RENEWED if fresh is None else _FOLLOWS
         fresh = self._none_fresh if fresh is None else fresh
-        _kernel("combine")(V, fresh, optional, x, _FOLLOWS, *self._state, out, single, 0, x.shape[1])
+        arrays = V, fresh, renewed, optional, x, _FOLLOWS, *self._state, out, single, self._rooms[0]
+        _kernel("combine")(*arrays, 0, len(self._gamma))
         return out
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state, by name."""
-        return {
-            "scalars": self.scalars,
-            "vectors": self.vectors,
-            "weights": self.weights,
-            "mixtures": self.mixtures,
-            "errors": self.errors,
-        }
+        """The state, by name: a row for each question."""
+        rows = {name: np.moveaxis(lanes, -1, 1) for name, lanes in self._lanes.items()}
+        return {name: array.reshape(-1, *array.shape[2:])[: len(self.gamma)] for name, array in rows.items()}
+
+    @property
+    def weights(self) -> Array:
+        """w of each question and mixture, (Q, 3, E + 3)."""
+        return self.arrays()["weights"]
+
+    @property
+    def errors(self) -> Array:
+        """R of each question, its lower half, (Q, E + 3, E + 3)."""
+        return self.arrays()["errors"]
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``arrays`` returned; ValueError if it does not fit.
@@ -223,11 +241,17 @@ class Combination:
         A state with ``blends``, of the combination that was there before this one, has what R is made of: that and the
         statistics of the readings are taken over, weights and shares are found from them, and the rest starts anew.
         """
-        _overwrite(self.arrays(), self._translated(arrays) if "blends" in arrays else arrays, "combination")
+        state = self.arrays()
+        _overwrite(state, self._translated(arrays) if "blends" in arrays else arrays, "combination")
+        for name, lanes in self._lanes.items():
+            rows = np.zeros((lanes.shape[0] * lanes.shape[-1], *lanes.shape[1:-1]))
+            rows[: len(self.gamma)] = state[name]
+            lanes[:] = np.moveaxis(rows.reshape(len(lanes), -1, *lanes.shape[1:-1]), 1, -1)
+        self._due[:] = self._lanes["scalars"][:, _LEARNED] + 1.0
 
     def _translated(self, saved: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The arrays of a state with ``blends``: u = v − m, b = mean of (G − m) u, C = mean of u uᵀ."""
-        Q, N = len(self.gamma), self.errors.shape[1]
+        Q, N = len(self.gamma), self.E + _SAFE
         shapes = {"scalars": (Q, 12), "vectors": (Q, 5, N + 1), "blends": (Q, 2, N - 1), "products": (Q, N - 1, N - 1)}
         for name, shape in shapes.items():
             if name not in saved or saved[name].shape != shape or not np.isfinite(saved[name]).all():
@@ -312,6 +336,19 @@ def _return_kernels() -> Any:
     from emphatic.asking import return_kernels  # late: it imports numba
 
     return return_kernels
+
+
+def make_lanes(count: int, shape: tuple[int, ...]) -> Array:
+    """Zeros of this shape for so many bundles of questions in lanes, (count, …, WIDTH): none across two cache lines.
+
+    Args:
+        count: The number of bundles.
+        shape: The shape of what a question has.
+    """
+    size = count * WIDTH * math.prod(shape)
+    memory = np.zeros(size + WIDTH)
+    begin = -memory.ctypes.data // memory.itemsize % WIDTH
+    return memory[begin : begin + size].reshape(count, *shape, WIDTH)
 
 
 def _overwrite(state: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[Any]], what: str) -> None:

@@ -46,6 +46,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.hordes.blend import WIDTH, make_lanes
+
 __all__ = ["ANSWERS", "Period", "Seasons", "describe_periods", "find_periods"]
 
 Array = NDArray[np.float64]
@@ -62,6 +64,8 @@ _FIRST, _GROWTH = 40, 1.25
 #: Of ``season_kernels``.
 _SEASONS, _SHARED, _SIGNAL, _STALE, _SCALE = 2, 12, 11, 1, 2
 _FEATURES = _SHARED + _SEASONS
+#: A sum over a path is found anew when rounding errors have grown by e to the power of this.
+_RENEWED = 4.0
 #: Horizons after which the weights of a path are below rounding errors.
 _HORIZONS = 37.0
 #: In seconds. 1970-01-05 was a Monday.
@@ -72,8 +76,9 @@ _AT_ZERO = 5e-324
 _FOLLOWS = np.ones(1, bool)
 #: What a signal and a question carry, and what is the same for all.
 _OF_SIGNAL = ("period", "strength", "ring", "flags", "changed", "signals", "squares", "A", "cross", "weights")
-_PATHS = ("path_squares", "sums", "path_products")
-_OF_QUESTION = ("questions", *_PATHS, "b", "z", "path_cross", "cells", "theta", "effect")
+_IN_LANES = ("questions", "path_squares", "sums", "path_products", "b", "z", "theta")
+_OF_CALENDAR = ("path_cross", "cells", "effect")
+_OF_QUESTION = (*_IN_LANES[:-1], *_OF_CALENDAR[:-1], "theta", "effect")
 _OF_ALL = ("codes", "counts")
 #: What has a number for each row that is remembered.
 _REMEMBERED = ("ring", "flags", "codes")
@@ -105,16 +110,29 @@ class Seasons:
         self.changed, self.signals = np.zeros((C, _SEASONS), np.int64), np.zeros((C, _SIGNAL))
         self.squares, self.A = np.zeros((C, _SHARED - 1)), np.zeros((C, _SHARED, _SHARED))
         self.cross, self.weights = np.zeros((C, _SHARED, M)), np.zeros((C, M))
-        self.questions, self.path_squares = np.zeros((Q, 4)), np.zeros((Q, _SEASONS))
-        self.sums, self.path_products = np.zeros((Q, _SEASONS)), np.zeros((Q, _SEASONS, F))
-        self.b, self.z = np.zeros((Q, F)), np.zeros((Q, F))
         self.path_cross, self.cells = np.zeros((Q, _SEASONS, M)), np.zeros((Q, 3, M))
-        self.theta, self.effect = np.zeros((Q, S, F)), np.zeros((Q, S, M))
+        self.effect = np.zeros((Q, S, M))
+        # Questions of one signal, WIDTH at a time, are a bundle, each in a lane.
+        counts = np.bincount(signal, minlength=C)
+        self._bundles = np.concatenate([[0], np.cumsum(-(-counts // WIDTH))]).astype(np.int64)
+        order = np.empty(Q, np.int64)  # of a question among those of its signal
+        order[members] = np.arange(Q) - self._members[1][signal[members]]
+        #: The bundle and the lane of each question.
+        self._place = self._bundles[signal] + order // WIDTH, order % WIDTH
+        shapes = (4,), (_SEASONS,), (_SEASONS,), (_SEASONS, F), (F,), (F,), (S, F)
+        count = int(self._bundles[-1])
+        self._lanes = {name: make_lanes(count, shape) for name, shape in zip(_IN_LANES, shapes, strict=True)}
+        self._scales = make_lanes(count, (_SEASONS, 4))
+        # γ, and the rows after which a sum over a path is found anew; lanes without a question have some numbers, too
+        self._gamma, self._renewals = make_lanes(count, ()) + 0.5, make_lanes(count, ()) + 1.0
+        self._gamma[self._place] = gamma
+        rows = [max(1, int(_RENEWED / -math.log(max(g, 1e-300)))) for g in gamma.tolist()]
+        self._renewals[self._place] = rows
+        self._features, self._room = np.zeros(_SHARED), make_lanes(1, (F + 7, F))[0]
         self.codes = np.zeros(_FIRST_SPAN, np.int64)
         #: Rows so far with those that were skipped, rows of the next search, and the last time.
         self.counts = np.array([0.0, _FIRST, 0.0])
-        self.questions[:, _STALE] = self.questions[:, _SCALE] = 1.0
-        self._scales = np.zeros((Q, _SEASONS, 4))
+        self._lanes["questions"][:, [_STALE, _SCALE]] = 1.0
         self._strengths = np.array(STRENGTHS)
         #: Of one row: whether its readings are learned from, no new seasons, no place in the calendar, no skipped rows.
         self._learned, self._unlearned = np.ones((1, C), bool), np.zeros((1, C), bool)
@@ -225,9 +243,10 @@ class Seasons:
     def _gather_state(self) -> tuple[NDArray[Any], ...]:
         """What the kernel is given of the state, in the order of its arguments: all is changed in place."""
         state: tuple[NDArray[Any], ...]
-        state = (self._leaders, *self._members, self.gamma, self._strengths, self.period, self._scales, self.changed)
-        state += (self.ring, self.flags, self.codes, self.signals, self.squares, self.A, self.cross, self.weights)
-        return (*state, *(getattr(self, name) for name in _OF_QUESTION))
+        state = (self._leaders, *self._members, self._bundles, self._gamma, self._renewals, self._strengths)
+        state += (self.period, self._scales, self.changed, self.ring, self.flags, self.codes, self.signals)
+        state += (self.squares, self.A, self.cross, self.weights, *self._lanes.values())
+        return (*state, *(getattr(self, name) for name in _OF_CALENDAR), self._features, self._room)
 
     def _run(self, inputs: tuple[Any, ...], begin: int, end: int, earlier: int = 0) -> None:
         """The kernel on some of the rows, which are counted."""
@@ -239,7 +258,7 @@ class Seasons:
         rows = np.minimum(period, (_HORIZONS / (1.0 - g)).astype(np.int64) + 1)
         with np.errstate(all="ignore"):
             scales = rows, g ** (rows - 1), (1.0 - g) / (1.0 - g**rows), 1.0 / (1.0 - g**period)
-        self._scales[:] = np.where(period[:, :, None] > 0, np.stack(scales, axis=2), 0.0)
+        _questions_of(self._scales)[self._place] = np.where(period[:, :, None] > 0, np.stack(scales, axis=2), 0.0)
 
     def _calendar(self, seconds: Array | None, follows: Flags) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The cell of the calendar of each row, −1 for none, and how many rows were skipped before it."""
@@ -302,7 +321,10 @@ class Seasons:
             Seasons(self.gamma[questions], np.zeros(len(questions), np.int64), self.step, self._weekly),
             len(rows),
         )
-        shadow.period[0], shadow._scales[:] = self.period[c], self._scales[questions]
+        bundle, lane = self._place
+        places = bundle[questions], lane[questions]
+        shadow.period[0] = self.period[c]
+        _questions_of(shadow._scales)[shadow._place] = _questions_of(self._scales)[places]
         shadow._remember(B)
         codes = self.codes[rows]
         x, sound = self.ring[c, rows][:, None], (self.flags[c, rows] > 0)[:, None]
@@ -311,15 +333,19 @@ class Seasons:
         shadow._run((*map(np.ascontiguousarray, inputs), answers, fresh, 0), 0, B, n - B)
         for name in ("signals", "squares", "A", "cross", "weights"):
             getattr(self, name)[c] = getattr(shadow, name)[0]
-        for name in _OF_QUESTION:
+        shadow._lanes["questions"][:, _STALE] = 1.0
+        for name, lanes in self._lanes.items():
+            _questions_of(lanes)[places] = _questions_of(shadow._lanes[name])[shadow._place]
+        for name in _OF_CALENDAR:
             getattr(self, name)[questions] = getattr(shadow, name)
-        self.questions[questions, _STALE] = 1.0
 
     # ------------------------------------------------------------------ saving
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
-        arrays = {name: getattr(self, name) for name in (*_OF_SIGNAL, *_OF_QUESTION, *_OF_ALL)}
+        rows = {name: _questions_of(lanes)[self._place] for name, lanes in self._lanes.items()}
+        names = (*_OF_SIGNAL, *_OF_QUESTION, *_OF_ALL)
+        arrays = {name: rows[name] if name in rows else getattr(self, name) for name in names}
         span = _span(int(self.counts[0]))  # however rows were cut into blocks
         return arrays | {name: arrays[name][..., :span] for name in _REMEMBERED}
 
@@ -333,6 +359,8 @@ class Seasons:
             if stored.shape != array.shape or stored.dtype != array.dtype or not np.isfinite(stored).all():
                 raise ValueError(f"the array {name!r} of the seasons does not fit")
             array[:] = stored
+            if name in self._lanes:
+                _questions_of(self._lanes[name])[self._place] = stored
         places = 2 * self.cells.shape[2] + 2
         if (
             len(arrays["codes"]) not in (SPAN, _span(int(self.counts[0])))
@@ -355,6 +383,11 @@ class Seasons:
         for name in _OF_SIGNAL:
             arrays[name] = np.stack([shards[shard_of[q]][name][local[q]] for q in self._leaders])
         self.restore(arrays)
+
+
+def _questions_of(lanes: Array) -> Array:
+    """Numbers in lanes by bundle and lane, (bundles, WIDTH, …)."""
+    return np.moveaxis(lanes, -1, 1)
 
 
 def _span(rows: int) -> int:
