@@ -40,7 +40,8 @@ Array = NDArray[np.float64]
 STRENGTHS = (30.0, 300.0, 3000.0)
 #: More features than this would take too long to solve for.
 LIMIT = 4000
-#: Rows that are added together, rows of the first solution, and how many are added at most before the next.
+#: Rows that are added together, a multiple of four; rows of the first solution, and how many are added at most before
+#: the next.
 _TOGETHER, _FIRST, _MOST = 32, 64, 1000
 #: The share by which rows grow between two solutions, and by which they grow in a long log. Where n is large they grow
 #: by (n/40)² rows, at most by a half: a solution then costs n operations a row.
