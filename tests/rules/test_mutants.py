@@ -236,7 +236,7 @@ KERNEL_SLIPS = [
     ("sparse_many_kernels", "+ v1 * z1 + v2 * z2", "+ v1 * z1 + v2 * z1"),
     ("sparse_many_kernels", "+ w2 * z2 + w3 * z3", "+ w2 * z2 + v3 * z3"),
     ("sparse_many_kernels", "put_apart(h2, k, 6, z2)", "pass"),
-    ("sparse_many_kernels", "    before[i] = 0.0", "    pass"),
+    ("sparse_many_kernels", "    due[i] = 0.0", "    pass"),
     ("sparse_many_kernels", "x[k] += scale[TAKE + r * TRACES + j, k] * e[k]", "pass"),
     ("sparse_many_kernels", "scale[row, k] = form[r, k] * scale[row, k] + ", "scale[row, k] = "),
     ("sparse_many_kernels", "scale[r, k] *= form[r, k]", "scale[r, k] = form[r, k]"),
@@ -346,7 +346,7 @@ NEIGHBOUR_SLIPS = [
     ("if t + 1 == T or (is_broken and first[t + 1]):", "if t + 1 == T:"),
     ("+ w2 * z2 + w3 * z3", "+ w2 * z2 + v3 * z3"),
     ("put_apart(h2, k, 6, z2)", "pass"),
-    ("touch(places, log, clock, before, active[c])", "pass"),
+    ("touch(places, log, clock, due, active[c])", "pass"),
     ("a, b = a + 4, b + 4", "a, b = a + 3, b + 3"),
 ]
 

@@ -50,13 +50,13 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
     log = (array(i4, 2), array(i4, 1), array(i8, 1))
     learners = (array(f8, 2), array(f8, 1))
     phi = (array(i4, 1), array(f8, 1), array(f8, 1))
-    before = (array(i4, 1), array(f8, 1))
+    due = (array(i4, 1), array(f8, 1))
     draws = (array(real, 1), array(real, 1))
     scratch = (array(f8, 2), array(f8, 2), array(i4, 1), *draws, array(real, 2), array(i4, 1), array(i4, 2))
     parameters = compiled.several(array(f8, 2, "A", readonly=True), len(rule.parameters))
     inputs = (array(flag, 1), flag, *rows, *rows, array(flag, 1, readonly=True), f8, flag, parameters, array(real, 2))
     signature = {
-        "run": (*state, *log, *learners, *phi, *phi, *before, *before, *scratch, *inputs),
+        "run": (*state, *log, *learners, *phi, *phi, *due, *due, *scratch, *inputs),
         "predict": (*state, *phi, *rows, array(f8, 2)),
         "settle_some": (*state, i8, i8),
         "forget_all": (*state, *log),
@@ -109,7 +109,7 @@ class SparseMany(Engine):
             (np.zeros(n, np.int32), np.zeros(n), _zeros((m * K,), "float64")) for _ in range(2)
         )
         #: those of the step before, whose columns have not moved yet;
-        self._before, self._before_next = ((np.zeros(n, np.int32), np.zeros(n)) for _ in range(2))
+        self._due, self._due_next = ((np.zeros(n, np.int32), np.zeros(n)) for _ in range(2))
         #: φ and its products for predictions;
         self._rooms: list[tuple[NDArray[Any], ...]] = []
         #: the prediction before a step, which nobody reads;
@@ -135,7 +135,7 @@ class SparseMany(Engine):
         state: tuple[NDArray[Any], ...] = (self._H, self._scale, self._since, self._places)
         if name == "run":
             state += (self._marks, self._log, self._clock, self.scalars, self.delta)
-            state += (*self._phi, *self._phi_next, *self._before, *self._before_next, *self._scratch)
+            state += (*self._phi, *self._phi_next, *self._due, *self._due_next, *self._scratch)
         elif name == "forget_all":
             state += (self._marks, self._log, self._clock)
         return functools.partial(entry, *state)
@@ -360,8 +360,7 @@ class SparseMany(Engine):
     def nbytes(self) -> int:
         state = (self._H, self._scale, self._since, self._places, self._marks, self._log, self._clock, self.scalars)
         return sum(
-            array.nbytes
-            for array in (*state, *self._phi, *self._phi_next, *self._before, *self._before_next, *self._scratch)
+            array.nbytes for array in (*state, *self._phi, *self._phi_next, *self._due, *self._due_next, *self._scratch)
         )
 
 

@@ -66,7 +66,7 @@ LAZY, NEAR, STUCK = 0, 1, 2
 
 @exact
 def look_at(
-    H: Array, since: Times, places: Times, latest: Any, active: Times, begin: int, count: int, phi: Floats, out: Floats
+    H: Array, since: Times, places: Times, latest: int, active: Times, begin: int, count: int, phi: Floats, out: Floats
 ) -> None:
     """Add H·φ of the next four active columns to the sums of every vector and learner, one column after the other.
 
@@ -114,7 +114,7 @@ def last_time(since: Times) -> Any:
 
 
 @exact
-def add(H: Array, since: Times, places: Times, draws: Array, i: int, v: Any) -> None:
+def add(H: Array, since: Times, places: Times, draws: Array, i: int, v: float) -> None:
     """H += C⁻¹B φ in column i."""
     touched, h = places[TOUCH, i], H[i]
     for k in range(h.shape[0]):
@@ -123,11 +123,11 @@ def add(H: Array, since: Times, places: Times, draws: Array, i: int, v: Any) -> 
 
 
 @exact
-def touch(places: Times, log: Times, clock: Integers, before: Floats, i: int) -> None:
+def touch(places: Times, log: Times, clock: Integers, due: Floats, i: int) -> None:
     """Column i has moved now."""
     places[TOUCH, i], places[WHERE, i], log[clock[1]] = clock[0], clock[1], i
     clock[1] += 1
-    before[i] = 0.0
+    due[i] = 0.0
 
 
 @inner
@@ -328,7 +328,7 @@ def merge(spans: Times, K: int) -> int:
 def run(
     H: Array, scale: Floats, since: Times, places: Times, marks: Times, log: Times, clock: Integers, scalars: Floats,
     last_delta: Floats, active: Times, phi: Floats, x: Floats, active_next: Times, phi_next: Floats, x_next: Floats,
-    moving: Times, before: Floats, moving_next: Times, before_next: Floats, form: Floats, after: Floats, verdict: Times,
+    moving: Times, due: Floats, moving_next: Times, due_next: Floats, form: Floats, after: Floats, verdict: Times,
     draws: Array, draws_next: Array, shares: Array, later: Times, spans: Times, frozen: Flags, freeze: bool,
     start: Integers, index: Integers, value: Floats, start_next: Integers, index_next: Integers, value_next: Floats,
     first: Flags, top: float, checked: bool, parameters: Parameters, predictions: Array,
@@ -336,7 +336,7 @@ def run(
     """T steps of all learners; −1, or t·K + k if learner k would diverge at step t and must not freeze.
 
     A step's columns move when the next step looks at them: each is then brought from memory once, not three times.
-    ``before`` is φ of the columns that have not moved yet, which are among those listed in ``moving``.
+    ``due`` is φ of the columns that have not moved yet, which are among those listed in ``moving``.
 
     If ``predictions`` has a row more than there are steps, the last is θ·φ' after them, of products that are there
     anyway: X φ' becomes A X φ' + B [φ·φ'; φ'·φ']. Input that is not ``checked`` is one step, which is checked here
@@ -356,11 +356,9 @@ def run(
         count_next = gather(index_next, value_next, start_next[t], start_next[t + 1], active_next, phi_next)
         look(
             H, since, places, log, clock, active, count, phi, x, active_next, count_next, phi_next, x_next, draws,
-            draws_next, before, before_next,
+            draws_next, due, due_next,
         )  # fmt: skip
-        move_all(
-            H, since, places, log, clock, draws, draws_next, moving, moved, before, moving_next, moved_next, before_next
-        )
+        move_all(H, since, places, log, clock, draws, draws_next, moving, moved, due, moving_next, moved_next, due_next)
         scale_products(scale, x)
         scale_products(scale, x_next)
         g = lengths(active, count, phi, active_next, count_next, phi_next)
@@ -381,9 +379,9 @@ def run(
             draw(scale, form, draws, draws_next)
             if clock[1] + count + count_next > log.shape[0]:
                 compact(places, log, clock)
-            active, phi, moving, before, moved = moving, before, active, phi, count
+            active, phi, moving, due, moved = moving, due, active, phi, count
             if NEXT > 0:
-                active_next, phi_next, moving_next, before_next = moving_next, before_next, active_next, phi_next
+                active_next, phi_next, moving_next, due_next = moving_next, due_next, active_next, phi_next
                 moved_next = count_next
             else:
                 clear(active_next, count_next, phi_next)
@@ -393,8 +391,8 @@ def run(
             return status if status == REFUSED else t * K + status
         if t + 1 == T or (is_broken and first[t + 1]):
             move_all(
-                H, since, places, log, clock, draws, draws_next, moving, moved, before, moving_next, moved_next,
-                before_next,
+                H, since, places, log, clock, draws, draws_next, moving, moved, due, moving_next, moved_next,
+                due_next,
             )  # fmt: skip
     return FINE
 
@@ -403,7 +401,7 @@ def run(
 def look(
     H: Array, since: Times, places: Times, log: Times, clock: Integers, active: Times, count: int, phi: Floats,
     x: Floats, active_next: Times, count_next: int, phi_next: Floats, x_next: Floats, draws: Array, draws_next: Array,
-    before: Floats, before_next: Floats,
+    due: Floats, due_next: Floats,
 ) -> None:  # fmt: skip
     """H·φ and H·φ' of every vector and learner; columns that have not moved yet move first.
 
@@ -418,32 +416,32 @@ def look(
         is_shared = a + 4 <= count and b + 4 <= count_next
         for c in range(4 if is_shared else 0):
             i = active[a + c]
-            is_shared = is_shared and i == active_next[b + c] and before[i] != 0.0 and before_next[i] == 0.0
+            is_shared = is_shared and i == active_next[b + c] and due[i] != 0.0 and due_next[i] == 0.0
         if is_shared:
-            move_four(H, since, places, log, clock, draws, before, active, a, phi, phi_next, x, x_next)
+            move_four(H, since, places, log, clock, draws, due, active, a, phi, phi_next, x, x_next)
             a, b = a + 4, b + 4
             continue
         # A column that only one of them has is looked at alone, so that others are at the same place again.
         only_next = a < count and b + 1 < count_next and active[a] == active_next[b + 1]
         only_this = b < count_next and a + 1 < count and active[a + 1] == active_next[b] and not only_next
         if a < count and not only_next:
-            move(H, since, places, log, clock, draws, draws_next, before, before_next, active[a])
+            move(H, since, places, log, clock, draws, draws_next, due, due_next, active[a])
             look_at(H, since, places, latest, active, a, a + 1, phi, x)
             a += 1
         if b < count_next and not only_this:
-            move(H, since, places, log, clock, draws, draws_next, before, before_next, active_next[b])
+            move(H, since, places, log, clock, draws, draws_next, due, due_next, active_next[b])
             look_at(H, since, places, latest, active_next, b, b + 1, phi_next, x_next)
             b += 1
 
 
 @exact
 def move_four(
-    H: Array, since: Times, places: Times, log: Times, clock: Integers, draws: Array, before: Floats, active: Times,
+    H: Array, since: Times, places: Times, log: Times, clock: Integers, draws: Array, due: Floats, active: Times,
     a: int, phi: Floats, phi_next: Floats, x: Floats, x_next: Floats,
 ) -> None:  # fmt: skip
     """``add`` and ``look_at`` of the next four active columns, for φ and φ'."""
     i0, i1, i2, i3 = active[a], active[a + 1], active[a + 2], active[a + 3]
-    u0, u1, u2, u3 = real(before[i0]), real(before[i1]), real(before[i2]), real(before[i3])
+    u0, u1, u2, u3 = real(due[i0]), real(due[i1]), real(due[i2]), real(due[i3])
     v0, v1, v2, v3 = phi[i0], phi[i1], phi[i2], phi[i3]
     w0, w1, w2, w3 = phi_next[i0], phi_next[i1], phi_next[i2], phi_next[i3]
     t0, t1, t2, t3 = places[TOUCH, i0], places[TOUCH, i1], places[TOUCH, i2], places[TOUCH, i3]
@@ -461,37 +459,37 @@ def move_four(
         put_apart(x, k, 3, get_apart(x, k, 3) + v0 * z0 + v1 * z1 + v2 * z2 + v3 * z3)
         put_apart(x_next, k, 4, get_apart(x_next, k, 4) + w0 * z0 + w1 * z1 + w2 * z2 + w3 * z3)
     for c in range(a, a + 4):
-        touch(places, log, clock, before, active[c])
+        touch(places, log, clock, due, active[c])
 
 
 @inner
 def move_all(
     H: Array, since: Times, places: Times, log: Times, clock: Integers, draws: Array, draws_next: Array, moving: Times,
-    count: int, before: Floats, moving_next: Times, count_next: int, before_next: Floats,
+    count: int, due: Floats, moving_next: Times, count_next: int, due_next: Floats,
 ) -> None:  # fmt: skip
     """Move all columns that have not moved yet."""
     for a in range(count):
-        move(H, since, places, log, clock, draws, draws_next, before, before_next, moving[a])
+        move(H, since, places, log, clock, draws, draws_next, due, due_next, moving[a])
     for a in range(count_next):
-        move(H, since, places, log, clock, draws, draws_next, before, before_next, moving_next[a])
+        move(H, since, places, log, clock, draws, draws_next, due, due_next, moving_next[a])
 
 
 @inner
 def move(
-    H: Array, since: Times, places: Times, log: Times, clock: Integers, draws: Array, draws_next: Array, before: Floats,
-    before_next: Floats, i: int,
+    H: Array, since: Times, places: Times, log: Times, clock: Integers, draws: Array, draws_next: Array, due: Floats,
+    due_next: Floats, i: int,
 ) -> None:  # fmt: skip
     """Let column i take what it has not taken yet of φ and φ' of the step before."""
-    if before[i] != 0.0:
-        add(H, since, places, draws, i, real(before[i]))
-        touch(places, log, clock, before, i)
-    if NEXT > 0 and before_next[i] != 0.0:
+    if due[i] != 0.0:
+        add(H, since, places, draws, i, real(due[i]))
+        touch(places, log, clock, due, i)
+    if NEXT > 0 and due_next[i] != 0.0:
         if NEXT > WEIGHTS:  # a trace takes φ', and must be touched
-            add(H, since, places, draws_next, i, real(before_next[i]))
-            touch(places, log, clock, before_next, i)
+            add(H, since, places, draws_next, i, real(due_next[i]))
+            touch(places, log, clock, due_next, i)
         else:
-            add_next(H, draws_next, i, real(before_next[i]))
-            before_next[i] = 0.0
+            add_next(H, draws_next, i, real(due_next[i]))
+            due_next[i] = 0.0
 
 
 @inner
@@ -690,7 +688,7 @@ def draw(scale: Floats, form: Floats, draws: Array, draws_next: Array) -> None:
 
 
 @exact
-def add_next(H: Array, draws: Array, i: int, v: Any) -> None:
+def add_next(H: Array, draws: Array, i: int, v: float) -> None:
     """H += C⁻¹B φ' in column i, of weights only: it touches no trace."""
     for k in range(draws.shape[0]):
         H[i, k] += v * draws[k]
