@@ -155,6 +155,59 @@ def test_as_the_reference(rule: Rule, K: int, dtype: str) -> None:
     assert apart(engine, reference) <= SAME[dtype]
 
 
+def sliding(rule: Rule, dtype: str, K: int = 3, T: int = 40) -> Log:
+    """Nine columns a row, nearly all of them those of the row before and in the same order, as a log's features are."""
+    log, rng = Log.drawn(rule, 5, n=24, K=K, T=T, dtype=dtype), np.random.default_rng(6)
+    index = np.empty((T + 1, 9), np.int64)
+    index[0] = np.arange(0, 18, 2)
+    for t in range(T):
+        index[t + 1] = index[t]
+        slot = rng.integers(9)
+        index[t + 1, slot] = rng.choice(np.setdiff1d(np.arange(-1, 24), index[t]))
+    value = rng.normal(size=index.shape).astype(dtype).astype(np.float64) / 2
+    rows = Rows(np.arange(T + 2) * 9, index.reshape(-1), value.reshape(-1))
+    return Log(rows, rows.dense(24, dtype), log.parameters)
+
+
+def differences_of_neighbours(rule: Rule, dtype: str) -> list[str]:
+    """What is wrong where rows share most of their columns: beside the reference, in pieces, and with breaks."""
+    T, differences = 40, []
+    log, first = sliding(rule, dtype, T=T), np.zeros(T, bool)
+    first[[7, 8, 20]] = True
+    engine, broken, pieces = (SparseMany(rule, 24, 3, dtype) for _ in range(3))
+    reference, watch = Reference(rule, 24, 3, dtype), Watch(np.zeros(3, bool))
+    _, predictions = log.run(engine, 0, T)
+    log.run(reference, 0, T)
+    if not apart(engine, reference) <= 10 * SAME[dtype]:
+        differences.append("the reference")
+    in_pieces = SparseMany(rule, 24, 3, dtype)
+    parts = [log.run(in_pieces, begin, end)[1] for begin, end in ((0, 1), (1, 9), (9, 10), (10, T))]
+    if not np.array_equal(predictions, np.concatenate(parts)):
+        differences.append("the predictions in pieces")
+    if not all(np.array_equal(a, b) for a, b in zip(state(engine), state(in_pieces), strict=True)):
+        differences.append("the state in pieces")
+    rows, rows_next = log.rows.block(0, T), log.rows.block(1, T + 1)
+    broken.run(rows, rows_next, 10.0, log.parameters, predictions, watch, first)
+    for begin, end in ((0, 7), (7, 8), (8, 20), (20, T)):
+        if begin:
+            pieces.clear_traces()
+            pieces.scalars[:, : pieces.M] = 0.0
+        log.run(pieces, begin, end)
+    if not apart(broken, pieces) <= 10 * SAME[dtype]:
+        differences.append("breaks")
+    return differences
+
+
+@every_dtype
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "interpreted"])
+@pytest.mark.parametrize(
+    "rule", [*map(rules.get, ("true_online_etd", "true_online_gtd", "tdrc"))], ids=lambda r: r.name
+)
+def test_rows_that_share_their_columns(rule: Rule, compiled: bool, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba.core.config, "DISABLE_JIT", not compiled)
+    assert differences_of_neighbours(rule, dtype) == []
+
+
 def growing(dtype: str, rule: Rule, seed: int, K: int = 5) -> Log:
     """Learners 1 and 3 blow up, the others do not."""
     log = Log.drawn(rule, seed, K=K, T=150, dtype=dtype)

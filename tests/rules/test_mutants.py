@@ -25,6 +25,7 @@ from emphatic.engines.sparse import sparse_many
 from emphatic.engines.unrolled import Functions
 from emphatic.rules import Rule
 from tests.engines.test_probe import differences_in_blocks
+from tests.engines.test_sparse_many import differences_of_neighbours
 from tests.support.contract import T, violations
 from tests.support.plain import CHUNK, plain_python
 
@@ -226,9 +227,16 @@ KERNEL_SLIPS = [
     ("sparse_many_kernels", "predictions[t, k] = x[k]", "predictions[t, k] = x_next[k]"),
     ("sparse_many_kernels", "pq += phi[i] * phi_next[i]", "pq += phi[i] * phi[i]"),
     ("sparse_many_kernels", "        phi[active[a]] = 0.0", "        pass"),
-    ("sparse_many_kernels", "(h0 + h1) + (h2 + h3)", "(h0 + h1) + (h2 + h2)"),
-    ("sparse_many_kernels", "h1 = v1 * H[i1, k] if t1 >= since[k] else 0.0", "h1 = v1 * H[i1, k]"),
-    ("sparse_many_kernels", "out[k] += v * H[i, k] if touched >= since[k] else 0.0", "out[k] += v * H[i, k]"),
+    ("sparse_many_kernels", "+ v3 * get_apart(h3, k, 1)", "+ v3 * get_apart(h2, k, 1)"),
+    ("sparse_many_kernels", "t0 >= latest and t1 >= latest and t2 >= latest and t3 >= latest", "t0 >= latest"),
+    ("sparse_many_kernels", "v * get_apart(h, k, 1) if touched >= get_apart(since, k, 2) else 0.0",
+     "v * get_apart(h, k, 1)"),
+    ("sparse_many_kernels", "z1 = real((get_apart(h1, k, 5) if t1 >= begin else real(0)) + u1 * u)",
+     "z1 = real(get_apart(h1, k, 5) + u1 * u)"),
+    ("sparse_many_kernels", "+ v1 * z1 + v2 * z2", "+ v1 * z1 + v2 * z1"),
+    ("sparse_many_kernels", "+ w2 * z2 + w3 * z3", "+ w2 * z2 + v3 * z3"),
+    ("sparse_many_kernels", "put_apart(h2, k, 6, z2)", "pass"),
+    ("sparse_many_kernels", "    due[i] = 0.0", "    pass"),
     ("sparse_many_kernels", "x[k] += scale[TAKE + r * TRACES + j, k] * e[k]", "pass"),
     ("sparse_many_kernels", "scale[row, k] = form[r, k] * scale[row, k] + ", "scale[row, k] = "),
     ("sparse_many_kernels", "scale[r, k] *= form[r, k]", "scale[r, k] = form[r, k]"),
@@ -237,7 +245,8 @@ KERNEL_SLIPS = [
     ("sparse_many_kernels", "                scale[TAKE + r * TRACES + j, k] = 0.0", "                pass"),
     ("sparse_many_kernels", "scaled if closing[k] else 1.0", "1.0"),
     ("sparse_many_kernels", "scale[TAKE + r * TRACES + j, k] / scale[r, k] if closing[k] else 0.0", "0.0"),
-    ("sparse_many_kernels", "h = H[i, k] if touched >= since[k] else real(0)", "h = H[i, k]"),
+    ("sparse_many_kernels", "z = get_apart(h, k, 1) if touched >= get_apart(since, k, 2) else real(0)",
+     "z = get_apart(h, k, 1)"),
     ("sparse_many_kernels", "= clock[0], clock[1], i", "= clock[0], places[WHERE, i], i"),
     ("chunked_kernels", "g_p, g_next = G[p, row], G[p + 1, row]", "g_p, g_next = G[p, row], G[p, row]"),
     ("chunked_kernels", "G[p + 1, row], G[p, row + 1]", "G[p + 1, row], G[p, row]"),
@@ -331,6 +340,16 @@ def test_a_slip_in_a_rule_is_caught(name: str, old: str, new: str) -> None:
     assert caught(name, partial(emphatic.Learner, rule, engine="reference"), None, T=4 * CHUNK + 5) != []
 
 
+#: Slips in what becomes of columns that neighbouring rows share.
+NEIGHBOUR_SLIPS = [
+    ("is_shared and i == active_next[b + c] and", "is_shared and"),
+    ("if t + 1 == T or (is_broken and first[t + 1]):", "if t + 1 == T:"),
+    ("+ w2 * z2 + w3 * z3", "+ w2 * z2 + v3 * z3"),
+    ("put_apart(h2, k, 6, z2)", "pass"),
+    ("touch(places, log, clock, due, active[c])", "pass"),
+    ("a, b = a + 4, b + 4", "a, b = a + 3, b + 3"),
+]
+
 #: Of each kernel: the engine that runs it, rules whose kernels have all that slips, and for how many learners.
 EXAMPLES: dict[str, tuple[str, tuple[str, ...], tuple[int | None, ...]]] = {
     "dense_kernels": ("dense", ("true_online_etd",), (None, 2)),
@@ -381,6 +400,12 @@ def kernel_violations(kernel: str) -> list[str]:
 def test_a_slip_in_a_kernel_is_caught(kernel: str, old: str, new: str) -> None:
     with slipped(kernel, old, new):
         assert kernel_violations(kernel) != []
+
+
+@pytest.mark.parametrize(("old", "new"), NEIGHBOUR_SLIPS)
+def test_a_slip_in_columns_that_rows_share_is_caught(old: str, new: str) -> None:
+    with slipped("sparse_many_kernels", old, new), np.errstate(all="ignore"):
+        assert differences_of_neighbours(emphatic.rules.get("true_online_etd"), "float64") != []
 
 
 @pytest.mark.parametrize("kernel", EXAMPLES)

@@ -174,15 +174,18 @@ def _module(name: str, source: str, interpreted: bool) -> types.ModuleType:
     return generated.module(f"plain_{name}" if interpreted else name, source, numba.__version__)
 
 
-def kernel(module: types.ModuleType, name: str, *signature: numba.types.Type) -> Any:
-    """One function of a generated module, compiled for exactly these argument types and never again for others."""
+def kernel(module: types.ModuleType, name: str, *signature: numba.types.Type, as_one: bool = False) -> Any:
+    """One function of a generated module, compiled for exactly these argument types and never again for others.
+
+    ``as_one`` is as of ``jit_for``: no other kernel may call functions of it whose last bits depend on the compiler.
+    """
     function = getattr(module, name)
     if interpreted():
         return np.errstate(all="ignore")(function)  # as compiled: overflow says nothing, the bounds find it
     path = Path(module.__file__ or "")
     options = OPTIONS | (LEAN if getattr(module, "LEAN", False) else {})
     with _alone(path, wait=True), _without_collection():
-        compiled = _compiled(function, path.is_file(), signature, options)
+        compiled = _compiled(function, path.is_file(), signature, options, as_one)
     compiled.disable_compile()
     return compiled
 

@@ -55,6 +55,12 @@ def pack(index: Integers, value: Floats, n: int) -> tuple[Integers, Floats]:
 
 
 @register_jitable
+def weigh(Phi: Floats, k: int, t: int, last: float) -> float:
+    """The k-th feature of row t, times the number of that row."""
+    return float((last - (len(Phi) - 1 - t)) * Phi[t, k])
+
+
+@register_jitable
 def add_waiting(
     gamma: Floats, horizon: Integers, counts: Floats, each: Floats, sums: Floats, A: Floats, z: Floats,
     weights: Floats, b: Floats, index: Integers, value: Floats, steps: Floats,
@@ -72,13 +78,14 @@ def add_waiting(
     for h in range(H):
         weights[h + H] = 1.0  # by how much what comes before a row counts at the last one
     recent = np.empty((L, H))  # the weight of each row in z
+    squares, actives = counts[SQUARES], counts[ACTIVE]
     for t in range(L - 1, -1, -1):
         w = last - (L - 1 - t)
         counts[WEIGHT] += w
         for a in range(m):
             if index[t, a] >= 0:
-                counts[SQUARES] += value[t, a] * value[t, a]
-                counts[ACTIVE] += 1.0
+                squares += value[t, a] * value[t, a]
+                actives += 1.0
         follows = steps[t, Q] > 0.0
         for q in range(Q):
             known = each[AHEAD, q]
@@ -88,20 +95,22 @@ def add_waiting(
         for h in range(H):
             recent[t, h] = weights[h + H] * w
             weights[h + H] *= gamma[h] if follows else 0.0
+    counts[SQUARES], counts[ACTIVE] = squares, actives
     active, Phi = pack(index, value, n)
     own = np.empty(len(active))
     for k in range(len(active)):
         i = active[k]
         for c in range(k + 1):
             own[c] = A[i, active[c]]
-        for t in range(L - 1, -1, -1):
-            if Phi[t, k] != 0.0:
-                wv = (last - (L - 1 - t)) * Phi[t, k]
-                sums[i] += wv
-                for q in range(Q):
-                    b[i, q] += wv * steps[t, q]
-                for c in range(k + 1):
-                    own[c] += wv * Phi[t, c]
+        for t in range(L - 1, -1, -4):  # four rows in one pass over the sums, one row after the other
+            t1, t2, t3 = t - 1, t - 2, t - 3
+            w0, w1 = weigh(Phi, k, t, last), weigh(Phi, k, t1, last)
+            w2, w3 = weigh(Phi, k, t2, last), weigh(Phi, k, t3, last)
+            sums[i] = sums[i] + w0 + w1 + w2 + w3
+            for q in range(Q):
+                b[i, q] = b[i, q] + w0 * steps[t, q] + w1 * steps[t1, q] + w2 * steps[t2, q] + w3 * steps[t3, q]
+            for c in range(k + 1):
+                own[c] = own[c] + w0 * Phi[t, c] + w1 * Phi[t1, c] + w2 * Phi[t2, c] + w3 * Phi[t3, c]
         for c in range(k + 1):
             A[i, active[c]] = own[c]
     for i in range(n):  # the rows before these
@@ -109,10 +118,14 @@ def add_waiting(
             b[i, q] += each[AHEAD, q] * z[i, horizon[q]]
         for h in range(H):
             z[i, h] *= weights[h + H]
-    for k in range(len(active)):
+    for h in range(H):
+        for k in range(len(active)):
+            own[k] = z[active[k], h]
         for t in range(L - 1, -1, -1):
-            for h in range(H):
-                z[active[k], h] += recent[t, h] * Phi[t, k]
+            for k in range(len(active)):
+                own[k] += recent[t, h] * Phi[t, k]
+        for k in range(len(active)):
+            z[active[k], h] = own[k]
     for q in range(Q):
         each[RETURNS, q] += each[AHEAD, q] * weights[horizon[q]]
     for h in range(H):
@@ -149,7 +162,7 @@ def rows(
     """
     B, m = index.shape
     Q, S = X.shape[1], len(intercept) // X.shape[1]
-    out = np.empty(Q * S)
+    out, active, phi = np.empty(Q * S), np.empty(m + 3, np.int64), np.empty(m + 3)
     for t in range(begin, B):
         solved = counts[SOLVED] > 0.0
         for q in range(Q):
@@ -159,12 +172,18 @@ def rows(
             for s in range(S):
                 out[q * S + s] = intercept[q * S + s] if solved else each[MEAN, q]
         if solved:
+            count = 0
             for a in range(m):
-                i = index[t, a]
-                if i >= 0:
-                    v = value[t, a]
-                    for k in range(Q * S):
-                        out[k] += v * theta[i, k]
+                if index[t, a] >= 0:
+                    active[count], phi[count] = index[t, a], value[t, a]
+                    count += 1
+            for a in range(count, count + 3):
+                active[a], phi[a] = 0, 0.0
+            for a in range(0, count, 4):  # four features in one pass over the sums, one feature after the other
+                i0, i1, i2, i3 = active[a], active[a + 1], active[a + 2], active[a + 3]
+                v0, v1, v2, v3 = phi[a], phi[a + 1], phi[a + 2], phi[a + 3]
+                for k in range(Q * S):
+                    out[k] = out[k] + v0 * theta[i0, k] + v1 * theta[i1, k] + v2 * theta[i2, k] + v3 * theta[i3, k]
         for q in range(Q):
             for s in range(S):
                 answers[t, q, place + s] = out[q * S + s] + base[q]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emphatic.engines.compiled import exact, inner
+from emphatic.engines.intrinsics import get_apart, put_apart
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,31 +64,37 @@ LAZY, NEAR, STUCK = 0, 1, 2
 # ---------------------------------------------------------------------------------------------------- columns
 
 
-@inner
-def look(
-    H: Array, scale: Floats, since: Times, places: Times, active: Times, count: int, phi: Floats, out: Floats
+@exact
+def look_at(
+    H: Array, since: Times, places: Times, latest: int, active: Times, begin: int, count: int, phi: Floats, out: Floats
 ) -> None:
-    """X·φ of every vector and learner: H·φ with four columns in one pass over the sums, and then C."""
-    size, K = H.shape[1], scale.shape[1]
-    for k in range(size):
-        out[k] = 0.0
-    fours = count - count % 4
-    for a in range(0, fours, 4):
-        i0, i1, i2, i3 = active[a], active[a + 1], active[a + 2], active[a + 3]
+    """Add H·φ of the next four active columns to the sums of every vector and learner, one column after the other.
+
+    ``latest`` is the latest time in ``since``: a column that was touched since then has all of its traces.
+    """
+    if begin + 4 <= count:
+        i0, i1, i2, i3 = active[begin], active[begin + 1], active[begin + 2], active[begin + 3]
         v0, v1, v2, v3 = phi[i0], phi[i1], phi[i2], phi[i3]
         t0, t1, t2, t3 = places[TOUCH, i0], places[TOUCH, i1], places[TOUCH, i2], places[TOUCH, i3]
-        for k in range(size):
-            h0 = v0 * H[i0, k] if t0 >= since[k] else 0.0
-            h1 = v1 * H[i1, k] if t1 >= since[k] else 0.0
-            h2 = v2 * H[i2, k] if t2 >= since[k] else 0.0
-            h3 = v3 * H[i3, k] if t3 >= since[k] else 0.0
-            out[k] += (h0 + h1) + (h2 + h3)
-    for a in range(fours, count):
+        h0, h1, h2, h3 = H[i0], H[i1], H[i2], H[i3]
+        if t0 >= latest and t1 >= latest and t2 >= latest and t3 >= latest:
+            for k in range(out.shape[0]):
+                z = get_apart(out, k, 0) + v0 * get_apart(h0, k, 1) + v1 * get_apart(h1, k, 1)
+                put_apart(out, k, 0, z + v2 * get_apart(h2, k, 1) + v3 * get_apart(h3, k, 1))
+            return
+    for a in range(begin, min(begin + 4, count)):
         i = active[a]
-        v, touched = phi[i], places[TOUCH, i]
-        for k in range(size):
-            out[k] += v * H[i, k] if touched >= since[k] else 0.0
-    for r in range(size // K):
+        v, touched, h = phi[i], places[TOUCH, i], H[i]
+        for k in range(out.shape[0]):
+            z = v * get_apart(h, k, 1) if touched >= get_apart(since, k, 2) else 0.0
+            put_apart(out, k, 0, get_apart(out, k, 0) + z)
+
+
+@exact
+def scale_products(scale: Floats, out: Floats) -> None:
+    """X·φ = C (H·φ) of every vector and learner, in the place of H·φ."""
+    K = scale.shape[1]
+    for r in range(out.shape[0] // K):
         x = out[r * K : r * K + K]
         for k in range(K):
             x[k] *= scale[r, k]
@@ -97,22 +104,30 @@ def look(
                 x[k] += scale[TAKE + r * TRACES + j, k] * e[k]
 
 
-@inner
-def add(
-    H: Array, since: Times, places: Times, log: Times, clock: Integers, draws: Array, active: Times, count: int,
-    phi: Floats,
-) -> None:  # fmt: skip
-    """H += C⁻¹B φ, which touches the active columns."""
-    if clock[1] + count > log.shape[0]:
-        compact(places, log, clock)
-    for a in range(count):
-        i = active[a]
-        v, touched = real(phi[i]), places[TOUCH, i]
-        for k in range(H.shape[1]):
-            h = H[i, k] if touched >= since[k] else real(0)
-            H[i, k] = h + v * draws[k]
-        places[TOUCH, i], places[WHERE, i], log[clock[1]] = clock[0], clock[1], i
-        clock[1] += 1
+@exact
+def last_time(since: Times) -> Any:
+    """The latest of these times."""
+    latest = since[0]
+    for k in range(since.shape[0]):
+        latest = since[k] if since[k] > latest else latest
+    return latest
+
+
+@exact
+def add(H: Array, since: Times, places: Times, draws: Array, i: int, v: float) -> None:
+    """H += C⁻¹B φ in column i."""
+    touched, h = places[TOUCH, i], H[i]
+    for k in range(h.shape[0]):
+        z = get_apart(h, k, 1) if touched >= get_apart(since, k, 2) else real(0)
+        put_apart(h, k, 1, z + v * get_apart(draws, k, 0))
+
+
+@exact
+def touch(places: Times, log: Times, clock: Integers, due: Floats, i: int) -> None:
+    """Column i has moved now."""
+    places[TOUCH, i], places[WHERE, i], log[clock[1]] = clock[0], clock[1], i
+    clock[1] += 1
+    due[i] = 0.0
 
 
 @inner
@@ -313,12 +328,15 @@ def merge(spans: Times, K: int) -> int:
 def run(
     H: Array, scale: Floats, since: Times, places: Times, marks: Times, log: Times, clock: Integers, scalars: Floats,
     last_delta: Floats, active: Times, phi: Floats, x: Floats, active_next: Times, phi_next: Floats, x_next: Floats,
-    form: Floats, after: Floats, verdict: Times, draws: Array, draws_next: Array, shares: Array, later: Times,
-    spans: Times, frozen: Flags, freeze: bool, start: Integers, index: Integers, value: Floats, start_next: Integers,
-    index_next: Integers, value_next: Floats, first: Flags, top: float, checked: bool, parameters: Parameters,
-    predictions: Array,
+    moving: Times, due: Floats, moving_next: Times, due_next: Floats, form: Floats, after: Floats, verdict: Times,
+    draws: Array, draws_next: Array, shares: Array, later: Times, spans: Times, frozen: Flags, freeze: bool,
+    start: Integers, index: Integers, value: Floats, start_next: Integers, index_next: Integers, value_next: Floats,
+    first: Flags, top: float, checked: bool, parameters: Parameters, predictions: Array,
 ) -> int:  # fmt: skip
     """T steps of all learners; −1, or t·K + k if learner k would diverge at step t and must not freeze.
+
+    A step's columns move when the next step looks at them: each is then brought from memory once, not three times.
+    ``due`` is φ of the columns that have not moved yet, which are among those listed in ``moving``.
 
     If ``predictions`` has a row more than there are steps, the last is θ·φ' after them, of products that are there
     anyway: X φ' becomes A X φ' + B [φ·φ'; φ'·φ']. Input that is not ``checked`` is one step, which is checked here
@@ -327,7 +345,7 @@ def run(
     n, K, T = H.shape[0], scale.shape[1], start.shape[0] - 1
     if not checked and not (fits(index, value, n) and fits(index_next, value_next, n)):
         return REFUSED
-    is_broken = first.shape[0] > 0
+    is_broken, status, moved, moved_next = first.shape[0] > 0, FINE, 0, 0
     for t in range(T):
         if is_broken and first[t]:
             forget(H, scale, since, places, marks, log, clock)
@@ -336,8 +354,13 @@ def run(
                     scalars[k, i] = 0.0
         count = gather(index, value, start[t], start[t + 1], active, phi)
         count_next = gather(index_next, value_next, start_next[t], start_next[t + 1], active_next, phi_next)
-        look(H, scale, since, places, active, count, phi, x)
-        look(H, scale, since, places, active_next, count_next, phi_next, x_next)
+        look(
+            H, since, places, log, clock, active, count, phi, x, active_next, count_next, phi_next, x_next, draws,
+            draws_next, due, due_next,
+        )  # fmt: skip
+        move_all(H, since, places, log, clock, draws, draws_next, moving, moved, due, moving_next, moved_next, due_next)
+        scale_products(scale, x)
+        scale_products(scale, x_next)
         g = lengths(active, count, phi, active_next, count_next, phi_next)
         status = decide_all(
             scalars, last_delta, x, x_next, form, after, verdict, frozen, g, top, checked, parameters, t, predictions
@@ -354,16 +377,119 @@ def run(
                 if close(scale, since, marks, later, shares, spans, verdict, j, np.int32(clock[0])):
                     fold(H, since, places, log, clock, later, shares, spans, j)
             draw(scale, form, draws, draws_next)
-            add(H, since, places, log, clock, draws, active, count, phi)
-            if NEXT > WEIGHTS:  # a trace takes φ', and must be touched
-                add(H, since, places, log, clock, draws_next, active_next, count_next, phi_next)
-            elif NEXT > 0:
-                add_next(H, draws_next, active_next, count_next, phi_next)
-        clear(active, count, phi)
-        clear(active_next, count_next, phi_next)
-        if status != FINE:
+            if clock[1] + count + count_next > log.shape[0]:
+                compact(places, log, clock)
+            active, phi, moving, due, moved = moving, due, active, phi, count
+            if NEXT > 0:
+                active_next, phi_next, moving_next, due_next = moving_next, due_next, active_next, phi_next
+                moved_next = count_next
+            else:
+                clear(active_next, count_next, phi_next)
+        else:
+            clear(active, count, phi)
+            clear(active_next, count_next, phi_next)
             return status if status == REFUSED else t * K + status
+        if t + 1 == T or (is_broken and first[t + 1]):
+            move_all(
+                H, since, places, log, clock, draws, draws_next, moving, moved, due, moving_next, moved_next,
+                due_next,
+            )  # fmt: skip
     return FINE
+
+
+@inner
+def look(
+    H: Array, since: Times, places: Times, log: Times, clock: Integers, active: Times, count: int, phi: Floats,
+    x: Floats, active_next: Times, count_next: int, phi_next: Floats, x_next: Floats, draws: Array, draws_next: Array,
+    due: Floats, due_next: Floats,
+) -> None:  # fmt: skip
+    """H·φ and H·φ' of every vector and learner; columns that have not moved yet move first.
+
+    Each sum is over its own columns in their order. Most columns are in φ, in φ' and in φ of the step before, so that
+    four of them move and are added to both sums at a time.
+    """
+    latest = last_time(since)
+    for k in range(x.shape[0]):
+        x[k] = x_next[k] = 0.0
+    a, b = 0, 0
+    while a < count or b < count_next:
+        is_shared = a + 4 <= count and b + 4 <= count_next
+        for c in range(4 if is_shared else 0):
+            i = active[a + c]
+            is_shared = is_shared and i == active_next[b + c] and due[i] != 0.0 and due_next[i] == 0.0
+        if is_shared:
+            move_four(H, since, places, log, clock, draws, due, active, a, phi, phi_next, x, x_next)
+            a, b = a + 4, b + 4
+            continue
+        # A column that only one of them has is looked at alone, so that others are at the same place again.
+        only_next = a < count and b + 1 < count_next and active[a] == active_next[b + 1]
+        only_this = b < count_next and a + 1 < count and active[a + 1] == active_next[b] and not only_next
+        if a < count and not only_next:
+            move(H, since, places, log, clock, draws, draws_next, due, due_next, active[a])
+            look_at(H, since, places, latest, active, a, a + 1, phi, x)
+            a += 1
+        if b < count_next and not only_this:
+            move(H, since, places, log, clock, draws, draws_next, due, due_next, active_next[b])
+            look_at(H, since, places, latest, active_next, b, b + 1, phi_next, x_next)
+            b += 1
+
+
+@exact
+def move_four(
+    H: Array, since: Times, places: Times, log: Times, clock: Integers, draws: Array, due: Floats, active: Times,
+    a: int, phi: Floats, phi_next: Floats, x: Floats, x_next: Floats,
+) -> None:  # fmt: skip
+    """``add`` and ``look_at`` of the next four active columns, for φ and φ'."""
+    i0, i1, i2, i3 = active[a], active[a + 1], active[a + 2], active[a + 3]
+    u0, u1, u2, u3 = real(due[i0]), real(due[i1]), real(due[i2]), real(due[i3])
+    v0, v1, v2, v3 = phi[i0], phi[i1], phi[i2], phi[i3]
+    w0, w1, w2, w3 = phi_next[i0], phi_next[i1], phi_next[i2], phi_next[i3]
+    t0, t1, t2, t3 = places[TOUCH, i0], places[TOUCH, i1], places[TOUCH, i2], places[TOUCH, i3]
+    h0, h1, h2, h3 = H[i0], H[i1], H[i2], H[i3]
+    for k in range(x.shape[0]):
+        begin, u = get_apart(since, k, 2), get_apart(draws, k, 0)
+        z0 = real((get_apart(h0, k, 1) if t0 >= begin else real(0)) + u0 * u)
+        z1 = real((get_apart(h1, k, 5) if t1 >= begin else real(0)) + u1 * u)
+        z2 = real((get_apart(h2, k, 6) if t2 >= begin else real(0)) + u2 * u)
+        z3 = real((get_apart(h3, k, 7) if t3 >= begin else real(0)) + u3 * u)
+        put_apart(h0, k, 1, z0)
+        put_apart(h1, k, 5, z1)
+        put_apart(h2, k, 6, z2)
+        put_apart(h3, k, 7, z3)
+        put_apart(x, k, 3, get_apart(x, k, 3) + v0 * z0 + v1 * z1 + v2 * z2 + v3 * z3)
+        put_apart(x_next, k, 4, get_apart(x_next, k, 4) + w0 * z0 + w1 * z1 + w2 * z2 + w3 * z3)
+    for c in range(a, a + 4):
+        touch(places, log, clock, due, active[c])
+
+
+@inner
+def move_all(
+    H: Array, since: Times, places: Times, log: Times, clock: Integers, draws: Array, draws_next: Array, moving: Times,
+    count: int, due: Floats, moving_next: Times, count_next: int, due_next: Floats,
+) -> None:  # fmt: skip
+    """Move all columns that have not moved yet."""
+    for a in range(count):
+        move(H, since, places, log, clock, draws, draws_next, due, due_next, moving[a])
+    for a in range(count_next):
+        move(H, since, places, log, clock, draws, draws_next, due, due_next, moving_next[a])
+
+
+@inner
+def move(
+    H: Array, since: Times, places: Times, log: Times, clock: Integers, draws: Array, draws_next: Array, due: Floats,
+    due_next: Floats, i: int,
+) -> None:  # fmt: skip
+    """Let column i take what it has not taken yet of φ and φ' of the step before."""
+    if due[i] != 0.0:
+        add(H, since, places, draws, i, real(due[i]))
+        touch(places, log, clock, due, i)
+    if NEXT > 0 and due_next[i] != 0.0:
+        if NEXT > WEIGHTS:  # a trace takes φ', and must be touched
+            add(H, since, places, draws_next, i, real(due_next[i]))
+            touch(places, log, clock, due_next, i)
+        else:
+            add_next(H, draws_next, i, real(due_next[i]))
+            due_next[i] = 0.0
 
 
 @inner
@@ -561,14 +687,11 @@ def draw(scale: Floats, form: Floats, draws: Array, draws_next: Array) -> None:
             u[k] = form[PHI_NEXT + r, k] / scale[r, k]
 
 
-@inner
-def add_next(H: Array, draws: Array, active: Times, count: int, phi: Floats) -> None:
-    """H += C⁻¹B φ', of weights only: it touches no trace."""
-    for a in range(count):
-        i = active[a]
-        v = real(phi[i])
-        for k in range(draws.shape[0]):
-            H[i, k] += v * draws[k]
+@exact
+def add_next(H: Array, draws: Array, i: int, v: float) -> None:
+    """H += C⁻¹B φ' in column i, of weights only: it touches no trace."""
+    for k in range(draws.shape[0]):
+        H[i, k] += v * draws[k]
 
 
 def predict(
@@ -576,9 +699,14 @@ def predict(
     index: Integers, value: Floats, out: Floats,
 ) -> None:  # fmt: skip
     """θ·φ for every row and learner, changing nothing."""
+    latest = last_time(since)
     for t in range(start.shape[0] - 1):
         count = gather(index, value, start[t], start[t + 1], active, phi)
-        look(H, scale, since, places, active, count, phi, x)
+        for k in range(x.shape[0]):
+            x[k] = 0.0
+        for begin in range(0, count, 4):
+            look_at(H, since, places, latest, active, begin, count, phi, x)
+        scale_products(scale, x)
         clear(active, count, phi)
         for k in range(scale.shape[1]):
             out[t, k] = x[k]
