@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from emphatic.asking import layout
 from emphatic.asking.answers import _DAY, _SLACK, _WEEK, Timing, _all_near, _Answerer, _Cycles
 from emphatic.asking.language import Question, parse, quoted
 from emphatic.common.settings import format_duration
+from emphatic.engines.vectors import LANES
 from emphatic.scores.measures import BLOCKS, ErrorBlocks
 
 __all__ = ["MOST_SIGNALS", "Headline", "headline_questions"]
@@ -58,6 +59,8 @@ _FIRST_PAST = 512
 #: The least strength of a period: where the correlation with one period ago is ½, to repeat the period has the squared
 #: error of the mean. How far a period may be from a cycle of the calendar to be the same, and the most periods in it.
 _STRONG, _SAME, _WITHIN_CYCLE = 0.5, 0.02, 4
+#: Bytes of a line of the cache.
+_LINE = 64
 #: The most slots of a day, for the scale of errors.
 _DAY_SLOTS = 1440
 
@@ -167,7 +170,7 @@ class Headline:
         self._selects, self._no_others = inputs != list(range(len(signals))), np.empty((1, 0))
         shared = extra + S * len(picks)
         self._picks = np.array(picks, np.int64)
-        self._scratch = np.zeros(k.scratch_size(S, -(-width // k.LANES) * k.LANES, extra))
+        self._scratch = _aligned(np.zeros(k.scratch_size(S, width, extra)))
         c = np.zeros(k.ALL_CONSTANTS)
         c[k.STEP], c[k.REGULAR], c[k.LIMIT], c[k.SLACK] = step, timing.regular, timing.limit, slack * step
         c[k.HALF], c[k.COVERAGE], c[k.OWN], c[k.EXTRA], c[k.SHARED] = self._half, coverage, width, extra, shared
@@ -190,8 +193,8 @@ class Headline:
         bins = cycles.short.bins if cycles else 1
         self.state = np.array([0.0, -np.inf, 0.0])
         rooms = self._horizons[:, k.RECORD_ROOM].sum(), self._horizons[:, k.STORED_ROOM].sum()
-        # (in the order of the kernel's parameters)
-        self._arrays = {
+        # (in the order of the kernel's parameters; as they are saved)
+        arrays = {
             "places": np.tile([0.0] * k.BLOCK_ROWS + [1.0], (H, 1)),
             "readings": np.zeros((k.BLOCK * 4, 2 + S)),
             "sums": np.zeros((4, 1 + 2 * S)),
@@ -221,13 +224,63 @@ class Headline:
             # The period of each signal in rows, how many rows ``past`` has taken in, and the row of the next search.
             "cycle": np.array([0.0] * S + [0.0, _FIRST_SEARCH]),
         }
-        self._arrays["targets"][:, :, k.CHOICE] = -1.0
+        arrays["targets"][:, :, k.CHOICE] = -1.0
+        self._arrangements = self._arrange(arrays, width, extra)
+        self._arrays = {name: self._arranged(name, arrays) for name in arrays}
         #: The answers at the last row, its time and readings, (1, …) each.
         self._latest = np.full((1, len(self.questions), 4), np.nan), np.full(1, np.nan), np.full((1, S), np.nan)
         self._gather()
 
+    def _arrange(self, arrays: Mapping[str, Array], width: int, extra: int) -> dict[str, _LaneLayout]:
+        """How the kernel has arrays that are saved in another form."""
+        k, S, O, H = _kernels(), len(self.predicted), len(self._others), len(self.horizons)
+        rows = {
+            "readings": ((0, 2), (1, 1)),
+            "sums": ((0, 1), (2, 1)),
+            "records": ((0, k.RECORD), (2, k.RECORD_FIELDS)),
+            "stored": ((0, S * width + extra), (1, 1), (2, k.ENTRIES), (1, 6)),
+        }
+        out = {name: _LaneLayout((-1,), fields, S, (-1, arrays[name].shape[1])) for name, fields in rows.items()}
+        out["other_memory"] = _LaneLayout((5,), ((1, 1),), O, (5, O))
+        out["other_moments"] = _LaneLayout((), ((1, 9),), O, (3 * O, 3))
+        out["plotted"] = _LaneLayout((H, k.PLOTTED), ((0, 2), (1, 1), (2, 5)), S, arrays["plotted"].shape)
+        for name in ("recent", "traces", "bounds", "moments", "memory", "value_shifted"):
+            shape = arrays[name].shape
+            out[name] = _LaneLayout((), ((1, math.prod(shape[1:])),), S, shape)
+        for name, kinds in (("ahead_moments", 1), ("climate", 2), ("targets", 2), ("scores", 2), ("blocks", 2)):
+            shape = arrays[name].shape
+            out[name] = _LaneLayout((H,), ((kinds, math.prod(shape[2:])),), S, shape)
+        shape = arrays["mean_shifted"].shape
+        out["mean_shifted"] = _LaneLayout((H,), ((1, math.prod(shape[1:])),), S, shape)
+        return out
+
+    def _arranged(self, name: str, arrays: Mapping[str, Array]) -> Array:
+        """One of the arrays that are saved, as the kernel has it."""
+        k, saved, S = _kernels(), arrays[name], len(self.predicted)
+        if name == "W":  # (of a signal, the value and the mean by either difference)
+            saved = saved.reshape(len(saved), S, 4, -1).swapaxes(1, 2).reshape(saved.shape)
+        if name == "ratios":
+            # (0 in a file where there are none yet)
+            is_known = np.arange(k.ORDERED) < arrays["targets"][:, :, k.RATIOS, None]
+            ordered = np.where(is_known, saved[..., k.ORDERED :], np.inf)
+            lasts = ordered[..., k.APART - 1 :: k.APART]
+            unused = np.full((*saved.shape[:2], k.RATIO_ROOM - k.LASTS - lasts.shape[-1]), np.inf)
+            saved = np.concatenate([saved[..., : k.ORDERED], ordered, lasts, unused], -1)
+        return self._arrangements[name].arrange(saved) if name in self._arrangements else np.ascontiguousarray(saved)
+
+    def _saved(self, name: str) -> Array:
+        """An array as it is saved: a copy."""
+        array, S = self._arrays[name], len(self.predicted)
+        if name == "W":
+            array = array.reshape(len(array), 4, S, -1).swapaxes(1, 2).reshape(array.shape)
+        if name == "ratios":
+            array = array[..., : _kernels().LASTS]
+            array = np.where(array < np.inf, array, 0.0)
+        return self._arrangements[name].save(array) if name in self._arrangements else array.copy()
+
     def _gather(self) -> None:
         """What the kernel is given besides the rows, in the order of its parameters."""
+        self._arrays = {name: _aligned(array) for name, array in self._arrays.items()}
         self._fixed = self._constants, self._horizons, self._paces, self._picks
         self._changing = self._scratch, self.state, *self._arrays.values()
         self._is_short = self._arrays["past"].shape[1] < _kernels().PERIOD_ROWS
@@ -368,9 +421,13 @@ class Headline:
         """Room for the rows in which periods are found, until there is room for all: row n lies at place n."""
         past, rows = self._arrays["past"], float(len(when))
         if self.timing.step and self.timing.regular:
-            times = np.concatenate([self.state[1:2], when])
-            ahead = np.diff(times[np.isfinite(times)])
-            rows += float(ahead[ahead > 0.0].sum()) / self.timing.step
+            if len(when) == 1:
+                later = when.item(0) - self.state.item(1)
+                rows += later / self.timing.step if 0.0 < later < math.inf else 0.0
+            else:
+                times = np.concatenate([self.state[1:2], when])
+                ahead = np.diff(times[np.isfinite(times)])
+                rows += float(ahead[ahead > 0.0].sum()) / self.timing.step
         length = _past_length(self._arrays["cycle"].item(-2) + rows)
         if length > past.shape[1]:
             self._arrays["past"] = np.pad(past, ((0, 0), (0, length - past.shape[1])))
@@ -440,15 +497,16 @@ class Headline:
 
     def recent(self, q: int) -> dict[str, Array]:
         """Some of the last rows of a question, and the last: row, time, now, answer, low, high, usual and label."""
-        S, H = len(self.predicted), len(self.horizons)
+        H = len(self.horizons)
         s, h, kind = q // 2 // H, q // 2 % H, q % 2
         rows = self._arrays["plotted"][h]
         rows = rows[np.argsort(rows[:, 0])][: int(np.isfinite(rows[:, 0]).sum())]
-        begin = 2 + S + 5 * (kind * S + s)
-        shown = np.column_stack([rows[:, :2], rows[:, 2 + s], rows[:, begin : begin + 5]])
+        L = self._arrays["bounds"].shape[1]
+        answers = rows[:, 2 + L :].reshape(-1, 5, 2 * L)[:, :, kind * L + s]
+        shown = np.column_stack([rows[:, :2], rows[:, 2 + s], answers])
         if self.state[0] > 0.0 and (not len(shown) or shown[-1, 0] != self.state[0] - 1.0):
-            answers, time, readings = self._latest
-            shown = np.vstack([shown, [self.state[0] - 1.0, time[0], readings[0, s], *answers[0, q], np.nan]])
+            latest, time, readings = self._latest
+            shown = np.vstack([shown, [self.state[0] - 1.0, time[0], readings[0, s], *latest[0, q], np.nan]])
         names = ("row", "time", "now", "answer", "low", "high", "usual", "label")
         return dict(zip(names, shown.T, strict=True))
 
@@ -458,7 +516,7 @@ class Headline:
         Args:
             text: The question.
         """
-        k, S, H, row = _kernels(), len(self.predicted), len(self.horizons), self.state[0] - 1.0
+        k, H, row = _kernels(), len(self.horizons), self.state[0] - 1.0
         q = next((q for q, question in enumerate(self.questions) if question.text == text), None)
         if q is None or row < 0.0:
             return {}
@@ -468,20 +526,21 @@ class Headline:
         for place in (end - 1, end):  # (of long windows, not every row waits for its label)
             record = self._arrays["records"][begin + place % room]
             if record[k.R_ROW] == row:
-                fields = record[k.RECORD + k.RECORD_FIELDS * (kind * S + s) :]
+                fields = record[k.RECORD :].reshape(k.RECORD_FIELDS, 2, -1)[:, kind, s]
                 return {name: float(fields[k.R_NOW + b]) for name, b in self._scored(q).baseline_places.items()}
         return {}
 
     def _scored(self, q: int) -> _Answered:
-        k, S, H = _kernels(), len(self.predicted), len(self.horizons)
+        k, H = _kernels(), len(self.horizons)
         s, h, kind = q // 2 // H, q // 2 % H, q % 2
-        sums = self._arrays["scores"][h, kind * S + s].copy()
+        j = kind * self._arrays["bounds"].shape[1] + s
+        sums = self._arrays["scores"][h, :, j].reshape(4, layout.SUMS).copy()
         if kind == 0:
-            sums[2:] = self._arrays["scores"][0, s, 2:]
-        target = self._arrays["targets"][h, kind * S + s]
+            sums[2:] = self._arrays["scores"][0, :, s].reshape(4, layout.SUMS)[2:]
+        target = self._arrays["targets"][h, :, j]
         counts = self.state[k.ROW], target[k.LABELS], target[k.DROPPED]
         length = self._arrays["places"][h, k.BLOCK_ROWS]
-        blocks = np.vstack([np.full(BLOCKS, length), self._arrays["blocks"][h, kind * S + s].T])
+        blocks = np.vstack([np.full(BLOCKS, length), self._arrays["blocks"][h, :, j].reshape(BLOCKS, -1).T])
         rows = self._horizons[h, k.ROWS]
         names = self._repeated(s)
         recent = self.recent(q)
@@ -500,7 +559,7 @@ class Headline:
 
     def arrays(self) -> dict[str, Array]:
         """The whole state."""
-        arrays = {name: array.copy() for name, array in self._arrays.items()}
+        arrays = {name: self._saved(name) for name in self._arrays}
         arrays |= {"horizons": self._horizons.copy(), "state": self.state.copy(), "half": np.array([float(self._half)])}
         arrays["past"] = arrays["past"][:, : _past_length(arrays["cycle"].item(-2))]  # (however rows were cut)
         answers, time, readings = self._latest
@@ -535,7 +594,7 @@ class Headline:
             new["sums"]
         ):
             raise ValueError("what was learned for the values at each horizon does not fit: rooms")
-        self._arrays = {name: new[name] for name in self._arrays}
+        self._arrays = {name: self._arranged(name, new) for name in self._arrays}
         self._horizons, self.state = new["horizons"], new["state"]
         self._latest = new["last"][None], new["last_row"][1:2], new["last_row"][None, 2:]
         if "half" in new:
@@ -547,10 +606,81 @@ class Headline:
 
 
 def _padded(array: Array, axes: int = 1) -> Array:
-    """An array whose last axes, which are of features, are padded with zeros as the kernel reads them."""
-    lanes = _kernels().LANES
-    widths = [(0, 0)] * (array.ndim - axes) + [(0, -size % lanes) for size in array.shape[array.ndim - axes :]]
+    """An array whose last axes are padded with zeros to joined vectors."""
+    widths = [(0, 0)] * (array.ndim - axes) + [(0, -size % LANES) for size in array.shape[array.ndim - axes :]]
     return np.pad(array, widths)
+
+
+def _aligned(array: Array) -> Array:
+    """An array that begins where a line of the cache does: a vector that lies in two lines takes twice as long."""
+    if array.ctypes.data % _LINE == 0:
+        return array
+    room = np.empty(array.size + LANES)
+    begin = -room.ctypes.data % _LINE // room.itemsize
+    out = room[begin : begin + array.size].reshape(array.shape)
+    out[...] = array
+    return out
+
+
+class _LaneLayout(NamedTuple):
+    """How an array of the kernel is saved: the numbers of one signal after those of the other.
+
+    The kernel has each number of all signals side by side, padded to whole vectors. Files keep the form that they had
+    before it did, so that models of earlier versions go on.
+
+    Args:
+        lead: The first axes, which are the same in both forms; −1 for a number of rows that grows.
+        fields: What follows them: (0, n) for n numbers, (1, n) for n of each signal, (2, n) for n of each target, which
+            is a kind and a signal.
+        signals: The number of signals.
+        saved: The axes in a file; −1 for a number of rows that grows.
+    """
+
+    lead: tuple[int, ...]
+    fields: tuple[tuple[int, int], ...]
+    signals: int
+    saved: tuple[int, ...]
+
+    @property
+    def lanes(self) -> int:
+        """The signals with those that they are padded with."""
+        return -(-self.signals // LANES) * LANES
+
+    def arrange(self, saved: Array) -> Array:
+        """The array of a file as the kernel has it."""
+        lead = tuple(len(saved) if size < 0 else size for size in self.lead)
+        rows = saved.reshape(*lead, sum(n * (kinds * self.signals if kinds else 1) for kinds, n in self.fields))
+        pieces, begin = [], 0
+        for kinds, n in self.fields:
+            width = n * (kinds * self.signals if kinds else 1)
+            piece = rows[..., begin : begin + width]
+            begin += width
+            if kinds:
+                piece = np.moveaxis(piece.reshape(*lead, kinds, self.signals, n), -1, len(lead))
+                piece = _padded(piece).reshape(*lead, n * kinds * self.lanes)
+            pieces.append(piece)
+        joined = np.concatenate(pieces, -1)
+        if len(self.fields) == 1 and self.fields[0][1] > 1:  # (each number of all signals is a row)
+            kinds, n = self.fields[0]
+            joined = joined.reshape(*lead, n, kinds * self.lanes)
+        return np.ascontiguousarray(joined)
+
+    def save(self, array: Array) -> Array:
+        """The array of the kernel as files have it."""
+        lead = tuple(len(array) if size < 0 else size for size in self.lead)
+        lanes = self.lanes
+        rows = array.reshape(*lead, sum(n * (kinds * lanes if kinds else 1) for kinds, n in self.fields))
+        pieces, begin = [], 0
+        for kinds, n in self.fields:
+            width = n * (kinds * lanes if kinds else 1)
+            piece = rows[..., begin : begin + width]
+            begin += width
+            if kinds:
+                piece = piece.reshape(*lead, n, kinds, lanes)[..., : self.signals]
+                piece = np.moveaxis(piece, len(lead), -1).reshape(*lead, n * kinds * self.signals)
+            pieces.append(piece)
+        joined = np.concatenate(pieces, -1)
+        return np.ascontiguousarray(joined.reshape(*(len(array) if size < 0 else size for size in self.saved)))
 
 
 def _past_length(rows: float) -> int:

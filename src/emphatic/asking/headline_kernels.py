@@ -4,12 +4,16 @@ At a row, ``OWN`` features are made of each signal. A selection of those of all 
 of others, are the features of the shared matrix, of which there is one a horizon. Its right-hand sides are all labels
 of that horizon: they close at the same row, so that one gain serves all. Beside it stands a small matrix of each
 signal. Rows are gone through one by one, so that bits do not depend on how a stream is cut into blocks.
+
+What is done for every signal is done for eight of them at a time (``engines.vectors``). So signals lie side by side in
+the last axis of an array, which is padded to L, a multiple of eight; the numbers beyond the signals mean nothing. A
+target is the value (kind 0) or the mean (kind 1) of a signal, that of signal s at kind · L + s.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numba import types
@@ -18,6 +22,7 @@ from numba.extending import register_jitable
 from emphatic.asking.layout import (
     ABS,
     BASELINE_ABS,
+    BASELINE_COUNT,
     BASELINE_SQUARE,
     BINS_A,
     BINS_B,
@@ -57,17 +62,38 @@ from emphatic.asking.layout import (
     SLOTS_B,
     SQUARE,
     STEP,
+    SUMS,
     TRACES,
     UNSCALED,
     WEEKLY,
 )  # fmt: skip
 from emphatic.engines.compiled import jit_for
+from emphatic.engines.vectors import (  # (a kernel is compiled anew with another ``CODE``)
+    CODE,  # noqa: F401
+    LANES,
+    larger,
+    load,
+    load_row,
+    magnitude,
+    mirror,
+    power,
+    root,
+    smaller,
+    spread,
+    store,
+    store_row,
+    tally,
+    total,
+    where,
+)  # fmt: skip
 from emphatic.questions.gvf import REACHED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    Vector: TypeAlias = Any
+    Mask: TypeAlias = Any
     Places = NDArray[np.int64]
 
 _f1, _f2, _f3, _f4 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3, 4))
@@ -89,7 +115,7 @@ HORIZON = 13
 # What is carried from row to row: by the stream, by a horizon.
 ROW, LAST_TIME, FIRST_ROW = range(3)
 FIRST_RECORD, END_RECORD, FIRST_STORED, END_LABELLED, END_STORED, BEGIN_AT, BEGIN_MEAN, BLOCK_ROWS = range(8)
-# What waits for a label: the row, then for each target what was answered and the simple answers.
+# What waits for a label: the row, then what was answered and the simple answers, each of all targets.
 R_TIME, R_ROW, R_HOUR, R_STORED = range(4)
 RECORD = 4
 R_ANSWER, R_LOW, R_HIGH, R_NOW, R_MEAN, R_USUAL, R_LAST_A, R_LAST_B, R_CENTRE, R_SIGMA = range(10)
@@ -131,22 +157,26 @@ REMEMBERED = 13
 SHARED_RIDGE, OWN_RIDGE, FORGET, UNLEARNED, ERROR_ROWS = 30.0, 10.0, 1.0 - 1.0 / 4000.0, 20.0, 4000.0
 #: Rows that the matrices learn from together, and after how many each of the first batches is longer by one.
 BATCH, GROWS = 8, 64
-#: The features of a matrix are padded with zeros to a multiple of this, so that loops have no remainder. A row of a
+#: The features of a matrix are padded with zeros to a multiple of eight, so that loops have no remainder. A row of a
 #: batch has room for so many: that it is the same for all matrices lets a loop read several rows at once.
-LANES, WIDE = 8, 160
-#: Room for a batch: its rows, their products with a matrix, and two small matrices.
-BATCH_SCRATCH = 3 * BATCH * WIDE + 2 * BATCH * BATCH
+WIDE = 160
+#: Room for a batch: its rows, their products with a matrix, and three small matrices.
+BATCH_SCRATCH = 3 * BATCH * WIDE + 3 * BATCH * BATCH
 #: Labelled rows of a horizon after which its matrices learn from one in so many, which then counts as all of them.
 MANY, THIN = 32768, 2
 #: Slow quantities (deviations, weights of component answers) are found anew at each row, or label, of the first so
 #: many, and then at one in so many.
 PROMPT, SELDOM = 256, 8
-#: Ratios of errors to their expected size that are remembered.
-REMEMBERED_RATIOS = 400
+#: Ratios of errors to their expected size that are remembered, and where they are in order, infinite where there are
+#: none yet. The last of each few of these are beside each other once more, so that one is found quickly.
+REMEMBERED_RATIOS = ORDERED = 400
+LASTS, APART, RATIO_ROOM = 2 * REMEMBERED_RATIOS, 2 * LANES, 2 * REMEMBERED_RATIOS + 4 * LANES
 #: Labels before which the combination itself is answered, and what it costs to be worse than a simple answer.
 UNCHOSEN, WORSE = 50.0, 20.0
 #: Windows before which the combination itself is answered.
 ENOUGH = 10.0
+#: Sums of a block of rows for the verdict: rows, the answer, labels and their squares, the baselines.
+BLOCK_SUMS = 4 + BASELINE_COUNT
 #: Rows that are remembered for plots.
 PLOTTED = 256
 #: The most that a target may be, in standard deviations of its signal, and that a standardised feature may be.
@@ -155,90 +185,78 @@ FARTHEST, CLIP = 50.0, 5.0
 PERIOD_ROWS, PERIOD_POINTS = 8192, 12
 
 
-def scratch_size(signals: int, padded: int, extra: int) -> int:
-    """Room for intermediate results, for features of a signal that are padded to so many."""
-    return BATCH_SCRATCH + 2 * BATCH * (4 * signals + 6) + WIDE + signals * (padded + 19) + 1 + PLAIN + 14 + extra
+def scratch_size(signals: int, width: int, extra: int) -> int:
+    """Room for intermediate results, for so many features of a signal and others."""
+    L = -(-signals // LANES) * LANES
+    matrices = BATCH_SCRATCH + BATCH * (4 * signals + 6) + WIDE
+    return matrices + L * (width + 26) + 4 * signals + signals * width + extra + 6 * LANES
 
 
 @register_jitable
-def _within(value: float, most: float) -> float:
-    return min(most, max(-most, value))
+def _within(value: Vector, most: float) -> Vector:
+    return smaller(most, larger(-most, value))
 
 
 @register_jitable
 def _slot(time: float, period: float, offset: float, shift: float, slots: float) -> int:
     phase = (time + offset) / period
-    return int((phase - math.floor(phase)) * slots + shift) % int(slots)
+    slot = int((phase - math.floor(phase)) * slots + shift)
+    return slot - int(slots) if slot >= slots else slot
 
 
 @register_jitable
-def _multiply(P: Floats, X: Floats, count: int, G: Floats) -> None:
-    """The rows X P, of a symmetric matrix P, into ``G``."""
-    n = len(P) // LANES * LANES
-    for j in range(BATCH * WIDE):
-        G[j] = 0.0
-    for r in range(0, count, 4):
-        x, g = X[r * WIDE :], G[r * WIDE :]
-        for i in range(0, n, 4):
-            p0, p1, p2, p3 = P[i], P[i + 1], P[i + 2], P[i + 3]
-            a0, a1, a2, a3 = x[i], x[i + 1], x[i + 2], x[i + 3]
-            b0, b1, b2, b3 = x[WIDE + i], x[WIDE + i + 1], x[WIDE + i + 2], x[WIDE + i + 3]
-            c0, c1, c2, c3 = x[2 * WIDE + i], x[2 * WIDE + i + 1], x[2 * WIDE + i + 2], x[2 * WIDE + i + 3]
-            d0, d1, d2, d3 = x[3 * WIDE + i], x[3 * WIDE + i + 1], x[3 * WIDE + i + 2], x[3 * WIDE + i + 3]
-            for j in range(n):
-                u, v, w, z = p0[j], p1[j], p2[j], p3[j]
-                g[j] += a0 * u + a1 * v + a2 * w + a3 * z
-                g[WIDE + j] += b0 * u + b1 * v + b2 * w + b3 * z
-                g[2 * WIDE + j] += c0 * u + c1 * v + c2 * w + c3 * z
-                g[3 * WIDE + j] += d0 * u + d1 * v + d2 * w + d3 * z
+def _multiply(P: Floats, X: Floats, G: Floats) -> None:
+    """The rows X P, of a symmetric matrix P, into ``G``; in ``X`` the rows lie side by side."""
+    for j in range(0, len(P), LANES):
+        a = b = c = d = e = f = g = h = spread(0.0)
+        for i in range(len(P)):
+            row, at = load_row(P, i, j), BATCH * i
+            a, b, c, d = a + X[at] * row, b + X[at + 1] * row, c + X[at + 2] * row, d + X[at + 3] * row
+            e, f, g, h = e + X[at + 4] * row, f + X[at + 5] * row, g + X[at + 6] * row, h + X[at + 7] * row
+        store(G, j, a)
+        store(G, WIDE + j, b)
+        store(G, 2 * WIDE + j, c)
+        store(G, 3 * WIDE + j, d)
+        store(G, 4 * WIDE + j, e)
+        store(G, 5 * WIDE + j, f)
+        store(G, 6 * WIDE + j, g)
+        store(G, 7 * WIDE + j, h)
 
 
 @register_jitable
-def _add_products(rows: Floats, scale: float, L: Floats, step: int, stride: int, sign: float, R: Floats) -> None:
-    """rows ← scale · rows + sign · L R; the number of rows is even. L[i, r] lies at i · ``step`` + r · ``stride``."""
-    n = rows.shape[1] // LANES * LANES
-    for i in range(0, len(rows), 2):
-        p, q, x, y = rows[i], rows[i + 1], L[i * step :], L[(i + 1) * step :]
-        a0, b0, c0, d0 = sign * x[0], sign * x[stride], sign * x[2 * stride], sign * x[3 * stride]
-        e0, f0, g0, h0 = sign * x[4 * stride], sign * x[5 * stride], sign * x[6 * stride], sign * x[7 * stride]
-        a1, b1, c1, d1 = sign * y[0], sign * y[stride], sign * y[2 * stride], sign * y[3 * stride]
-        e1, f1, g1, h1 = sign * y[4 * stride], sign * y[5 * stride], sign * y[6 * stride], sign * y[7 * stride]
-        for j in range(n):
-            a, b, c, d = R[j], R[WIDE + j], R[2 * WIDE + j], R[3 * WIDE + j]
-            e, f, g, h = R[4 * WIDE + j], R[5 * WIDE + j], R[6 * WIDE + j], R[7 * WIDE + j]
-            p[j] = scale * p[j] + (a0 * a + b0 * b + c0 * c + d0 * d + e0 * e + f0 * f + g0 * g + h0 * h)
-            q[j] = scale * q[j] + (a1 * a + b1 * b + c1 * c + d1 * d + e1 * e + f1 * f + g1 * g + h1 * h)
+def _subtract_products(
+    rows: Floats, scale: float, L: Floats, step: int, stride: int, R: Floats, is_symmetric: bool
+) -> None:
+    """rows ← scale · rows − L R, where L[i, r] lies at i · ``step`` + r · ``stride``.
+
+    Of a result that ``is_symmetric``, half is computed.
+    """
+    for j in range(0, rows.shape[1], LANES):
+        a, b, c, d = load(R, j), load(R, WIDE + j), load(R, 2 * WIDE + j), load(R, 3 * WIDE + j)
+        e, f, g, h = load(R, 4 * WIDE + j), load(R, 5 * WIDE + j), load(R, 6 * WIDE + j), load(R, 7 * WIDE + j)
+        for i in range(j + LANES if is_symmetric else len(rows)):
+            at = i * step
+            row = scale * load_row(rows, i, j) - L[at] * a - L[at + stride] * b
+            row = row - L[at + 2 * stride] * c - L[at + 3 * stride] * d - L[at + 4 * stride] * e
+            row = row - L[at + 5 * stride] * f - L[at + 6 * stride] * g - L[at + 7 * stride] * h
+            store_row(rows, i, j, row)
+        if is_symmetric:
+            for i in range(0, j, LANES):
+                mirror(rows, i, j)
 
 
 @register_jitable
-def _combine(M: Floats, scale: float, G: Floats, n: int, H: Floats) -> None:
-    """The rows scale · M G into ``H``, for a lower triangle M that is 0 beyond the rows that are used."""
-    n = n // LANES * LANES
-    for r in range(BATCH):
-        m, h = M[r], H[r * WIDE :]
-        m0, m1, m2, m3 = scale * m[0], scale * m[1], scale * m[2], scale * m[3]
-        m4, m5, m6, m7 = scale * m[4], scale * m[5], scale * m[6], scale * m[7]
-        for j in range(n):
-            first = m0 * G[j] + m1 * G[WIDE + j] + m2 * G[2 * WIDE + j] + m3 * G[3 * WIDE + j]
-            h[j] = first + m4 * G[4 * WIDE + j] + m5 * G[5 * WIDE + j] + m6 * G[6 * WIDE + j] + m7 * G[7 * WIDE + j]
-
-
-@register_jitable
-def _dot_rows(x: Floats, X: Floats, out: Floats) -> None:
-    """The products of ``x`` with each of the rows X."""
-    n = len(x) // LANES * LANES
-    a = b = c = d = e = f = g = h = 0.0
-    for j in range(n):
-        value = x[j]
-        a += value * X[j]
-        b += value * X[WIDE + j]
-        c += value * X[2 * WIDE + j]
-        d += value * X[3 * WIDE + j]
-        e += value * X[4 * WIDE + j]
-        f += value * X[5 * WIDE + j]
-        g += value * X[6 * WIDE + j]
-        h += value * X[7 * WIDE + j]
-    out[0], out[1], out[2], out[3], out[4], out[5], out[6], out[7] = a, b, c, d, e, f, g, h
+def _dot_rows(rows: Floats, stride: int, count: int, n: int, X: Floats, out: Floats) -> None:
+    """The products of rows, of which the number is even, with the eight rows of X, which lie side by side."""
+    for m in range(0, count, 2):
+        a = b = c = d = spread(0.0)
+        p, q = m * stride, (m + 1) * stride
+        for j in range(0, n, 2):
+            x, y = load(X, BATCH * j), load(X, BATCH * j + BATCH)
+            a, b = a + rows[p + j] * x, b + rows[p + j + 1] * y
+            c, d = c + rows[q + j] * x, d + rows[q + j + 1] * y
+        store(out, BATCH * m, a + b)
+        store(out, BATCH * m + BATCH, c + d)
 
 
 @register_jitable
@@ -257,32 +275,31 @@ def _learn_all(
 
     With the rows X, their errors E before the step (0 to skip), A = (f / w) 1 + X P Xᵀ = L Lᵀ and H = L⁻¹ X P:
     W ← W + (L⁻¹ E)ᵀ H and P ← (P − Hᵀ H) / f, which for one row is the usual step. A row counts as w, its ``weight``.
-    ``batch`` begins with the rows X, which are 0 beyond the ``features`` and beyond ``count``. ``errors`` are those of
-    the first target, of the second, …
+    ``batch`` begins with the rows X, side by side, which are 0 beyond the ``features`` and beyond ``count``. ``errors``
+    are those of the first target, of the second, …
     """
     targets, n = W.shape
     X, G, H = batch[: BATCH * WIDE], batch[BATCH * WIDE : 2 * BATCH * WIDE], batch[2 * BATCH * WIDE :]
-    squares = batch[3 * BATCH * WIDE :]
-    A, M = squares[: BATCH * BATCH].reshape((BATCH, BATCH)), squares[BATCH * BATCH :].reshape((BATCH, BATCH))
-    E, D = errors, errors[targets * BATCH :]
+    A, M, columns = batch[3 * BATCH * WIDE :], batch[3 * BATCH * WIDE + 64 :], batch[3 * BATCH * WIDE + 128 :]
     trace = 0.0
     for i in range(features):
         trace += P[i, i]
     f = forget ** (count * weight) if trace < features / ridge else 1.0
     noise = f / weight
     is_sound = trace < 1e12
-    _multiply(P, X, count, G)
-    for r in range(count):
-        _dot_rows(G[r * WIDE : r * WIDE + n], X, A[r])
-        for q in range(r + 1):
-            along = A[r, q] + noise if q == r else A[r, q]
-            for i in range(q):
-                along -= A[r, i] * A[q, i]
-            if q == r:
-                is_sound = is_sound and along >= 0.5 * noise
-                A[r, r] = 1.0 / math.sqrt(max(along, 0.5 * noise))  # (only this is needed of the diagonal)
-            else:
-                A[r, q] = along * A[q, q]
+    _multiply(P, X, G)
+    _dot_rows(G, WIDE, BATCH, n, X, A)
+    # A becomes L, by columns, but for the diagonal, of which the reciprocals are found. Rows beyond ``count`` are 0.
+    for q in range(BATCH):
+        column = load(A, BATCH * q)
+        for i in range(q):
+            column = column - A[BATCH * i + q] * load(A, BATCH * i)
+        store(A, BATCH * q, column)
+        along = A[BATCH * q + q] + noise
+        is_sound = is_sound and along >= 0.5 * noise
+        along = 1.0 / math.sqrt(max(along, 0.5 * noise))
+        store(A, BATCH * q, along * column)
+        A[BATCH * q + q] = along
     if not is_sound:
         # Rounding errors have made the matrix useless: begin it again, and keep the weights.
         for i in range(features):
@@ -290,101 +307,77 @@ def _learn_all(
                 P[i, j] = 0.0
             P[i, i] = 1.0 / ridge
         return
+    # The rows of M = L⁻¹.
     for r in range(BATCH):
-        for q in range(BATCH):
-            M[r, q] = 0.0
-    for r in range(count):
-        M[r, r] = A[r, r]
-        for q in range(r):
-            along = 0.0
-            for i in range(q, r):
-                along += A[r, i] * M[i, q]
-            M[r, q] = -along * A[r, r]
+        row = spread(0.0)
+        for i in range(r):
+            row = row - A[BATCH * i + r] * load(M, BATCH * i)
+        store(M, BATCH * r, A[BATCH * r + r] * row)
+        M[BATCH * r + r] = A[BATCH * r + r]
     # H is divided by the root of f, so that P stays symmetric: its change is a product of H with itself.
     scale = math.sqrt(1.0 / f)
-    _combine(M, scale, G, n, H)
-    for m in range(targets):
+    for j in range(0, n, LANES):
         for r in range(BATCH):
-            along = 0.0
-            for q in range(BATCH):
-                along += M[r, q] * E[m * BATCH + q]
-            D[m * BATCH + r] = along
-    _add_products(W, 1.0, D, BATCH, 1, 1.0 / scale, H)
-    _add_products(P, 1.0 / f, H, 1, WIDE, -1.0, H)
+            row = spread(0.0)
+            for q in range(r + 1):
+                row = row + M[BATCH * r + q] * load(G, WIDE * q + j)
+            store(H, WIDE * r + j, scale * row)
+    for r in range(BATCH):
+        for q in range(BATCH):
+            columns[BATCH * q + r] = M[BATCH * r + q]
+    for m in range(targets):
+        row = spread(0.0)
+        for q in range(BATCH):
+            row = row - errors[BATCH * m + q] * load(columns, BATCH * q)
+        store(errors, BATCH * m, row / scale)
+    _subtract_products(W, 1.0, errors, BATCH, 1, H, False)
+    _subtract_products(P, 1.0 / f, H, 1, WIDE, H, True)
 
 
 @register_jitable
 def _predict_all(W: Floats, x: Floats, out: Floats) -> None:
     """What the weights ``W`` (targets, n) answer; the number of targets is even."""
-    n = W.shape[1] // LANES * LANES
     for m in range(0, len(W), 2):
-        p, q, a, b = W[m], W[m + 1], 0.0, 0.0
-        for i in range(n):
-            a += p[i] * x[i]
-            b += q[i] * x[i]
-        out[m], out[m + 1] = a, b
+        a = b = spread(0.0)
+        for i in range(0, W.shape[1], LANES):
+            features = load(x, i)
+            a, b = a + load_row(W, m, i) * features, b + load_row(W, m + 1, i) * features
+        out[m], out[m + 1] = total(a), total(b)
 
 
 @register_jitable
-def _standardise(value: float, moments: Floats, share: float, is_due: bool) -> float:
-    """The value by the mean and deviation so far, to which it is added with its ``share``, 1 / (rows so far).
+def _standardise(value: Vector, moments: Floats, n: int, i: int, share: float, is_due: bool) -> Vector:
+    """Values by the mean and deviation so far, to which they are added with their ``share``, 1 / (rows so far).
 
-    ``moments`` are the mean, the variance and 1 / the deviation, which is found anew where it ``is_due``.
+    The rows of ``moments`` are the mean, the variance and 1 / the deviation of each feature; this is found anew where
+    it ``is_due``.
     """
-    change = value - moments[0]
-    moments[0] += change * share
-    off = value - moments[0]
-    moments[1] += share * (change * off - moments[1])
+    mean, variance = load_row(moments, 3 * n, i), load_row(moments, 3 * n + 1, i)
+    change = value - mean
+    mean = mean + change * share
+    off = value - mean
+    variance = variance + share * (change * off - variance)
+    store_row(moments, 3 * n, i, mean)
+    store_row(moments, 3 * n + 1, i, variance)
     if is_due:
-        spread = math.sqrt(max(moments[1], 0.0))
-        moments[2] = 1.0 / spread if spread > 1e-12 * (1.0 + abs(moments[0])) else 0.0
-    return _within(off * moments[2], CLIP)
-
-
-@register_jitable
-def _sum_window(readings: Floats, sums: Floats, begin: int, end: int, S: int, total: Floats) -> None:
-    """Sums over the rows from ``begin`` to ``end``: rows left out, readings and how many there are, of each signal."""
-    room, width = len(readings), 1 + 2 * S
-    for i in range(width):
-        total[i] = 0.0
-    row = begin
-    while row < end:
-        if row % BLOCK == 0 and row + BLOCK <= end:
-            block = sums[(row // BLOCK) % len(sums)]
-            for i in range(width):
-                total[i] += block[i]
-            row += BLOCK
-            continue
-        reading = readings[row % room]
-        total[0] += reading[1]
-        for s in range(S):
-            value = reading[2 + s]
-            if value == value:
-                total[1 + s] += value
-                total[1 + S + s] += 1.0
-        row += 1
+        deviation = root(larger(variance, 0.0))
+        is_known = deviation > 1e-12 * (1.0 + magnitude(mean))
+        store_row(moments, 3 * n + 2, i, where(is_known, 1.0 / deviation, 0.0))
+    return _within(off * load_row(moments, 3 * n + 2, i), CLIP)
 
 
 @register_jitable
 def _find_labels(
-    constants: Floats, horizon: Floats, place: Floats, readings: Floats, sums: Floats, end: int, record: Floats, S: int,
-    total: Floats, y: Floats,
+    constants: Floats, horizon: Floats, place: Floats, readings: Floats, sums: Floats, end: int, record: Floats,
+    y: Floats,
 ) -> None:  # fmt: skip
     """The labels of a row, of all signals: the values at the horizon, then the means up to it; NaN where not known."""
     step, span, near, start = constants[STEP], horizon[SPAN], 1e-6 * constants[STEP], record[R_TIME]
-    room = len(readings)
-    begin = int(place[BEGIN_AT])
-    while begin < end and readings[begin % room, 0] <= start + span - 0.5 * step - near:
-        begin += 1
-    place[BEGIN_AT] = begin
-    for s in range(S):
-        nearest, distance = np.nan, 0.5 * step + near
-        for i in range(begin, end):
-            reading = readings[i % room]
-            off = abs(reading[0] - start - span)
-            if reading[2 + s] == reading[2 + s] and reading[0] > start + near and off < distance:
-                nearest, distance = reading[2 + s], off
-        y[s] = nearest
+    room, L = len(readings), readings.shape[1] - 2
+    nearby = int(place[BEGIN_AT])
+    while nearby < end and readings[nearby % room, 0] <= start + span - 0.5 * step - near:
+        nearby += 1
+    place[BEGIN_AT] = nearby
     begin = int(place[BEGIN_MEAN])
     while begin < end and readings[begin % room, 0] <= start + near:
         begin += 1
@@ -392,74 +385,123 @@ def _find_labels(
     stop = end
     while stop > begin and readings[(stop - 1) % room, 0] > start + span + constants[SLACK]:
         stop -= 1
-    _sum_window(readings, sums, begin, stop, S, total)
-    expected = horizon[ROWS]
-    if constants[REGULAR] == 0.0:
-        previous = readings[(stop - 1) % room, 0] if stop > begin else start
-        missing = total[0]
-        if start + span - previous > constants[LIMIT]:
-            missing += (start + span - previous) / step - 1.0
-        expected = stop - begin + missing
-    for s in range(S):
-        known = total[1 + S + s]
-        y[S + s] = total[1 + s] / known if known > 0.0 and known >= 0.9 * expected - 1e-9 else np.nan
+    for i in range(0, L, LANES):
+        nearest, distance = spread(np.nan), spread(0.5 * step + near)
+        for row in range(nearby, end):
+            at = row % room
+            if readings[at, 0] > start + near:
+                off, value = abs(readings[at, 0] - start - span), load_row(readings, at, 2 + i)
+                is_nearer = (value == value) & (distance > off)
+                nearest, distance = where(is_nearer, value, nearest), where(is_nearer, off, distance)
+        store(y, i, nearest)
+        # The rows of the window, whole blocks of them at once: rows left out, readings and how many there are.
+        missing, summed, known = 0.0, spread(0.0), spread(0.0)
+        row = begin
+        while row < stop:
+            if row % BLOCK == 0 and row + BLOCK <= stop:
+                at = (row // BLOCK) % len(sums)
+                missing += sums[at, 0]
+                summed = summed + load_row(sums, at, 1 + i)
+                known = known + load_row(sums, at, 1 + L + i)
+                row += BLOCK
+                continue
+            at = row % room
+            value = load_row(readings, at, 2 + i)
+            missing += readings[at, 1]
+            summed = summed + where(value == value, value, 0.0)
+            known = known + where(value == value, 1.0, 0.0)
+            row += 1
+        expected = horizon[ROWS]
+        if constants[REGULAR] == 0.0:
+            previous = readings[(stop - 1) % room, 0] if stop > begin else start
+            if start + span - previous > constants[LIMIT]:
+                missing += (start + span - previous) / step - 1.0
+            expected = stop - begin + missing
+        is_enough = (known > 0.0) & (known >= 0.9 * expected - 1e-9)
+        store(y, L + i, where(is_enough, summed / known, np.nan))
 
 
 @register_jitable
 def _make_past(
-    u: Floats, seen: float, is_due: bool, recent: Floats, traces: Floats, moments: Floats, raw: Floats, own: Floats,
+    u: Floats, seen: float, is_due: bool, recent: Floats, traces: Floats, moments: Floats, features: Floats,
     units: Floats,
 ) -> None:  # fmt: skip
-    """The features of each signal that do not depend on a horizon: ``own`` (S, OWN) up to the exponential mean."""
+    """The features of each signal that do not depend on a horizon: ``features`` (OWN, L) up to the exponential mean."""
     filled, share = int(min(seen, REMEMBERED)), 1.0 / seen
     few = min(filled, 8)
-    for s in range(len(u)):
-        past, value = recent[s], u[s]
-        for i in range(filled - 1, 0, -1):
-            past[i] = past[i - 1]
-        past[0] = value
-        raw[0] = value
+    for i in range(0, len(u), LANES):
+        value = load(u, i)
+        for k in range(filled - 1, 0, -1):
+            store_row(recent, k, i, load_row(recent, k - 1, i))
+        store_row(recent, 0, i, value)
+        store_row(features, 0, i, spread(1.0))
+        store_row(features, 1, i, _standardise(value, moments, 0, i, share, is_due))
         n = 1
         for lag in LAGS:
-            raw[n] = value - past[lag] if lag < filled else 0.0
+            change = value - load_row(recent, lag if lag < filled else 0, i)
+            store_row(features, 1 + n, i, _standardise(change, moments, n, i, share, is_due))
             n += 1
         for m in range(4):
-            traces[s, m] += max(1.0 / TRACES[m], share) * (value - traces[s, m])
-            raw[n] = traces[s, m]
+            trace = load_row(traces, m, i)
+            trace = trace + max(1.0 / TRACES[m], share) * (value - trace)
+            store_row(traces, m, i, trace)
+            store_row(features, 1 + n, i, _standardise(trace, moments, n, i, share, is_due))
             n += 1
-        mean, square = 0.0, 0.0
-        for i in range(few):
-            mean += past[i]
-        mean /= few
-        for i in range(few):
-            square += (past[i] - mean) * (past[i] - mean)
-        raw[n] = math.sqrt(square / few)
-        phi = own[s]
-        phi[0] = 1.0
-        for i in range(PLAIN):
-            phi[1 + i] = _standardise(raw[i], moments[s, i], share, is_due)
-        units[s] = max(math.sqrt(moments[s, 0, 1]), 1e-12) if seen > UNSCALED else np.nan
+        mean, square = spread(0.0), spread(0.0)
+        for k in range(few):
+            mean = mean + load_row(recent, k, i)
+        mean = mean / few
+        for k in range(few):
+            off = load_row(recent, k, i) - mean
+            square = square + off * off
+        store_row(features, 1 + n, i, _standardise(root(square / few), moments, n, i, share, is_due))
+        store(units, i, larger(root(load_row(moments, 1, i)), 1e-12) if seen > UNSCALED else spread(np.nan))
         n = 1 + PLAIN
         for edge in NUMBER_HINGES:
-            phi[n] = max(phi[1] - edge, 0.0)
+            store_row(features, n, i, larger(load_row(features, 1, i) - edge, 0.0))
             n += 1
-        for i in range(4):
-            phi[n + i] = abs(phi[1 + i])
+        for k in range(4):
+            store_row(features, n + k, i, magnitude(load_row(features, 1 + k, i)))
+
+
+@register_jitable
+def _make_others(
+    others: Floats, seen: float, is_due: bool, other_memory: Floats, other_moments: Floats, padded: Floats,
+    common: Floats,
+) -> None:  # fmt: skip
+    """The features of signals that are not predicted, of which there are at most eight."""
+    share = 1.0 / seen
+    for m in range(len(others)):
+        padded[m] = others[m]
+    other, trace = load(padded, 0), load_row(other_memory, 4, 0)
+    trace = trace + max(1.0 / 16.0, share) * (other - trace)
+    store_row(other_memory, 4, 0, trace)
+    previous = load_row(other_memory, int(min(seen - 1.0, 3.0)) - 1, 0) if seen > 1.0 else other
+    change = other - previous
+    for lag in range(3, 0, -1):
+        store_row(other_memory, lag, 0, load_row(other_memory, lag - 1, 0))
+    store_row(other_memory, 0, 0, other)
+    for k in range(3):
+        value = other if k == 0 else trace if k == 1 else change
+        store(padded, 0, _standardise(value, other_moments, k, 0, share, is_due))
+        for m in range(len(others)):
+            common[3 * m + k] = padded[m]
 
 
 @register_jitable
 def _remember_season(constants: Floats, u: Floats, time: float, memory: Floats, offs: Floats, waves: Floats) -> int:
     """Take in the season of the present row; ``offs`` are the deviations from what was usual. Returns the hour."""
-    slots_a, slots_b = int(constants[SLOTS_A]), int(constants[SLOTS_B])
+    slots_a, slots_b = constants[SLOTS_A], constants[SLOTS_B]
     a = _slot(time, constants[PERIOD_A], constants[OFFSET_A], constants[SHIFT], slots_a)
     b = _slot(time, constants[PERIOD_B], constants[OFFSET_B], constants[SHIFT], slots_b)
-    for s in range(len(u)):
-        slots, value = memory[s], u[s]
-        off = value - slots[a, 1] if slots[a, 1] == slots[a, 1] else 0.0
-        offs[s] = value - slots[b, 3] if slots[b, 3] == slots[b, 3] else off
-        slots[a, 0], slots[b, 2] = value, value
-        slots[a, 1] = value if slots[a, 1] != slots[a, 1] else slots[a, 1] + SEASON_RATE * (value - slots[a, 1])
-        slots[b, 3] = value if slots[b, 3] != slots[b, 3] else slots[b, 3] + SEASON_RATE * (value - slots[b, 3])
+    for i in range(0, len(u), LANES):
+        value, mean_a, mean_b = load(u, i), load_row(memory, 4 * a + 1, i), load_row(memory, 4 * b + 3, i)
+        off = where(mean_a == mean_a, value - mean_a, 0.0)
+        store(offs, i, where(mean_b == mean_b, value - mean_b, off))
+        store_row(memory, 4 * a, i, value)
+        store_row(memory, 4 * b + 2, i, value)
+        store_row(memory, 4 * a + 1, i, where(mean_a == mean_a, mean_a + SEASON_RATE * (value - mean_a), value))
+        store_row(memory, 4 * b + 3, i, where(mean_b == mean_b, mean_b + SEASON_RATE * (value - mean_b), value))
     bin_a = _slot(time, constants[PERIOD_A], constants[OFFSET_A], NEARLY, constants[BINS_A])
     bin_b = _slot(time, constants[PERIOD_B], constants[OFFSET_B], NEARLY, constants[BINS_B])
     phase = 2.0 * math.pi * a / slots_a
@@ -474,36 +516,38 @@ def _remember_season(constants: Floats, u: Floats, time: float, memory: Floats, 
 def _look_ahead(
     constants: Floats, horizon: Floats, time: float, u: Floats, memory: Floats, offs: Floats, seasons: Floats
 ) -> None:
-    """What the seasons say of the row at the horizon, and of the rows up to it: ``seasons`` (S, 9)."""
-    step, fading = constants[STEP], horizon[FADING]
-    slots_a, slots_b = int(constants[SLOTS_A]), int(constants[SLOTS_B])
+    """What the seasons say of the row at the horizon, and of the rows up to it: ``seasons`` (9, L)."""
     count = int(horizon[LOOK_COUNT])
-    for s in range(len(u)):
-        seasons[s, 6] = seasons[s, 7] = seasons[s, 8] = 0.0
-    for j in range(count + 1):
-        ahead = horizon[LOOK_BEGIN] + j * horizon[LOOK_STRIDE] if j < count else horizon[ROWS]
-        future = time + ahead * step
-        a = _slot(future, constants[PERIOD_A], constants[OFFSET_A], constants[SHIFT], slots_a)
-        b = _slot(future, constants[PERIOD_B], constants[OFFSET_B], constants[SHIFT], slots_b)
-        for s in range(len(u)):
-            slots, value, out = memory[s], u[s], seasons[s]
-            last_a = slots[a, 0] if slots[a, 0] == slots[a, 0] else value
-            mean_a = slots[a, 1] if slots[a, 1] == slots[a, 1] else value
-            mean_b = slots[b, 3] if slots[b, 3] == slots[b, 3] else mean_a
-            last_b = slots[b, 2] if slots[b, 2] == slots[b, 2] else last_a
-            if j < count:
-                out[6] += mean_b / count
-                out[7] += last_a / count
-                out[8] += last_b / count
+    for i in range(0, len(u), LANES):
+        value, off = load(u, i), load(offs, i)
+        usual, total_a, total_b = spread(0.0), spread(0.0), spread(0.0)
+        for k in range(count + 1):
+            ahead = horizon[LOOK_BEGIN] + k * horizon[LOOK_STRIDE] if k < count else horizon[ROWS]
+            future = time + ahead * constants[STEP]
+            a = 4 * _slot(future, constants[PERIOD_A], constants[OFFSET_A], constants[SHIFT], constants[SLOTS_A])
+            b = 4 * _slot(future, constants[PERIOD_B], constants[OFFSET_B], constants[SHIFT], constants[SLOTS_B])
+            last_a, mean_a = load_row(memory, a, i), load_row(memory, a + 1, i)
+            last_b, mean_b = load_row(memory, b + 2, i), load_row(memory, b + 3, i)
+            last_a, mean_a = where(last_a == last_a, last_a, value), where(mean_a == mean_a, mean_a, value)
+            last_b, mean_b = where(last_b == last_b, last_b, last_a), where(mean_b == mean_b, mean_b, mean_a)
+            if k < count:
+                usual, total_a, total_b = usual + mean_b, total_a + last_a, total_b + last_b
             else:
-                out[0], out[1], out[2], out[3] = last_a, mean_a, mean_b, mean_b + fading * offs[s]
-                out[4], out[5] = last_b, offs[s]
+                store_row(seasons, 0, i, last_a)
+                store_row(seasons, 1, i, mean_a)
+                store_row(seasons, 2, i, mean_b)
+                store_row(seasons, 3, i, mean_b + horizon[FADING] * off)
+                store_row(seasons, 4, i, last_b)
+                store_row(seasons, 5, i, off)
+        store_row(seasons, 6, i, usual / count)
+        store_row(seasons, 7, i, total_a / count)
+        store_row(seasons, 8, i, total_b / count)
 
 
 @register_jitable
 def _remember_period(u: Floats, skipped: int, past: Floats, cycle: Floats) -> None:
     """Take in the readings of the present row, after rows that are missing in time: these are as one period ago."""
-    S, room = len(u), past.shape[1]
+    S, room = past.shape
     count = int(cycle[S])
     for k in range(skipped + 1):
         for s in range(S):
@@ -514,233 +558,300 @@ def _remember_period(u: Floats, skipped: int, past: Floats, cycle: Floats) -> No
 
 
 @register_jitable
-def _repeat_period(past: Floats, count: int, period: int, rows: int) -> tuple[float, float]:
-    """The value after so many rows and the mean up to it, if the last period repeats itself."""
-    room, end = len(past), count - 1 - period
-    length = min(rows, period)
-    between = (length + PERIOD_POINTS - 1) // PERIOD_POINTS
-    total, points = 0.0, 0
-    for k in range(between, length + 1, between):
-        total += past[(end + k) % room]
-        points += 1
-    return past[(end + 1 + (rows - 1) % period) % room], total / points
+def _repeat_periods(past: Floats, cycle: Floats, rows: int, repeated: Floats) -> None:
+    """The values after so many rows and the means up to it, if the last periods repeat themselves; NaN without one."""
+    S, room = past.shape
+    for s in range(S):
+        period = int(cycle[s])
+        repeated[0, s] = repeated[1, s] = np.nan
+        if period > 0:
+            end, length = int(cycle[S]) - 1 - period, min(rows, period)
+            between = (length + PERIOD_POINTS - 1) // PERIOD_POINTS
+            total, points = 0.0, 0
+            for k in range(between, length + 1, between):
+                total += past[s, (end + k) % room]
+                points += 1
+            repeated[0, s] = past[s, (end + 1 + (rows - 1) % period) % room]
+            repeated[1, s] = total / points
 
 
 @register_jitable
-def _weigh(target: Floats, cycles: bool, repeats: bool, windows: float) -> None:
-    """The weights of the component answers of a target and its choice, after labels of so many ``windows``.
+def _weigh(target: Floats, j: int, is_due: Mask, cycles: bool, is_repeated: Mask, windows: Vector) -> None:
+    """The weights of the component answers of targets that are due, and their choice, after so many ``windows``.
 
     The simple answers get the share that would have had the least squared error so far.
     """
-    best = best_simple = np.inf
+    best = best_simple = spread(np.inf)
     for m in range(MEMBERS):
-        if (m != 5 or cycles) and (m != 6 or repeats):
-            best = min(best, target[SQUARES + m])
+        if m != 5 or cycles:
+            square = load_row(target, SQUARES + m, j)
+            square = where(is_repeated, square, np.inf) if m == 6 else square
+            best = smaller(best, square)
             if 4 <= m < 9:
-                best_simple = min(best_simple, target[SQUARES + m])
-    best, best_simple = max(best, 1e-30), max(best_simple, 1e-30)
-    power = min(MOST_POWER, POWER + POWER_WINDOW * windows)
-    simple_power = min(MOST_POWER, SIMPLE_POWER + SIMPLE_POWER_WINDOW * windows)
-    total = total_simple = 0.0
+                best_simple = smaller(best_simple, square)
+    best, best_simple = larger(best, 1e-30), larger(best_simple, 1e-30)
+    exponent = smaller(MOST_POWER, POWER + POWER_WINDOW * windows)
+    simple_exponent = smaller(MOST_POWER, SIMPLE_POWER + SIMPLE_POWER_WINDOW * windows)
+    total = total_simple = spread(0.0)
     for m in range(MEMBERS):
-        square, is_used = max(target[SQUARES + m], 1e-30), (m != 5 or cycles) and (m != 6 or repeats)
-        target[EVERY + m] = (best / square) ** power if is_used else 0.0
-        target[SIMPLE + m] = (best_simple / square) ** simple_power if is_used and 4 <= m < 9 else 0.0
-        total += target[EVERY + m]
-        total_simple += target[SIMPLE + m]
-    share = SHARE
-    if target[AROUND] > 0.0:
-        share = (target[ALONG] / target[AROUND] * windows + SHARE * SHARE_WINDOWS) / (windows + SHARE_WINDOWS)
-        share = min(1.0, max(0.0, share))
+        every = simple = spread(0.0)
+        if m != 5 or cycles:
+            square = larger(load_row(target, SQUARES + m, j), 1e-30)
+            every = power(best / square, exponent)
+            if 4 <= m < 9:
+                simple = power(best_simple / square, simple_exponent)
+            if m == 6:
+                every, simple = where(is_repeated, every, 0.0), where(is_repeated, simple, 0.0)
+        store_row(target, EVERY + m, j, where(is_due, every, load_row(target, EVERY + m, j)))
+        store_row(target, SIMPLE + m, j, where(is_due, simple, load_row(target, SIMPLE + m, j)))
+        total, total_simple = total + every, total_simple + simple
+    total, total_simple = where(is_due, total, 1.0), where(is_due, total_simple, 1.0)
+    around = load_row(target, AROUND, j)
+    share = load_row(target, ALONG, j) / around * windows + SHARE * SHARE_WINDOWS
+    share = smaller(1.0, larger(0.0, share / (windows + SHARE_WINDOWS)))
+    share = where(around > 0.0, share, SHARE)
     for m in range(MEMBERS):
-        target[EVERY + m] /= total
-        target[SIMPLE + m] /= total_simple
-        target[WEIGHTS + m] = share * target[EVERY + m] + (1.0 - share) * target[SIMPLE + m]
-    target[CHOICE] = -1.0
-    if target[RATIOS] > UNCHOSEN and windows > ENOUGH:
-        target[CHOICE] = float(_choose(target, cycles, repeats, MARGIN / math.sqrt(windows)))
+        every = load_row(target, EVERY + m, j) / total
+        simple = load_row(target, SIMPLE + m, j) / total_simple
+        store_row(target, EVERY + m, j, every)
+        store_row(target, SIMPLE + m, j, simple)
+        weight = share * every + (1.0 - share) * simple
+        store_row(target, WEIGHTS + m, j, where(is_due, weight, load_row(target, WEIGHTS + m, j)))
+    is_chosen = (load_row(target, RATIOS, j) > UNCHOSEN) & (windows > ENOUGH)
+    choice = where(is_chosen, _choose(target, j, cycles, is_repeated, MARGIN / root(windows)), -1.0)
+    store_row(target, CHOICE, j, where(is_due, choice, load_row(target, CHOICE, j)))
 
 
 @register_jitable
-def _extend(bounds: Floats, value: float) -> None:
-    """The least and the largest value so far, and how often each was reached."""
-    bounds[2] = 1.0 if value < bounds[0] else bounds[2] + (value == bounds[0])
-    bounds[3] = 1.0 if value > bounds[1] else bounds[3] + (value == bounds[1])
-    bounds[0], bounds[1] = min(bounds[0], value), max(bounds[1], value)
-
-
-@register_jitable
-def _answer(target: Floats, members: Floats, record: Floats, sigma: float, bounds: Floats, usual: Floats) -> None:
-    """The combined answer of a target and its interval, into ``record``; ``usual`` is what is known of its hour."""
-    least, most = bounds[0], bounds[1]
-    room = 0.1 * (most - least)
-    lowest = least - room if least < 0.0 else max(0.0, least - room)
-    highest = most + room if most > 0.0 else min(0.0, most + room)
-    if bounds[2] >= REACHED:
-        lowest = least
-    if bounds[3] >= REACHED:
-        highest = most
-    if least > most:
-        lowest, highest = -np.inf, np.inf
-    answer = 0.0
-    for m in range(MEMBERS):
-        members[m] = min(highest, max(lowest, members[m]))
-        answer += target[WEIGHTS + m] * members[m]
-    if target[RATIOS] <= UNLEARNED:
-        answer = members[4]
-    record[R_CENTRE] = answer
-    sigma = max(sigma * target[SIZE], max(0.2 * target[ERROR], 1e-12)) if target[ERROR] > 0.0 else 1.0
-    record[R_SIGMA] = sigma
-    low = high = np.nan
-    if target[RATIOS] > 20.0:
-        low = max(lowest, answer + sigma * (target[Q_LOW] - target[LEVEL_LOW] - usual[2]))
-        high = min(highest, answer + sigma * (target[Q_HIGH] + target[LEVEL_HIGH] + usual[3]))
-    choices = members[MEMBERS:]
-    off = sigma * target[Q_MIDDLE]
-    for c in range(5):
-        choices[c] = min(highest, max(lowest, answer + 0.25 * c * off))
-    choices[5], choices[6], choices[7] = 0.5 * (answer + members[4]), members[4], members[7]
-    if target[CHOICE] >= 0.0:
-        answer = choices[int(target[CHOICE])]
-    if least > most:  # nothing was read yet
-        answer = np.nan
-    record[R_ANSWER], record[R_LOW], record[R_HIGH] = answer, min(low, answer), max(high, answer)
-
-
-@register_jitable
-def _choose(target: Floats, cycles: bool, repeats: bool, margin: float) -> int:
+def _choose(target: Floats, j: int, cycles: bool, is_repeated: Mask, margin: Vector) -> Vector:
     """The choice that is no worse than the simple answers by mean absolute and by mean squared error, as far as can be.
 
     The median has the least absolute error and the mean the least squared one; of a signal that mostly stays as it is,
     the value now has the former. To move that far must be better by the ``margin``.
     """
-    square, size = min(target[SQUARES + 4], target[SQUARES + 7]), min(target[CHOICE_ABS + 6], target[CHOICE_ABS + 7])
+    square = smaller(load_row(target, SQUARES + 4, j), load_row(target, SQUARES + 7, j))
+    size = smaller(load_row(target, CHOICE_ABS + 6, j), load_row(target, CHOICE_ABS + 7, j))
     if cycles:
-        square, size = min(square, target[SQUARES + 5]), min(size, target[LAST_ABS])
-    if repeats:
-        square, size = min(square, target[SQUARES + 6]), min(size, target[LAST_ABS + 1])
-    square, size = max(square, 1e-30), max(size, 1e-30)
-    variance = max(target[SQUARES + 8], 1e-30)
-    best, least = 0, np.inf
+        square, size = smaller(square, load_row(target, SQUARES + 5, j)), smaller(size, load_row(target, LAST_ABS, j))
+    square = where(is_repeated, smaller(square, load_row(target, SQUARES + 6, j)), square)
+    size = where(is_repeated, smaller(size, load_row(target, LAST_ABS + 1, j)), size)
+    square, size = larger(square, 1e-30), larger(size, 1e-30)
+    variance = larger(load_row(target, SQUARES + 8, j), 1e-30)
+    best, least = spread(0.0), spread(np.inf)
     for c in range(CHOICES):
-        off = target[CHOICE_ABS + c] / size
-        worse = max(0.0, off - 1.0) + max(0.0, (target[CHOICE_SQUARES + c] - square) / variance)
-        cost = off + math.sqrt(target[CHOICE_SQUARES + c] / square) + WORSE * worse
-        if 0 < c < CHOICES - 1:
-            cost += margin
-        if cost < least:
-            best, least = c, cost
+        off, squared = load_row(target, CHOICE_ABS + c, j) / size, load_row(target, CHOICE_SQUARES + c, j)
+        worse = larger(0.0, off - 1.0) + larger(0.0, (squared - square) / variance)
+        cost = off + root(squared / square) + WORSE * worse
+        cost = cost + margin if 0 < c < CHOICES - 1 else cost
+        best, least = where(cost < least, float(c), best), smaller(least, cost)
     return best
 
 
 @register_jitable
+def _answer(
+    target: Floats, answered: Floats, predicted: Floats, bounds: Floats, usual: Floats, unit: Vector, forecast: Vector,
+    kind: int, i: int, cycles: bool, S: int, members: Floats, record: Floats, is_shared: bool,
+) -> None:  # fmt: skip
+    """The combined answers of eight targets and their intervals, into ``record``; ``usual`` is known of their hours.
+
+    ``answered`` and ``predicted`` are what the shared matrix, if there is one, and the small ones say.
+    """
+    T, L = target.shape[1], bounds.shape[1]
+    j = kind * L + i
+    least, most = load_row(bounds, 0, i), load_row(bounds, 1, i)
+    is_read = least <= most
+    room = 0.1 * (most - least)
+    lowest = where(least < 0.0, least - room, larger(0.0, least - room))
+    highest = where(most > 0.0, most + room, smaller(0.0, most + room))
+    lowest = where(is_read, where(load_row(bounds, 2, i) >= REACHED, least, lowest), -np.inf)
+    highest = where(is_read, where(load_row(bounds, 3, i) >= REACHED, most, highest), np.inf)
+    value, mean = load(record, RECORD + R_NOW * T + j), load(record, RECORD + R_MEAN * T + j)
+    season_base = load(record, RECORD + R_LAST_B * T + j) if cycles else mean
+    for b in range(2):
+        base = season_base if b else value
+        of_signal = base + unit * load_row(predicted, 2 * kind + b, i)
+        of_all = base + unit * load(answered, (2 * kind + b) * S + i) if is_shared else of_signal
+        store(members, b * T + j, of_all)
+        store(members, (2 + b) * T + j, of_signal)
+    store(members, 4 * T + j, value)
+    store(members, 5 * T + j, season_base)
+    store(members, 6 * T + j, load(record, RECORD + R_LAST_A * T + j))
+    store(members, 7 * T + j, load(record, RECORD + R_USUAL * T + j))
+    store(members, 8 * T + j, mean)
+    store(members, 9 * T + j, forecast)
+    answer = spread(0.0)
+    for m in range(MEMBERS):
+        member = smaller(highest, larger(lowest, load(members, m * T + j)))
+        store(members, m * T + j, member)
+        answer = answer + load_row(target, WEIGHTS + m, j) * member
+    value, ratios, error = load(members, 4 * T + j), load_row(target, RATIOS, j), load_row(target, ERROR, j)
+    answer = where(ratios <= UNLEARNED, value, answer)
+    sigma = larger(load_row(predicted, 4 + kind, i) * load_row(target, SIZE, j), larger(0.2 * error, 1e-12))
+    sigma = where(error > 0.0, sigma, 1.0)
+    store(record, RECORD + R_CENTRE * T + j, answer)
+    store(record, RECORD + R_SIGMA * T + j, sigma)
+    below = load_row(target, Q_LOW, j) - load_row(target, LEVEL_LOW, j) - load_row(usual, 2, j)
+    above = load_row(target, Q_HIGH, j) + load_row(target, LEVEL_HIGH, j) + load_row(usual, 3, j)
+    low = where(ratios > 20.0, larger(lowest, answer + sigma * below), np.nan)
+    high = where(ratios > 20.0, smaller(highest, answer + sigma * above), np.nan)
+    centre, off, choice = answer, sigma * load_row(target, Q_MIDDLE, j), load_row(target, CHOICE, j)
+    for c in range(CHOICES):
+        option = smaller(highest, larger(lowest, centre + 0.25 * c * off))
+        if c == 5:
+            option = 0.5 * (centre + value)
+        elif c > 5:
+            option = value if c == 6 else load(members, 7 * T + j)
+        store(members, (MEMBERS + c) * T + j, option)
+        answer = where(choice == c, option, answer)
+    answer = where(is_read, answer, np.nan)
+    store(record, RECORD + R_ANSWER * T + j, answer)
+    store(record, RECORD + R_LOW * T + j, smaller(low, answer))
+    store(record, RECORD + R_HIGH * T + j, larger(high, answer))
+
+
+@register_jitable
+def _count_below(ratios: Floats, value: float) -> int:
+    """How many of the ratios are smaller, by the last of each few, and then by those few.
+
+    A search by halves takes longer: the processor cannot foresee its steps.
+    """
+    few = 0
+    for i in range(LASTS, LASTS + 4 * LANES, LANES):
+        few += tally(load(ratios, i) < value)
+    place = APART * min(few, REMEMBERED_RATIOS // APART - 1)
+    at = ORDERED + place
+    return place + tally(load(ratios, at) < value) + tally(load(ratios, at + LANES) < value)
+
+
+@register_jitable
 def _insert(ratios: Floats, counted: int, value: float) -> int:
-    """Put a ratio in the place of the oldest, and in order among all of them, which follow; returns how many."""
-    count = min(counted, REMEMBERED_RATIOS)
-    ordered, oldest = ratios[REMEMBERED_RATIOS:], ratios[counted % REMEMBERED_RATIOS]
-    # How many are smaller: to count them all is quicker than a search, which the processor cannot foresee. The place
-    # that becomes free is that of the oldest, or the one behind all.
-    free = place = 0
-    for i in range(count):
-        free += 1 if ordered[i] < oldest else 0
-        place += 1 if ordered[i] < value else 0
-    if count < REMEMBERED_RATIOS:
-        free = count
-    ratios[counted % REMEMBERED_RATIOS] = value
+    """Put a ratio in the place of the oldest, and in order among all of them; returns how many there are."""
+    at, place = counted % REMEMBERED_RATIOS, _count_below(ratios, value)
+    # The place that becomes free is that of the oldest, or the one behind all.
+    free = counted if counted < REMEMBERED_RATIOS else _count_below(ratios, ratios[at])
+    ratios[at] = value
+    ordered, lasts = ratios[ORDERED:], ratios[LASTS:]
     if place > free:
         place -= 1
-        between = ordered[free:]
-        for i in range(place - free):
-            between[i] = between[i + 1]
+        for i in range(free, place - LANES + 1, LANES):
+            store(ordered, i, load(ordered, i + 1))
+        for i in range(place - (place - free) % LANES, place):
+            ordered[i] = ordered[i + 1]
     else:
-        between = ordered[place:]
-        for i in range(free - place, 0, -1):
-            between[i] = between[i - 1]
+        for i in range(free - LANES, place - 1, -LANES):
+            store(ordered, i + 1, load(ordered, i))
+        for i in range(place + (free - place) % LANES, place, -1):
+            ordered[i] = ordered[i - 1]
     ordered[place] = value
-    return min(count + 1, REMEMBERED_RATIOS)
+    for few in range(min(place, free) // APART, max(place, free) // APART + 1):
+        lasts[few] = ordered[APART * few + APART - 1]
+    return min(counted + 1, REMEMBERED_RATIOS)
 
 
 @register_jitable
-def _follow_errors(
-    constants: Floats, target: Floats, record: Floats, y: float, paces: Floats, ratios: Floats, usual: Floats
-) -> None:
-    """Learn the size of errors and their quantiles from a label that is known now."""
-    size = abs(y - record[R_CENTRE])
-    counted = target[RATIOS]
-    if target[ERROR] <= 0.0:
-        target[ERROR] = size
-    else:
-        target[ERROR] += max(1.0 / 500.0, 1.0 / (counted + 1.0)) * (size - target[ERROR])
-    if target[SIZE] <= 0.0 and counted >= UNLEARNED:
-        target[SIZE] = max(target[ERROR], 1e-12)
-    tail = 0.5 * (1.0 - constants[COVERAGE])
-    count = _insert(ratios, int(counted), (y - record[R_CENTRE]) / max(record[R_SIGMA], 1e-12))
-    target[RATIOS] = counted + 1.0
-    ordered = ratios[REMEMBERED_RATIOS:]
-    target[Q_LOW], target[Q_HIGH] = ordered[int(tail * (count - 1))], ordered[math.ceil((1.0 - tail) * (count - 1))]
-    target[Q_MIDDLE] = ordered[count // 2]
-    if record[R_LOW] == record[R_LOW]:
-        below, above = (1.0 if y < record[R_LOW] else 0.0) - tail, (1.0 if y > record[R_HIGH] else 0.0) - tail
-        target[LEVEL_LOW] += paces[0] * below
-        target[LEVEL_HIGH] += paces[0] * above
-        usual[2] += paces[1] * below
-        usual[3] += paces[1] * above
+def _note(features: Floats, begin: int, end: int, S: int, noted: Floats) -> None:
+    """Some of the features, of which each is of all signals, as all of each signal, which the matrices are of."""
+    width = len(features)
+    for s in range(S):
+        for n in range(begin, end):
+            noted[s * width + n] = features[n, s]
 
 
 @register_jitable
-def _assemble(waiting: Floats, S: int, own: int, extra: int, picks: Places, phi: Floats) -> None:
-    """The features of the shared matrix, from what waits for a label."""
-    begin = S * own
-    for i in range(extra):
-        phi[i] = waiting[begin + i]
+def _assemble(noted: Floats, S: int, own: int, extra: int, picks: Places, phi: Floats) -> None:
+    """The features of the shared matrix that are of signals, after those that they share, from all that were noted."""
     n = extra
     for s in range(S):
         for p in range(len(picks)):
-            phi[n] = waiting[s * own + picks[p]]
+            phi[n] = noted[s * own + picks[p]]
             n += 1
 
 
 @register_jitable
+def _follow(target: Floats, field: int, j: int, is_known: Mask, rate: Vector, value: Vector) -> Vector:
+    """Move a mean by the rate towards a value, where this is known; returns the mean."""
+    mean = load_row(target, field, j)
+    mean = where(is_known, mean + rate * (value - mean), mean)
+    store_row(target, field, j, mean)
+    return mean
+
+
+@register_jitable
 def _label_row(
-    constants: Floats, horizon: Floats, waiting: Floats, record: Floats, y: Floats, S: int, targets: Floats,
-    ratios: Floats, climate: Floats, cycle: Floats, paces: Floats,
+    constants: Floats, horizon: Floats, waiting: Floats, record: Floats, y: Floats, S: int, target: Floats,
+    ratios: Floats, usual: Floats, repeats: Floats, paces: Floats, due: Floats,
 ) -> None:  # fmt: skip
-    """Compare the answers of a row with its labels at one horizon, and note what the matrices are to learn from it."""
-    begin = S * int(constants[OWN]) + int(constants[EXTRA])
-    units, members, wanted = waiting[begin:], waiting[begin + S :], waiting[begin + S + 2 * S * ENTRIES :]
-    for s in range(S):
-        for kind in range(2):
-            j = kind * S + s
-            label, base, target = y[j], ENTRIES * j, targets[j]
-            place = 6 * s + 2 * kind
-            wanted[place] = wanted[place + 1] = wanted[6 * s + 4 + kind] = np.nan
-            if label != label or units[s] != units[s]:
+    """Compare the answers of a row with its labels at one horizon, and note what the matrices are to learn from it.
+
+    ``usual`` is what is known of the hour of the row.
+    """
+    T = target.shape[1]
+    L, begin = T // 2, S * int(constants[OWN]) + int(constants[EXTRA])
+    units, members, wanted = waiting[begin:], waiting[begin + L :], waiting[begin + L + T * ENTRIES :]
+    cycles, tail = constants[CYCLES] > 0.0, 0.5 * (1.0 - constants[COVERAGE])
+    for j in range(0, T, LANES):
+        kind, i = j // L, j % L
+        label, unit = load(y, j), load(units, i)
+        is_known = (label == label) & (unit == unit)
+        for b in range(2):
+            off = _within((label - load(members, (4 + b) * T + j)) / unit, FARTHEST)
+            store(wanted, (2 * kind + b) * L + i, where(is_known, off, np.nan))
+        counted = load_row(target, RATIOS, j)
+        rate = larger(1.0 / ERROR_ROWS, RECENT / (counted + RECENT))
+        every = simple = spread(0.0)
+        for m in range(MEMBERS):
+            member = load(members, m * T + j)
+            every = every + load_row(target, EVERY + m, j) * member
+            simple = simple + load_row(target, SIMPLE + m, j) * member
+            off = member - label
+            _follow(target, SQUARES + m, j, is_known, rate, off * off)
+            if 5 <= m <= 6:
+                _follow(target, LAST_ABS + m - 5, j, is_known, rate, magnitude(off))
+        beyond = every - simple
+        _follow(target, ALONG, j, is_known, rate, beyond * (label - simple))
+        _follow(target, AROUND, j, is_known, rate, beyond * beyond)
+        for m in range(CHOICES):
+            off = load(members, (MEMBERS + m) * T + j) - label
+            _follow(target, CHOICE_SQUARES + m, j, is_known, rate, off * off)
+            _follow(target, CHOICE_ABS + m, j, is_known, rate, magnitude(off))
+        # The size of errors and their quantiles.
+        off, low = label - load(record, RECORD + R_CENTRE * T + j), load(record, RECORD + R_LOW * T + j)
+        error = load_row(target, ERROR, j)
+        pace = where(error <= 0.0, 1.0, larger(1.0 / 500.0, 1.0 / (counted + 1.0)))
+        error = _follow(target, ERROR, j, is_known, pace, magnitude(off))
+        size = load_row(target, SIZE, j)
+        is_first = is_known & (size <= 0.0) & (counted >= UNLEARNED)
+        size = where(is_first, larger(error, 1e-12), size)
+        store_row(target, SIZE, j, size)
+        off_size = where(is_known & (size > 0.0), smaller(FARTHEST, magnitude(off) / size), np.nan)
+        store(wanted, (4 + kind) * L + i, off_size)
+        is_inside = is_known & (low == low)
+        below = where(is_inside & (label < low), 1.0, 0.0) - where(is_inside, tail, 0.0)
+        above = where(is_inside & (label > load(record, RECORD + R_HIGH * T + j)), 1.0, 0.0)
+        above = above - where(is_inside, tail, 0.0)
+        store_row(target, LEVEL_LOW, j, load_row(target, LEVEL_LOW, j) + paces[0] * below)
+        store_row(target, LEVEL_HIGH, j, load_row(target, LEVEL_HIGH, j) + paces[0] * above)
+        store_row(usual, 2, j, load_row(usual, 2, j) + paces[1] * below)
+        store_row(usual, 3, j, load_row(usual, 3, j) + paces[1] * above)
+    for kind in range(2):
+        for s in range(S):
+            j = kind * L + s
+            due[j] = 0.0
+            if y[j] != y[j] or units[s] != units[s]:
                 continue
-            for b in range(2):
-                wanted[place + b] = _within((label - members[base + 4 + b]) / units[s], FARTHEST)
-            fields = record[RECORD + RECORD_FIELDS * j :]
-            rate = max(1.0 / ERROR_ROWS, RECENT / (target[RATIOS] + RECENT))
-            every = simple = 0.0
-            for m in range(MEMBERS):
-                every += target[EVERY + m] * members[base + m]
-                simple += target[SIMPLE + m] * members[base + m]
-            target[ALONG] += rate * ((every - simple) * (label - simple) - target[ALONG])
-            target[AROUND] += rate * ((every - simple) * (every - simple) - target[AROUND])
-            for m in range(MEMBERS):
-                off = members[base + m] - label
-                target[SQUARES + m] += rate * (off * off - target[SQUARES + m])
-                if 5 <= m <= 6:
-                    target[LAST_ABS + m - 5] += rate * (abs(off) - target[LAST_ABS + m - 5])
-            for m in range(CHOICES):
-                off = members[base + MEMBERS + m] - label
-                target[CHOICE_SQUARES + m] += rate * (off * off - target[CHOICE_SQUARES + m])
-                target[CHOICE_ABS + m] += rate * (abs(off) - target[CHOICE_ABS + m])
-            _follow_errors(constants, target, fields, label, paces, ratios[j], climate[j, int(record[R_HOUR])])
-            if target[RATIOS] < PROMPT or int(target[RATIOS]) % SELDOM == 0:
-                cycles, windows = constants[CYCLES] > 0.0, target[RATIOS] * horizon[STRIDE] / horizon[ROWS]
-                _weigh(target, cycles, cycles or cycle[s] > 0.0, windows)
-            if target[SIZE] > 0.0:
-                wanted[6 * s + 4 + kind] = min(FARTHEST, abs(label - fields[R_CENTRE]) / target[SIZE])
+            ratio = (y[j] - record[RECORD + R_CENTRE * T + j]) / max(record[RECORD + R_SIGMA * T + j], 1e-12)
+            counted, of_target = int(target[RATIOS, j]), ratios[kind * S + s]
+            known = _insert(of_target, counted, ratio)
+            target[Q_LOW, j] = of_target[ORDERED + int(tail * (known - 1))]
+            target[Q_MIDDLE, j] = of_target[ORDERED + known // 2]
+            target[Q_HIGH, j] = of_target[ORDERED + math.ceil((1.0 - tail) * (known - 1))]
+            target[RATIOS, j] = counted + 1.0
+            due[j] = 1.0 if counted + 1 < PROMPT or (counted + 1) % SELDOM == 0 else 0.0
+    for j in range(0, T, LANES):
+        is_due = load(due, j) > 0.0
+        if tally(is_due) > 0:
+            windows = load_row(target, RATIOS, j) * (horizon[STRIDE] / horizon[ROWS])
+            _weigh(target, j, is_due, cycles, load(repeats, j % L) > 0.0, windows)
 
 
 @register_jitable
@@ -751,8 +862,8 @@ def _find_spacing(place: Floats) -> int:
 
 @register_jitable
 def _learn_rows(
-    constants: Floats, horizon: Floats, place: Floats, stored: Floats, S: int, picks: Places, P: Floats, W: Floats,
-    own_P: Floats, own_W: Floats, batch: Floats, errors: Floats,
+    constants: Floats, horizon: Floats, place: Floats, stored: Floats, L: int, S: int, picks: Places, P: Floats,
+    W: Floats, own_P: Floats, own_W: Floats, batch: Floats, errors: Floats, phi: Floats,
 ) -> None:  # fmt: skip
     """Learn from the rows of one horizon that have their labels: all signals at once, then the small matrix of each."""
     X = batch[: BATCH * WIDE]
@@ -760,95 +871,118 @@ def _learn_rows(
     first, every = int(place[FIRST_STORED]), _find_spacing(place)
     count = (int(place[END_LABELLED]) - first + every - 1) // every
     begin, room = int(horizon[STORED_AT]), int(horizon[STORED_ROOM])
-    at = S * own + extra + S + 2 * S * ENTRIES
+    at = S * own + extra + L + 2 * L * ENTRIES
     for s in range(-1, S):
         # (−1 is all signals)
         if s < 0 and shared == 0:
             continue
         width = shared if s < 0 else own
         weights, matrix = W if s < 0 else own_W[s], P if s < 0 else own_P[s]
-        for r in range(BATCH):
-            x = X[r * WIDE : (r + 1) * WIDE]
-            for i in range(WIDE):
-                x[i] = 0.0
-            if r >= count:
-                continue
+        for n in range(BATCH * weights.shape[1]):
+            X[n] = 0.0
+        for r in range(count):
             waiting = stored[begin + (first + r * every) % room]
             if s < 0:
-                _assemble(waiting, S, own, extra, picks, x)
-            elif waiting[at + 6 * s] == waiting[at + 6 * s] or waiting[at + 6 * s + 2] == waiting[at + 6 * s + 2]:
-                for i in range(own):
-                    x[i] = waiting[s * own + i]
-        for m in range(len(weights)):
-            error, wanted = errors[m * BATCH : (m + 1) * BATCH], at + 6 * (m // 4) + m % 4 if s < 0 else at + 6 * s + m
-            _dot_rows(weights[m], X, error)
-            for r in range(BATCH):
-                value = stored[begin + (first + r * every) % room, wanted] if r < count else np.nan
-                error[r] = value - error[r] if value == value else 0.0
+                _assemble(waiting, S, own, extra, picks, phi)
+                for n in range(shared):
+                    X[BATCH * n + r] = waiting[S * own + n] if n < extra else phi[n]
+            elif waiting[at + s] == waiting[at + s] or waiting[at + 2 * L + s] == waiting[at + 2 * L + s]:
+                for n in range(own):
+                    X[BATCH * n + r] = waiting[s * own + n]
+        _dot_rows(weights.reshape(weights.size), weights.shape[1], len(weights), weights.shape[1], X, errors)
+        for r in range(BATCH):
+            wanted = stored[begin + (first + min(r, count - 1) * every) % room, at:]
+            for m in range(len(weights)):
+                # (in the order of a kind, a difference and all signals)
+                value = wanted[m // S * L + m % S if s < 0 else m * L + s]
+                is_learned = r < count and value == value
+                errors[BATCH * m + r] = value - errors[BATCH * m + r] if is_learned else 0.0
         ridge = SHARED_RIDGE if s < 0 else OWN_RIDGE * horizon[ROWS] / horizon[STRIDE]
         _learn_all(matrix, weights, width, ridge, FORGET if s < 0 else 1.0, every, count, batch, errors)
     place[FIRST_STORED] = place[END_LABELLED]
 
 
 @register_jitable
-def _score(fields: Floats, y: float, hour: int, coverage: float, sums: Floats) -> None:
-    """Score what was answered at a row whose label is known now, as questions that are asked are scored."""
-    sums[COUNT] += 1.0
-    sums[LABEL] += y
-    sums[LABEL_SQUARE] += y * y
-    error = fields[R_ANSWER] - y
-    sums[SQUARE] += error * error
-    sums[ABS] += abs(error)
-    # (in the order of the baselines)
-    for b in range(5):
-        error = fields[R_NOW + b] - y
-        sums[BASELINE_SQUARE + b] += error * error
-        sums[BASELINE_ABS + b] += abs(error)
-    low, high = fields[R_LOW], fields[R_HIGH]
-    if low == low:
-        inside = 1.0 if low <= y <= high else 0.0
-        sums[INTERVALS] += 1.0
-        sums[INSIDE] += inside
-        outside = max(0.0, low - y) + max(0.0, y - high)
-        sums[INTERVAL_SCORE] += high - low + 2.0 / (1.0 - coverage) * outside
-        sums[HOURS + 2 * hour] += 1.0
-        sums[HOURS + 2 * hour + 1] += inside
-
-
-@register_jitable
 def _make_block(place: Floats, blocks: Floats, row: float) -> int:
     """The block of a scored row: when there is none left, blocks merge pairwise, as in ``scores.measures``."""
-    count = blocks.shape[1]
+    count = len(blocks) // BLOCK_SUMS
     while row >= count * place[BLOCK_ROWS]:
-        for j in range(len(blocks)):
-            for i in range(count):
-                for m in range(blocks.shape[2]):
-                    both = blocks[j, 2 * i, m] + blocks[j, 2 * i + 1, m] if 2 * i < count else 0.0
-                    blocks[j, i, m] = both
+        for b in range(count):
+            for m in range(BLOCK_SUMS):
+                for j in range(blocks.shape[1]):
+                    pair = 2 * b * BLOCK_SUMS + m
+                    both = blocks[pair, j] + blocks[pair + BLOCK_SUMS, j] if 2 * b < count else 0.0
+                    blocks[b * BLOCK_SUMS + m, j] = both
         place[BLOCK_ROWS] *= 2.0
     return int(row / place[BLOCK_ROWS])
 
 
 @register_jitable
-def _add_errors(fields: Floats, y: float, block: Floats) -> None:
-    """Sum squared errors for the verdict: rows, the answer, labels and their squares, the baselines."""
-    block[0] += 1.0
-    block[1] += (fields[R_ANSWER] - y) ** 2
-    block[2] += y
-    block[3] += y * y
-    for b in range(5):
-        block[4 + b] += (fields[R_NOW + b] - y) ** 2
+def _add(sums: Floats, row: int, j: int, is_known: Mask, value: Vector) -> None:
+    """Add to sums where the value is known."""
+    store_row(sums, row, j, load_row(sums, row, j) + where(is_known, value, 0.0))
 
 
 @register_jitable
-def _follow_naive(shifted: Floats, row: int, y: float, sums: Floats, part: int) -> None:
+def _follow_naive(shifted: Floats, row: int, i: int, y: Vector, is_known: Mask, sums: Floats, at: int, j: int) -> None:
     """Sum |y − the y of one day before| (of the row before, where rows are no parts of a day), the scale of MASE."""
-    day = len(shifted[0])
+    day = len(shifted) // 2
     place = row % day
-    if shifted[1, place] == row - day:
-        sums[2 + part, 0] += 1.0
-        sums[2 + part, 1] += abs(y - shifted[0, place])
-    shifted[0, place], shifted[1, place] = y, row
+    previous, of_row = load_row(shifted, place, i), load_row(shifted, day + place, i)
+    is_scaled = is_known & (of_row == float(row - day))
+    _add(sums, at, j, is_scaled, spread(1.0))
+    _add(sums, at + 1, j, is_scaled, magnitude(y - previous))
+    store_row(shifted, place, i, where(is_known, y, previous))
+    store_row(shifted, day + place, i, where(is_known, float(row), of_row))
+
+
+@register_jitable
+def _score(
+    constants: Floats, record: Floats, y: Floats, target: Floats, climate: Floats, sums: Floats, blocks: Floats,
+    block: int, mean_shifted: Floats, plot: Floats,
+) -> None:  # fmt: skip
+    """Score what was answered at a row whose labels are known now, as questions that are asked are scored."""
+    T, row, hour, day = len(y), record[R_ROW], int(record[R_HOUR]), int(constants[DAY_STRIDE])
+    L, half, is_plotted = T // 2, 0 if row < constants[HALF] else 1, plot[0] == row
+    for j in range(0, T, LANES):
+        label, answer = load(y, j), load(record, RECORD + R_ANSWER * T + j)
+        is_known = (label == label) & (answer == answer)  # (there was no answer before the first reading)
+        label = where(is_known, label, np.nan)
+        store(y, j, label)
+        store_row(target, DROPPED, j, load_row(target, DROPPED, j) + where(is_known, 0.0, 1.0))
+        at, square, unit = half * SUMS, (answer - label) * (answer - label), spread(1.0)
+        _add(sums, at + COUNT, j, is_known, unit)
+        _add(sums, at + LABEL, j, is_known, label)
+        _add(sums, at + LABEL_SQUARE, j, is_known, label * label)
+        _add(sums, at + SQUARE, j, is_known, square)
+        _add(sums, at + ABS, j, is_known, magnitude(answer - label))
+        if half:  # (for the verdict)
+            _add(blocks, block, j, is_known, unit)
+            _add(blocks, block + 1, j, is_known, square)
+            _add(blocks, block + 2, j, is_known, label)
+            _add(blocks, block + 3, j, is_known, label * label)
+        for b in range(5):  # (in the order of the baselines)
+            off = load(record, RECORD + (R_NOW + b) * T + j) - label
+            _add(sums, at + BASELINE_SQUARE + b, j, is_known, off * off)
+            _add(sums, at + BASELINE_ABS + b, j, is_known, magnitude(off))
+            if half:
+                _add(blocks, block + 4 + b, j, is_known, off * off)
+        low, high = load(record, RECORD + R_LOW * T + j), load(record, RECORD + R_HIGH * T + j)
+        has_interval, inside = is_known & (low == low), where((low <= label) & (label <= high), 1.0, 0.0)
+        outside = larger(0.0, low - label) + larger(0.0, label - high)
+        _add(sums, at + INTERVALS, j, has_interval, unit)
+        _add(sums, at + INSIDE, j, has_interval, inside)
+        _add(sums, at + INTERVAL_SCORE, j, has_interval, high - low + 2.0 / (1.0 - constants[COVERAGE]) * outside)
+        _add(sums, at + HOURS + 2 * hour, j, has_interval, unit)
+        _add(sums, at + HOURS + 2 * hour + 1, j, has_interval, inside)
+        if j >= L and int(row) % day == 0:
+            _follow_naive(mean_shifted, int(row) // day, j - L, label, is_known, sums, (2 + half) * SUMS, j)
+        if is_plotted:
+            store(plot, 2 + L + 4 * T + j, label)
+        _add(target, LABELS, j, is_known, unit)
+        _add(target, LABEL_SUM, j, is_known, label)
+        _add(climate, 4 * hour, j, is_known, label)
+        _add(climate, 4 * hour + 1, j, is_known, unit)
 
 
 @register_jitable
@@ -856,61 +990,173 @@ def _close(
     constants: Floats, horizon: Floats, place: Floats, now: float, is_read: bool, end: int, S: int, readings: Floats,
     sums: Floats, records: Floats, stored: Floats, picks: Places, P: Floats, W: Floats, own_P: Floats, own_W: Floats,
     targets: Floats, ratios: Floats, climate: Floats, scores: Floats, blocks: Floats, mean_shifted: Floats,
-    plotted: Floats, cycle: Floats, h: int, paces: Floats, batch: Floats, errors: Floats, total: Floats, y: Floats,
+    plotted: Floats, repeats: Floats, paces: Floats, batch: Floats, errors: Floats, phi: Floats,
+    y: Floats, due: Floats,
 ) -> None:  # fmt: skip
     """Score and learn from the rows whose windows have closed at one horizon."""
-    head, tail, step = int(place[FIRST_RECORD]), int(place[END_RECORD]), constants[STEP]
+    head, tail, L = int(place[FIRST_RECORD]), int(place[END_RECORD]), len(y) // 2
     while head < tail:
         record = records[int(horizon[RECORD_AT]) + head % int(horizon[RECORD_ROOM])]
-        due = record[R_TIME] + horizon[SPAN]
-        if now < due - constants[SLACK]:
+        closes = record[R_TIME] + horizon[SPAN]
+        if now < closes - constants[SLACK]:
             break
-        if not is_read and now <= due + (0.5 + 1e-6) * step:
+        if not is_read and now <= closes + (0.5 + 1e-6) * constants[STEP]:
             # A reading nearer than half a step may still come.
             break
-        _find_labels(constants, horizon, place, readings, sums, end, record, S, total, y)
-        row, hour, day = record[R_ROW], int(record[R_HOUR]), int(constants[DAY_STRIDE])
-        is_daily, slot = int(row) % day == 0, int(row) // day
-        part = 0 if row < constants[HALF] else 1
-        plot = plotted[h, int(row / horizon[PLOT_STRIDE]) % PLOTTED]
-        is_plotted = plot[0] == row
-        block = _make_block(place, blocks, row - constants[HALF]) if part else 0
-        for j in range(2 * S):
-            label, target = y[j], targets[j]
-            fields = record[RECORD + RECORD_FIELDS * j :]
-            if label != label or fields[R_ANSWER] != fields[R_ANSWER]:
-                # (there was no answer before the first reading)
-                target[DROPPED] += 1.0
-                y[j] = np.nan
-                continue
-            _score(fields, label, hour, constants[COVERAGE], scores[j, part])
-            if part:
-                _add_errors(fields, label, blocks[j, block])
-            if j >= S and is_daily:
-                _follow_naive(mean_shifted[h * S + j - S], slot, label, scores[j], part)
-            if is_plotted:
-                plot[2 + S + 5 * j + 4] = label
+        _find_labels(constants, horizon, place, readings, sums, end, record, y)
+        row, hour = record[R_ROW], int(record[R_HOUR])
+        block = BLOCK_SUMS * _make_block(place, blocks, row - constants[HALF]) if row >= constants[HALF] else 0
+        plot = plotted[int(row / horizon[PLOT_STRIDE]) % PLOTTED]
+        _score(constants, record, y, targets, climate, scores, blocks, block, mean_shifted, plot)
+        head += 1
         if record[R_STORED] > 0.0:
             waiting = stored[int(horizon[STORED_AT]) + int(place[END_LABELLED]) % int(horizon[STORED_ROOM])]
             place[END_LABELLED] += 1.0
-            _label_row(constants, horizon, waiting, record, y, S, targets, ratios, climate, cycle, paces)
+            usual = climate[4 * hour : 4 * hour + 4]
+            _label_row(constants, horizon, waiting, record, y, S, targets, ratios, usual, repeats, paces, due)
             batch_rows = min(BATCH, 1 + int(place[FIRST_STORED]) // GROWS) * _find_spacing(place)
             if place[END_LABELLED] - place[FIRST_STORED] >= batch_rows:
-                _learn_rows(constants, horizon, place, stored, S, picks, P, W, own_P, own_W, batch, errors)
-        for j in range(2 * S):
-            if y[j] == y[j]:
-                targets[j, LABELS] += 1.0
-                targets[j, LABEL_SUM] += y[j]
-                climate[j, hour, 0] += y[j]
-                climate[j, hour, 1] += 1.0
-        head += 1
+                _learn_rows(constants, horizon, place, stored, L, S, picks, P, W, own_P, own_W, batch, errors, phi)
     place[FIRST_RECORD] = head
+
+
+@register_jitable
+def _forget_windows(
+    constants: Floats, horizon: Floats, place: Floats, row: int, S: int, stored: Floats, picks: Places, P: Floats,
+    W: Floats, own_P: Floats, own_W: Floats, targets: Floats, mean_shifted: Floats, batch: Floats, errors: Floats,
+    phi: Floats,
+) -> None:  # fmt: skip
+    """Leave the windows of one horizon that are open: time went back, and what follows does not belong to them."""
+    L = targets.shape[1] // 2
+    for j in range(2 * L):
+        targets[DROPPED, j] += place[END_RECORD] - place[FIRST_RECORD]
+    if place[END_LABELLED] > place[FIRST_STORED]:
+        _learn_rows(constants, horizon, place, stored, L, S, picks, P, W, own_P, own_W, batch, errors, phi)
+    place[FIRST_RECORD], place[FIRST_STORED] = place[END_RECORD], place[END_STORED]
+    place[END_LABELLED] = place[END_STORED]
+    place[BEGIN_AT] = place[BEGIN_MEAN] = row
+    _forget_days(mean_shifted)
+
+
+@register_jitable
+def _forget_days(shifted: Floats) -> None:
+    for place in range(len(shifted) // 2, len(shifted)):
+        for i in range(shifted.shape[1]):
+            shifted[place, i] = -np.inf
+
+
+@register_jitable
+def _take_in(
+    constants: Floats, values: Floats, row: int, left_out: float, reading: Floats, sums: Floats, bounds: Floats,
+    shifted: Floats, scores: Floats,
+) -> bool:  # fmt: skip
+    """Remember the readings of a row, with their extremes and how often these were reached; whether there are all."""
+    S, L, step, day = len(values), bounds.shape[1], constants[STEP], int(constants[DAY_STRIDE])
+    at = (row // BLOCK) % len(sums)
+    if row % BLOCK == 0:
+        for n in range(sums.shape[1]):
+            sums[at, n] = 0.0
+    reading[1] = left_out / step - 1.0 if constants[LIMIT] < left_out < np.inf else 0.0
+    sums[at, 0] += reading[1]
+    is_complete = True
+    for s in range(S):
+        reading[2 + s] = values[s]
+        is_complete = is_complete and values[s] == values[s]
+    for i in range(0, L, LANES):
+        value, least, most = load(reading, 2 + i), load_row(bounds, 0, i), load_row(bounds, 1, i)
+        is_known, unit = value == value, spread(1.0)
+        _add(sums, at, 1 + i, is_known, value)
+        _add(sums, at, 1 + L + i, is_known, unit)
+        times_least = where(value < least, 1.0, load_row(bounds, 2, i) + where(value == least, 1.0, 0.0))
+        times_most = where(value > most, 1.0, load_row(bounds, 3, i) + where(value == most, 1.0, 0.0))
+        store_row(bounds, 2, i, times_least)
+        store_row(bounds, 3, i, times_most)
+        store_row(bounds, 0, i, smaller(least, value))
+        store_row(bounds, 1, i, larger(most, value))
+        if row % day == 0:
+            at_scale = (2 if row < constants[HALF] else 3) * SUMS
+            _follow_naive(shifted, row // day, i, value, is_known, scores, at_scale, i)
+    return is_complete
+
+
+@register_jitable
+def _make_common(constants: Floats, waves: Floats, hour: int, begin: int, common: Floats) -> None:
+    """The calendar among the features that signals share, after those that are of no cycle."""
+    bins_a, bins_b = int(constants[BINS_A]), int(constants[BINS_B])
+    for n in range(bins_a + bins_b):
+        common[begin + n] = 0.0
+    common[begin + hour] = common[begin + bins_a + int(waves[7])] = 1.0
+    n = begin + bins_a + bins_b
+    for k in range(7):
+        common[n + k] = waves[k]
+    for k in range(6):
+        common[n + 7 + k] = waves[6] * waves[k]
+
+
+@register_jitable
+def _answer_horizon(
+    constants: Floats, horizon: Floats, u: Floats, forecasts: Floats, share: float, is_due: bool, hour: int, S: int,
+    picks: Places, noted: Floats, features: Floats, seasons: Floats, repeated: Floats, units: Floats,
+    ahead_moments: Floats, bounds: Floats, climate: Floats, W: Floats, own_W: Floats, targets: Floats, phi: Floats,
+    answered: Floats, of_signal: Floats, predicted: Floats, record: Floats, waiting: Floats,
+) -> None:  # fmt: skip
+    """Answer at one horizon. ``noted`` are all ``features`` of each signal, and then those that they share."""
+    L, T, own, extra = len(u), targets.shape[1], int(constants[OWN]), int(constants[EXTRA])
+    cycles, is_shared = constants[CYCLES] > 0.0, constants[SHARED] > 0.0
+    usual_here = climate[4 * hour : 4 * hour + 4]
+    for i in range(0, L, LANES):
+        value, forecast = load(u, i), load(forecasts, i)
+        forecast = where(magnitude(forecast) < 1e100, forecast, value)
+        store(forecasts, i, forecast)
+        store_row(features, FORECAST, i, _standardise(forecast, ahead_moments, 0, i, share, is_due))
+        for kind in range(2):
+            j, labels = kind * L + i, load_row(targets, LABELS, kind * L + i)
+            mean = where(labels > 0.0, load_row(targets, LABEL_SUM, j) / labels, value)
+            usual = (load_row(usual_here, 0, j) + 5.0 * mean) / (load_row(usual_here, 1, j) + 5.0)
+            last_a = last_b = value
+            if cycles:
+                last_a, last_b = load_row(seasons, 7 * kind, i), load_row(seasons, 4 + 4 * kind, i)
+                of_usual = _standardise(usual, ahead_moments, 10 + kind, i, share, is_due)
+                store_row(features, PAST + 9 + kind, i, of_usual)
+            period = load_row(repeated, kind, i)
+            store(record, RECORD + R_NOW * T + j, value)
+            store(record, RECORD + R_MEAN * T + j, mean)
+            store(record, RECORD + R_USUAL * T + j, usual)
+            store(record, RECORD + R_LAST_A * T + j, where(period == period, period, last_a))
+            store(record, RECORD + R_LAST_B * T + j, last_b)
+        if cycles:
+            for k in range(9):
+                season = _standardise(load_row(seasons, k, i), ahead_moments, 1 + k, i, share, is_due)
+                store_row(features, PAST + k, i, season)
+    _note(features, FORECAST, min(own, PAST + 11), S, noted)
+    if is_shared:
+        _assemble(noted, S, own, extra, picks, phi)
+        _predict_all(W, phi, answered)
+    for s in range(S):
+        _predict_all(own_W[s], noted[s * own :], of_signal)
+        for m in range(6):
+            predicted[m, s] = of_signal[m]
+    begin = S * own + extra
+    if record[R_STORED] > 0.0:
+        for n in range(begin):
+            waiting[n] = noted[n]
+        for i in range(L):
+            waiting[begin + i] = units[i]
+    members = waiting[begin + L :]
+    for i in range(0, L, LANES):
+        unit, forecast = load(units, i), load(forecasts, i)
+        unit = where(unit == unit, unit, 0.0)
+        for kind in range(2):
+            _answer(
+                targets, answered, predicted, bounds, usual_here, unit, forecast, kind, i, cycles, S, members, record,
+                is_shared,
+            )  # fmt: skip
 
 
 @jit_for(
     (
-        _r1, _r2, _r2, _i1, _r2, _r2, _r2, _r1, _r3, _f1, _f1, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f3, _f2, _f2,
-        _f4, _f3, _f4, _f4, _f3, _f4, _f3, _f3, _f3, _f4, _f4, _f3, _f3, _f3, _f2, _f1, _f3,
+        _r1, _r2, _r2, _i1, _r2, _r2, _r2, _r1, _r3, _f1, _f1, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f2,
+        _f3, _f2, _f3, _f4, _f3, _f4, _f3, _f3, _f3, _f3, _f3, _f2, _f3, _f3, _f2, _f1, _f3,
     ),
     allocates=False,
     as_one=True,
@@ -931,19 +1177,22 @@ def advance(
     rows, 0 for none, and how many rows ``past`` has taken in. ``paces`` (H, 2) say how far a label moves the ends of
     intervals, and of those of an hour. ``scratch`` is as long as ``scratch_size`` says, and 0 at first.
     """
-    S, H, O = values.shape[1], len(horizons), others.shape[1]
-    own, extra, shared = int(constants[OWN]), int(constants[EXTRA]), int(constants[SHARED])
-    cycles, bins_a, bins_b = constants[CYCLES] > 0.0, int(constants[BINS_A]), int(constants[BINS_B])
-    padded = own_P.shape[2]
+    S, H, O, L = values.shape[1], len(horizons), others.shape[1], bounds.shape[1]
+    T, own, extra, cycles = 2 * L, int(constants[OWN]), int(constants[EXTRA]), constants[CYCLES] > 0.0
     batch, scratch = scratch[:BATCH_SCRATCH], scratch[BATCH_SCRATCH:]
-    errors, scratch = scratch[: 2 * BATCH * (4 * S + 6)], scratch[2 * BATCH * (4 * S + 6) :]
+    errors, scratch = scratch[: BATCH * (4 * S + 6)], scratch[BATCH * (4 * S + 6) :]
     phi, scratch = scratch[:WIDE], scratch[WIDE:]
-    features, scratch = scratch[: S * padded].reshape((S, padded)), scratch[S * padded :]
-    seasons, scratch = scratch[: 9 * S].reshape((S, 9)), scratch[9 * S :]
-    answered, units, offs = scratch[: 4 * S], scratch[4 * S : 5 * S], scratch[5 * S : 6 * S]
-    total, y, scratch = scratch[6 * S : 8 * S + 1], scratch[8 * S + 1 : 10 * S + 1], scratch[10 * S + 1 :]
-    raw, predicted, waves, common = scratch[:PLAIN], scratch[PLAIN:], scratch[PLAIN + 6 :], scratch[PLAIN + 14 :]
-    room, near, day = len(readings), 1e-6 * constants[STEP], int(constants[DAY_STRIDE])
+    features, scratch = scratch[: own * L].reshape((own, L)), scratch[own * L :]
+    seasons = scratch[: 9 * L].reshape((9, L))
+    predicted, repeated = scratch[9 * L : 15 * L].reshape((6, L)), scratch[15 * L : 17 * L].reshape((2, L))
+    u, units, offs, ahead = scratch[17 * L : 18 * L], scratch[18 * L :], scratch[19 * L :], scratch[20 * L :]
+    y, due, repeats, scratch = scratch[21 * L : 23 * L], scratch[23 * L :], scratch[25 * L :], scratch[26 * L :]
+    waves, padded, of_signal = scratch[:LANES], scratch[LANES:], scratch[2 * LANES :]
+    answered, noted = scratch[3 * LANES :], scratch[4 * S + 4 * LANES :]
+    common = noted[S * own :]
+    room, near = len(readings), 1e-6 * constants[STEP]
+    for s in range(S):
+        repeats[s] = 1.0 if cycles or cycle[s] > 0.0 else 0.0
     for t in range(len(values)):
         now, row = time[t], int(state[ROW])
         for h in range(H):
@@ -953,161 +1202,82 @@ def advance(
             if not waits or row - place[BEGIN_MEAN] + 2 * BLOCK > room:
                 return t
         if now < state[LAST_TIME] - near:
-            # Time went back: what follows does not belong to the windows before.
             for h in range(H):
-                for j in range(2 * S):
-                    targets[h, j, DROPPED] += places[h, END_RECORD] - places[h, FIRST_RECORD]
-                if places[h, END_LABELLED] > places[h, FIRST_STORED]:
-                    _learn_rows(
-                        constants, horizons[h], places[h], stored, S, picks, P[h], W[h], own_P[h], own_W[h], batch,
-                        errors,
-                    )  # fmt: skip
-                places[h, FIRST_RECORD], places[h, FIRST_STORED] = places[h, END_RECORD], places[h, END_STORED]
-                places[h, END_LABELLED] = places[h, END_STORED]
-                places[h, BEGIN_AT] = places[h, BEGIN_MEAN] = row
-            for i in range(value_shifted.shape[2]):
-                for s in range(S):
-                    value_shifted[s, 1, i] = -np.inf
-                for s in range(H * S):
-                    mean_shifted[s, 1, i] = -np.inf
-        reading, block = readings[row % room], sums[(row // BLOCK) % len(sums)]
-        if row % BLOCK == 0:
-            for i in range(1 + 2 * S):
-                block[i] = 0.0
+                _forget_windows(
+                    constants, horizons[h], places[h], row, S, stored, picks, P[h], W[h], own_P[h], own_W[h],
+                    targets[h], mean_shifted[h], batch, errors, phi,
+                )  # fmt: skip
+            _forget_days(value_shifted)
         left_out = now - state[LAST_TIME]
-        reading[0], reading[1] = now, left_out / constants[STEP] - 1.0 if constants[LIMIT] < left_out < np.inf else 0.0
-        block[0] += reading[1]
-        state[LAST_TIME] = now
-        is_read = True
-        for s in range(S):
-            value = values[t, s]
-            reading[2 + s] = value
-            if value != value:
-                is_read = False
-                continue
-            block[1 + s] += value
-            block[1 + S + s] += 1.0
-            _extend(bounds[s], value)
-            if row % day == 0:
-                part = 0 if row < constants[HALF] else 1
-                _follow_naive(value_shifted[s], row // day, value, scores[0, s], part)
+        reading = readings[row % room]
+        reading[0] = state[LAST_TIME] = now
+        is_read = _take_in(constants, values[t], row, left_out, reading, sums, bounds, value_shifted, scores[0])
         for h in range(H):
             _close(
                 constants, horizons[h], places[h], now, is_read, row + 1, S, readings, sums, records, stored, picks,
                 P[h], W[h], own_P[h], own_W[h], targets[h], ratios[h], climate[h], scores[h], blocks[h],
-                mean_shifted, plotted, cycle, h, paces[h], batch, errors, total, y,
+                mean_shifted[h], plotted[h], repeats, paces[h], batch, errors, phi, y, due,
             )  # fmt: skip
         seen = row + 1.0
-        u = held[t]
+        for s in range(S):
+            u[s] = held[t, s]
         skipped = 0
         if constants[REGULAR] > 0.0 and constants[LIMIT] < left_out < np.inf:
             skipped = int(min(PERIOD_ROWS, max(0.0, np.rint(left_out / constants[STEP]) - 1.0)))
         _remember_period(u, skipped, past, cycle)
-        share, is_due = 1.0 / seen, seen < PROMPT or row % SELDOM == 0
-        _make_past(u, seen, is_due, recent, traces, moments, raw, features, units)
-        n = 1
+        is_due = seen < PROMPT or row % SELDOM == 0
+        _make_past(u, seen, is_due, recent, traces, moments, features, units)
         if extra > 0:
             common[0] = 1.0
-        for m in range(O):
-            other = others[t, m]
-            other_memory[4, m] += max(1.0 / 16.0, share) * (other - other_memory[4, m])
-            change = other - other_memory[int(min(seen - 1.0, 3.0)) - 1, m] if seen > 1.0 else 0.0
-            for lag in range(3, 0, -1):
-                other_memory[lag, m] = other_memory[lag - 1, m]
-            other_memory[0, m] = other
-            common[n] = _standardise(other, other_moments[3 * m], share, is_due)
-            common[n + 1] = _standardise(other_memory[4, m], other_moments[3 * m + 1], share, is_due)
-            common[n + 2] = _standardise(change, other_moments[3 * m + 2], share, is_due)
-            n += 3
+            if O > 0:
+                _make_others(others[t], seen, is_due, other_memory, other_moments, padded, common[1:])
         hour = 0
         if cycles:
             hour = _remember_season(constants, u, now, memory, offs, waves)
             if extra > 0:
-                for i in range(bins_a + bins_b):
-                    common[n + i] = 0.0
-                common[n + hour] = 1.0
-                common[n + bins_a + int(waves[7])] = 1.0
-                n += bins_a + bins_b
-                for i in range(7):
-                    common[n + i] = waves[i]
-                for i in range(6):
-                    common[n + 7 + i] = waves[6] * waves[i]
+                _make_common(constants, waves, hour, 1 + 3 * O, common)
+            for k in range(7):
+                for i in range(L):
+                    features[PAST + 11 + k, i] = waves[k]
+            _note(features, PAST + 11, own, S, noted)
+        _note(features, 0, FORECAST, S, noted)
+        for n in range(extra):
+            phi[n] = common[n]
         for h in range(H):
             horizon, place = horizons[h], places[h]
-            keep, store = row % int(horizon[KEEP]) == 0, row % int(horizon[STRIDE]) == 0
+            is_kept, is_stored = row % int(horizon[KEEP]) == 0, row % int(horizon[STRIDE]) == 0
             record = records[int(horizon[RECORD_AT]) + int(place[END_RECORD]) % int(horizon[RECORD_ROOM])]
             waiting = stored[int(horizon[STORED_AT]) + int(place[END_STORED]) % int(horizon[STORED_ROOM])]
-            record[R_TIME], record[R_ROW], record[R_HOUR], record[R_STORED] = now, row, hour, 1.0 if store else 0.0
+            record[R_TIME], record[R_ROW], record[R_HOUR], record[R_STORED] = now, row, hour, 1.0 if is_stored else 0.0
             if cycles:
                 _look_ahead(constants, horizon, now, u, memory, offs, seasons)
+            _repeat_periods(past, cycle, int(horizon[ROWS]), repeated)
             for s in range(S):
-                x, value = features[s], u[s]
-                forecast = forecasts[t, s, h]
-                if not abs(forecast) < 1e100:
-                    forecast = value
-                x[FORECAST] = _standardise(forecast, ahead_moments[h, s, 0], share, is_due)
-                period, repeated = int(cycle[s]), (value, value)
-                if period > 0:
-                    repeated = _repeat_period(past[s], int(cycle[S]), period, int(horizon[ROWS]))
-                for kind in range(2):
-                    target, j = targets[h, kind * S + s], kind * S + s
-                    mean = target[LABEL_SUM] / target[LABELS] if target[LABELS] > 0.0 else value
-                    usual = (climate[h, j, hour, 0] + 5.0 * mean) / (climate[h, j, hour, 1] + 5.0)
-                    fields = record[RECORD + RECORD_FIELDS * j :]
-                    fields[R_USUAL], fields[R_MEAN], fields[R_NOW] = usual, mean, value
-                    fields[R_LAST_A], fields[R_LAST_B] = value, value
-                    if cycles:
-                        fields[R_LAST_A] = seasons[s, 7] if kind else seasons[s, 0]
-                        fields[R_LAST_B] = seasons[s, 8] if kind else seasons[s, 4]
-                        x[PAST + 9 + kind] = _standardise(usual, ahead_moments[h, s, 10 + kind], share, is_due)
-                    if period > 0:
-                        fields[R_LAST_A] = repeated[1] if kind else repeated[0]
-                if cycles:
-                    for i in range(9):
-                        x[PAST + i] = _standardise(seasons[s, i], ahead_moments[h, s, 1 + i], share, is_due)
-                    for i in range(7):
-                        x[PAST + 11 + i] = waves[i]
-                for i in range(own):
-                    waiting[s * own + i] = x[i]
-                waiting[S * own + extra + s] = units[s]
-            for i in range(extra):
-                waiting[S * own + i] = common[i]
-            if shared > 0:
-                _assemble(waiting, S, own, extra, picks, phi)
-                _predict_all(W[h], phi, answered)
+                ahead[s] = forecasts[t, s, h]
+            _answer_horizon(
+                constants, horizon, u, ahead, 1.0 / seen, is_due, hour, S, picks, noted, features, seasons, repeated,
+                units, ahead_moments[h], bounds, climate[h], W[h], own_W[h], targets[h], phi, answered, of_signal,
+                predicted, record, waiting,
+            )  # fmt: skip
+            fields = record[RECORD:]
             for s in range(S):
-                _predict_all(own_W[h, s], features[s], predicted)
-                unit = units[s] if units[s] == units[s] else 0.0
                 for kind in range(2):
-                    j = kind * S + s
-                    fields = record[RECORD + RECORD_FIELDS * j :]
-                    members = waiting[S * own + extra + S + ENTRIES * j :]
-                    members[4], members[7], members[8] = fields[R_NOW], fields[R_USUAL], fields[R_MEAN]
-                    members[5], members[6] = fields[R_LAST_B] if cycles else fields[R_MEAN], fields[R_LAST_A]
-                    members[9] = forecasts[t, s, h] if abs(forecasts[t, s, h]) < 1e100 else u[s]
-                    for b in range(2):
-                        members[2 + b] = members[4 + b] + unit * predicted[2 * kind + b]
-                        members[b] = (
-                            members[4 + b] + unit * answered[4 * s + 2 * kind + b] if shared > 0 else members[2 + b]
-                        )
-                    expected, usually = predicted[4 + kind], climate[h, j, hour]
-                    _answer(targets[h, j], members, fields, expected, bounds[s], usually)
-                    answers = out[t, (s * H + h) * 2 + kind]
-                    answers[0], answers[1] = fields[R_ANSWER], fields[R_LOW]
-                    answers[2], answers[3] = fields[R_HIGH], fields[R_USUAL]
-            if row % int(horizon[PLOT_STRIDE]) == 0:
+                    j, answers = kind * L + s, out[t, (s * H + h) * 2 + kind]
+                    answers[0], answers[1] = fields[R_ANSWER * T + j], fields[R_LOW * T + j]
+                    answers[2], answers[3] = fields[R_HIGH * T + j], fields[R_USUAL * T + j]
+            # (a row that takes the place of another before the last is not looked at)
+            if row % int(horizon[PLOT_STRIDE]) == 0 and t + PLOTTED * horizon[PLOT_STRIDE] >= len(values):
                 plot = plotted[h, int(row / horizon[PLOT_STRIDE]) % PLOTTED]
                 plot[0], plot[1] = row, now
-                for s in range(S):
-                    plot[2 + s] = u[s]
-                for j in range(2 * S):
-                    answers = out[t, ((j % S) * H + h) * 2 + j // S]
-                    for i in range(4):
-                        plot[2 + S + 5 * j + i] = answers[i]
-                    plot[2 + S + 5 * j + 4] = np.nan
-            if keep:
+                for i in range(L):
+                    plot[2 + i] = u[i]
+                for j in range(T):
+                    plot[2 + L + j], plot[2 + L + T + j] = fields[R_ANSWER * T + j], fields[R_LOW * T + j]
+                    plot[2 + L + 2 * T + j], plot[2 + L + 3 * T + j] = fields[R_HIGH * T + j], fields[R_USUAL * T + j]
+                    plot[2 + L + 4 * T + j] = np.nan
+            if is_kept:
                 place[END_RECORD] += 1.0
-                if store:
+                if is_stored:
                     place[END_STORED] += 1.0
         state[ROW] = row + 1.0
     return len(values)
