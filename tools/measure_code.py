@@ -10,10 +10,8 @@ import argparse
 import ast
 import importlib
 import inspect
-import io
 import re
 import sys
-import tokenize
 import types
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -97,30 +95,44 @@ class Module:
     @cached_property
     def code_lines(self) -> int:
         """Lines without comments, docstrings and blank lines."""
-        strings: set[int] = set()
+        code = {i for i, line in enumerate(self.text.splitlines(), 1) if line.strip() and line.lstrip()[0] != "#"}
+        for node in self._strings:
+            code.update(range(node.lineno, node.end_lineno + 1))
         for node in self.nodes:
             if (
                 isinstance(node, ast.Expr)
                 and isinstance(node.value, ast.Constant)
                 and isinstance(node.value.value, str)
             ):
-                strings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-        layout = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.COMMENT}
-        code: set[int] = set()
-        for token in self._tokens:
-            if token.type not in layout:
-                code.add(token.start[0])
-                if token.end[0] > token.start[0]:
-                    code.update(range(token.start[0], token.end[0] + 1))
-        return len(code - strings)
+                code.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        return len(code)
 
     @cached_property
-    def _tokens(self) -> list[tokenize.TokenInfo]:
-        return list(tokenize.generate_tokens(io.StringIO(self.text).readline))
+    def _strings(self) -> list[Any]:
+        """The strings of the code, also those with fields."""
+        return [
+            node
+            for node in self.nodes
+            if isinstance(node, ast.JoinedStr)
+            or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
+        ]
 
-    @property
+    @cached_property
     def comments(self) -> int:
-        return len({token.start[0] for token in self._tokens if token.type == tokenize.COMMENT})
+        """Lines with a # that is in no string; one between the lines of a string is not seen."""
+        strings: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for node in self._strings:
+            for i in range(node.lineno, node.end_lineno + 1):
+                begin = node.col_offset if i == node.lineno else 0
+                strings[i].append((begin, node.end_col_offset if i == node.end_lineno else sys.maxsize))
+        return sum(
+            any(
+                not any(begin <= mark.start() < end for begin, end in strings[i])
+                for mark in re.finditer(b"#", line.encode())
+            )
+            for i, line in enumerate(self.text.splitlines(), 1)
+            if "#" in line
+        )
 
     @property
     def import_lines(self) -> int:

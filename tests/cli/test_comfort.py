@@ -22,6 +22,7 @@ from emphatic.cli import app, terminal
 from emphatic.cli import terminal as estimate_module
 from emphatic.cli.terminal import KERNELS, Estimate
 from emphatic.hordes.horde import BLOCK
+from tests.support import processes
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -253,12 +254,9 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_from_there(tmp_path: Path) -
     path, out, whole = tmp_path / "long.parquet", tmp_path / "out", tmp_path / "whole"
     pq.write_table(pa.table({"x": np.sin(np.arange(T) / 9)}), path)
     given = ["nexting", str(path), "--horizons", "2", "--exponential-only"]
-    child = subprocess.run(
-        [sys.executable, "-c", STOPPED, *given, "--out", str(out), str(BLOCK)], capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    child = processes.run(STOPPED, *given, "--out", out, BLOCK)
     assert child.returncode == 128 + signal.SIGTERM, child.stderr
-    assert child.stderr.endswith(f"Stopped. Continue with --resume --out {out}.\n")
+    assert child.stderr.decode().endswith(f"Stopped. Continue with --resume --out {out}.\n")
     assert emphatic.Horde.load(out / ".unfinished" / "model.safetensors").rows == 2 * BLOCK
     with pytest.raises(ValueError, match="holds an interrupted run: continue it with resume=True, or replace it with"):
         emphatic.nexting.run(path, horizons=2, out=out)

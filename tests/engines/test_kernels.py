@@ -14,6 +14,7 @@ import emphatic
 from emphatic.engines import compiled, rule_functions
 from emphatic.engines.unrolled import Functions
 from tests.engines.test_compiled import environment, files, start
+from tests.support.plain import COMPILED_ON_IMPORT
 
 PACKAGE = Path(emphatic.__file__).parent
 KERNELS = sorted(path for path in (PACKAGE / "engines").rglob("*_kernels.py") if "cuda" not in path.stem)
@@ -37,6 +38,17 @@ def test_a_kernel_imports_nothing_that_its_hash_does_not_know(kernel: Path) -> N
     tree = ast.parse(kernel.read_text(encoding="utf-8"))
     of_us = {module for module in imported(tree).values() if module.startswith("emphatic")}
     assert of_us <= ALLOWED
+
+
+def test_no_kernel_calls_one_that_is_compiled_when_python_calls_it() -> None:
+    """The compiler could not type it; where the machine code is on the disk already, nobody would notice."""
+    for name in COMPILED_ON_IMPORT:
+        tree = ast.parse((PACKAGE.parent / name.replace(".", "/")).with_suffix(".py").read_text(encoding="utf-8"))
+        functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+        kernels = {f.name for f in functions if any("jit_for" in ast.unparse(node) for node in f.decorator_list)}
+        called = {ast.unparse(node.func) for f in functions for node in ast.walk(f) if isinstance(node, ast.Call)}
+        assert kernels, name
+        assert not kernels & called, name
 
 
 @pytest.mark.parametrize("rule", emphatic.rules.names())

@@ -147,8 +147,8 @@ def has_trace(e: Floats, memory: Floats) -> bool:
     return traced
 
 
-@jit_for((_f2, _f2, _f2, _f1, _f2))
-def solve_common(memory: Floats, Pb: Floats, Pe: Floats, last: Floats, theta: Floats) -> None:
+@register_jitable
+def solve_learners(memory: Floats, Pb: Floats, Pe: Floats, last: Floats, theta: Floats) -> None:
     """θ = (S − γ' e φ'ᵀ)⁻¹ b = Pb + Pe γ'φ'·Pb / (1 − γ'φ'·Pe) of each learner; as it was where A is singular."""
     n = len(last)
     for k in range(len(theta)):
@@ -161,6 +161,12 @@ def solve_common(memory: Floats, Pb: Floats, Pe: Floats, last: Floats, theta: Fl
         if abs(below) * 1e12 > whole:
             for i in range(n):
                 theta[k, i] = Pb[k, i] + Pe[k, i] * above / below
+
+
+@jit_for((_f2, _f2, _f2, _f1, _f2))
+def solve_common(memory: Floats, Pb: Floats, Pe: Floats, last: Floats, theta: Floats) -> None:
+    """``solve_learners``, from Python."""
+    solve_learners(memory, Pb, Pe, last, theta)
 
 
 @jit_for((
@@ -221,5 +227,5 @@ def common_steps(
             memory[k, GAMMA] = parameters[0, t, k]
         if not fine:
             return t + 1, SINGULAR, 0
-        solve_common(memory, Pb, Pe, last, theta)
+        solve_learners(memory, Pb, Pe, last, theta)
     return T, DONE, 0

@@ -248,6 +248,7 @@ def runs_for_tolerance(share: float) -> int:
     return runs
 
 
+@functools.lru_cache(1024)  # it depends on the number of runs alone, and all settings of a sweep have as many
 def _confidence(R: int, rank: int, share: float) -> float:
     """How surely the r-th least and the r-th largest of R values enclose the share: P(Bin(R, share) ≤ R − 2r)."""
     logs = [
