@@ -15,9 +15,8 @@ first solution is the mean reading so far: where the horizon is long, that of th
 Only what was read before a row is used for its answers. A row costs m² operations for m active features and m Q for Q
 questions, a solution k³ for the k features that have been active so far: the others have θ = 0. It is found again when
 the rows have grown by a tenth, and at least every 1,000 rows or when they have grown by a hundredth, if that is later;
-where n is large, when they have grown by a half or by (n/40)² rows. Many features are solved for in float32, as long as
-its rounding of A is far less than the least r. Rows are added, and solutions found, at fixed places of the stream: bits
-do not depend on how it is cut into blocks.
+where n is large, when they have grown by a half or by (n/40)² rows. Rows are added, and solutions found, at fixed
+places of the stream: bits do not depend on how it is cut into blocks.
 """
 
 from __future__ import annotations
@@ -46,9 +45,6 @@ _TOGETHER, _FIRST, _MOST = 32, 64, 1000
 #: The share by which rows grow between two solutions, and by which they grow in a long log. Where n is large they grow
 #: by (n/40)² rows, at most by a half: a solution then costs n operations a row.
 _GROWTH, _AT_LEAST, _AT_MOST, _LARGE = 0.1, 0.01, 0.5, 40
-#: So many features or more are solved for in float32, if its rounding of A is at most this share of the least strength.
-_MANY, _ROUNDED = 128, 0.1
-_EPSILON = float(np.finfo(np.float32).eps)
 #: A row that follows the row before.
 _FOLLOWS = np.ones(1, bool)
 #: Of ``ridge_kernels``: what is counted.
@@ -149,27 +145,19 @@ class Ridges:
         self.counts[_SOLVED] = rows
         scale = self.counts[_SQUARES] / self.counts[_ACTIVE] if self.counts[_SQUARES] > 0.0 else 1.0
         active = np.flatnonzero(self.A.diagonal())
-        prediction, mean, n = self.each[_BEFORE], self.sums[active] / N, len(active)
+        prediction, mean = self.each[_BEFORE], self.sums[active] / N
         weights, intercepts = self.theta[active].reshape(-1, Q, len(STRENGTHS)), self.intercept.reshape(Q, -1)
         with np.errstate(all="ignore"), blas_threads(1):  # the bits depend on how many there are
             y = self.each[_RETURNS] + prediction * self.weights[self._horizon]
-            system = np.empty((n, n + Q))
-            system[:, n:] = self.b[active] + prediction * self.z[active][:, self._horizon] - np.outer(mean, y)
+            system, work = np.empty((2, len(active), len(active) + Q))
+            system[:, len(active) :] = (
+                self.b[active] + prediction * self.z[active][:, self._horizon] - np.outer(mean, y)
+            )
             _gather()(self.A, active, mean, N, system)
-            unit, size = scale * rows, np.ones(Q)
-            if n >= _MANY and _EPSILON * system.trace() <= _ROUNDED * STRENGTHS[0] * unit:
-                # In these units no number is too large for float32; θ is then in units of size / unit.
-                size = np.abs(system[:, n:]).max(axis=0)
-                size[size == 0.0] = 1.0
-                system[:, :n] /= unit
-                system[:, n:] /= size
-                system, size, unit = system.astype(np.float32), size / unit, 1.0
-            work = np.empty_like(system)
             for s, strength in enumerate(STRENGTHS):
-                solution = _ridge(system, strength * unit, work)
-                if solution is None:
+                theta = _ridge(system, strength * scale * rows, work)
+                if theta is None:
                     continue
-                theta = solution * size
                 intercept = y / N - mean @ theta
                 sound = np.isfinite(intercept) & np.isfinite(theta).all(axis=0)
                 weights[:, sound, s] = theta[:, sound]
@@ -229,10 +217,10 @@ def _gather() -> Any:
     return direct(ridge_kernels.gather)
 
 
-def _ridge(system: NDArray[Any], r: float, work: NDArray[Any]) -> NDArray[Any] | None:
+def _ridge(system: Array, r: float, work: Array) -> Array | None:
     """(A + r 𝟙)⁻¹ b of the system [A b] with a symmetric A, of which the upper half is read.
 
-    None if that is not positive definite. ``work`` is of the system's shape and dtype.
+    None if that is not positive definite. ``work`` is of the system's shape.
     """
     blocks = factor(system, r, work)
     return None if blocks is None else solve_upper(work, blocks, work[:, len(system) :].copy())

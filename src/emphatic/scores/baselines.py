@@ -659,19 +659,16 @@ def factor(system: Array, r: float, work: Array) -> _Blocks | None:
     """With A + r 𝟙 = LLᵀ, write [Lᵀ L⁻¹b] into ``work``, which is of the shape of the system [A b].
 
     Of the symmetric A the upper half is read, in blocks. Returns what ``solve_upper`` needs; None if A + r 𝟙 is not
-    positive definite. In blocks of rows, for NumPy has matrix products but no triangular solver. Matrix products are
-    in the system's dtype, float64 or float32.
+    positive definite. In blocks of rows, for NumPy has matrix products but no triangular solver.
     """
     from emphatic.scores import kernels
 
     n, blocks = len(system), []
     for a in range(0, n, FACTOR_BLOCK):
         e = min(a + FACTOR_BLOCK, n)
-        complement = system[a:e, a:] - work[:a, a:e].T @ work[:a, a:]
-        square, inverse = complement[:, : e - a].astype(np.float64), np.zeros((e - a, e - a))
-        if not kernels.invert_factor(square, r, inverse):
+        complement, inverse = system[a:e, a:] - work[:a, a:e].T @ work[:a, a:], np.zeros((e - a, e - a))
+        if not kernels.invert_factor(complement, r, inverse):
             return None
-        inverse = inverse.astype(system.dtype, copy=False)
         work[a:e, e:] = inverse @ complement[:, e - a :]
         blocks.append((a, e, inverse))
     return blocks
