@@ -236,7 +236,9 @@ def test_the_ways_are_those_that_a_run_takes() -> None:
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, encoding="utf-8").stdout
     assert "kernel " in found
     page = trace_modules.PAGE.read_text(encoding="utf-8")
-    for listing in re.findall(r"^\d+ modules .*?(?=\n\n\d|\Z)", found.strip(), re.S | re.M):
+    listings = re.findall(r"^\d+ modules, .*?(?=\n\n\d|\Z)", found.strip(), re.S | re.M)
+    assert len(listings) == 3
+    for listing in listings:
         assert listing in page, "python -m tools.trace_modules writes the lists"
     changed = trace_modules.with_ways(page, {"nexting": "a", "step": "b"})
     assert "<!-- way: nexting -->\na\n\n<!-- /way -->" in changed
