@@ -31,7 +31,7 @@ from emphatic.asking import layout
 from emphatic.asking.answers import _DAY, _SLACK, _WEEK, Timing, _all_near, _Answerer, _Cycles
 from emphatic.asking.language import Question, parse, quoted
 from emphatic.common.settings import format_duration
-from emphatic.engines.vectors import LANES
+from emphatic.engines.lanes import WIDTH
 from emphatic.scores.measures import BLOCKS, ErrorBlocks
 
 __all__ = ["MOST_SIGNALS", "Headline", "headline_questions"]
@@ -607,7 +607,7 @@ class Headline:
 
 def _padded(array: Array, axes: int = 1) -> Array:
     """An array whose last axes are padded with zeros to joined vectors."""
-    widths = [(0, 0)] * (array.ndim - axes) + [(0, -size % LANES) for size in array.shape[array.ndim - axes :]]
+    widths = [(0, 0)] * (array.ndim - axes) + [(0, -size % WIDTH) for size in array.shape[array.ndim - axes :]]
     return np.pad(array, widths)
 
 
@@ -615,7 +615,7 @@ def _aligned(array: Array) -> Array:
     """An array that begins where a line of the cache does: a vector that lies in two lines takes twice as long."""
     if array.ctypes.data % _LINE == 0:
         return array
-    room = np.empty(array.size + LANES)
+    room = np.empty(array.size + WIDTH)
     begin = -room.ctypes.data % _LINE // room.itemsize
     out = room[begin : begin + array.size].reshape(array.shape)
     out[...] = array
@@ -644,7 +644,7 @@ class _LaneLayout(NamedTuple):
     @property
     def lanes(self) -> int:
         """The signals with those that they are padded with."""
-        return -(-self.signals // LANES) * LANES
+        return -(-self.signals // WIDTH) * WIDTH
 
     def arrange(self, saved: Array) -> Array:
         """The array of a file as the kernel has it."""

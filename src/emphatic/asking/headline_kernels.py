@@ -5,7 +5,7 @@ of others, are the features of the shared matrix, of which there is one a horizo
 of that horizon: they close at the same row, so that one gain serves all. Beside it stands a small matrix of each
 signal. Rows are gone through one by one, so that bits do not depend on how a stream is cut into blocks.
 
-What is done for every signal is done for eight of them at a time (``engines.vectors``). So signals lie side by side in
+What is done for every signal is done for eight of them at a time (``engines.lanes``). So signals lie side by side in
 the last axis of an array, which is padded to L, a multiple of eight; the numbers beyond the signals mean nothing. A
 target is the value (kind 0) or the mean (kind 1) of a signal, that of signal s at kind · L + s.
 """
@@ -13,7 +13,7 @@ target is the value (kind 0) or the mean (kind 1) of a signal, that of signal s 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import types
@@ -68,32 +68,30 @@ from emphatic.asking.layout import (
     WEEKLY,
 )  # fmt: skip
 from emphatic.engines.compiled import jit_for
-from emphatic.engines.vectors import (  # (a kernel is compiled anew with another ``CODE``)
-    CODE,  # noqa: F401
-    LANES,
+from emphatic.engines.lanes import (
+    WIDTH,
+    every,
     larger,
     load,
     load_row,
-    magnitude,
     mirror,
     power,
     root,
+    select,
     smaller,
-    spread,
     store,
     store_row,
     tally,
     total,
-    where,
 )  # fmt: skip
 from emphatic.questions.gvf import REACHED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from emphatic.engines.lanes import Numbers, Truths
+
     Floats = NDArray[np.float64]
-    Vector: TypeAlias = Any
-    Mask: TypeAlias = Any
     Places = NDArray[np.int64]
 
 _f1, _f2, _f3, _f4 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3, 4))
@@ -170,7 +168,7 @@ PROMPT, SELDOM = 256, 8
 #: Ratios of errors to their expected size that are remembered, and where they are in order, infinite where there are
 #: none yet. The last of each few of these are beside each other once more, so that one is found quickly.
 REMEMBERED_RATIOS = ORDERED = 400
-LASTS, APART, RATIO_ROOM = 2 * REMEMBERED_RATIOS, 2 * LANES, 2 * REMEMBERED_RATIOS + 4 * LANES
+LASTS, APART, RATIO_ROOM = 2 * REMEMBERED_RATIOS, 2 * WIDTH, 2 * REMEMBERED_RATIOS + 4 * WIDTH
 #: Labels before which the combination itself is answered, and what it costs to be worse than a simple answer.
 UNCHOSEN, WORSE = 50.0, 20.0
 #: Windows before which the combination itself is answered.
@@ -187,13 +185,13 @@ PERIOD_ROWS, PERIOD_POINTS = 8192, 12
 
 def scratch_size(signals: int, width: int, extra: int) -> int:
     """Room for intermediate results, for so many features of a signal and others."""
-    L = -(-signals // LANES) * LANES
+    L = -(-signals // WIDTH) * WIDTH
     matrices = BATCH_SCRATCH + BATCH * (4 * signals + 6) + WIDE
-    return matrices + L * (width + 26) + 4 * signals + signals * width + extra + 6 * LANES
+    return matrices + L * (width + 26) + 4 * signals + signals * width + extra + 6 * WIDTH
 
 
 @register_jitable
-def _within(value: Vector, most: float) -> Vector:
+def _within(value: Numbers, most: float) -> Numbers:
     return smaller(most, larger(-most, value))
 
 
@@ -207,8 +205,8 @@ def _slot(time: float, period: float, offset: float, shift: float, slots: float)
 @register_jitable
 def _multiply(P: Floats, X: Floats, G: Floats) -> None:
     """The rows X P, of a symmetric matrix P, into ``G``; in ``X`` the rows lie side by side."""
-    for j in range(0, len(P), LANES):
-        a = b = c = d = e = f = g = h = spread(0.0)
+    for j in range(0, len(P), WIDTH):
+        a = b = c = d = e = f = g = h = every(0.0)
         for i in range(len(P)):
             row, at = load_row(P, i, j), BATCH * i
             a, b, c, d = a + X[at] * row, b + X[at + 1] * row, c + X[at + 2] * row, d + X[at + 3] * row
@@ -231,17 +229,17 @@ def _subtract_products(
 
     Of a result that ``is_symmetric``, half is computed.
     """
-    for j in range(0, rows.shape[1], LANES):
+    for j in range(0, rows.shape[1], WIDTH):
         a, b, c, d = load(R, j), load(R, WIDE + j), load(R, 2 * WIDE + j), load(R, 3 * WIDE + j)
         e, f, g, h = load(R, 4 * WIDE + j), load(R, 5 * WIDE + j), load(R, 6 * WIDE + j), load(R, 7 * WIDE + j)
-        for i in range(j + LANES if is_symmetric else len(rows)):
+        for i in range(j + WIDTH if is_symmetric else len(rows)):
             at = i * step
             row = scale * load_row(rows, i, j) - L[at] * a - L[at + stride] * b
             row = row - L[at + 2 * stride] * c - L[at + 3 * stride] * d - L[at + 4 * stride] * e
             row = row - L[at + 5 * stride] * f - L[at + 6 * stride] * g - L[at + 7 * stride] * h
             store_row(rows, i, j, row)
         if is_symmetric:
-            for i in range(0, j, LANES):
+            for i in range(0, j, WIDTH):
                 mirror(rows, i, j)
 
 
@@ -249,7 +247,7 @@ def _subtract_products(
 def _dot_rows(rows: Floats, stride: int, count: int, n: int, X: Floats, out: Floats) -> None:
     """The products of rows, of which the number is even, with the eight rows of X, which lie side by side."""
     for m in range(0, count, 2):
-        a = b = c = d = spread(0.0)
+        a = b = c = d = every(0.0)
         p, q = m * stride, (m + 1) * stride
         for j in range(0, n, 2):
             x, y = load(X, BATCH * j), load(X, BATCH * j + BATCH)
@@ -309,16 +307,16 @@ def _learn_all(
         return
     # The rows of M = L⁻¹.
     for r in range(BATCH):
-        row = spread(0.0)
+        row = every(0.0)
         for i in range(r):
             row = row - A[BATCH * i + r] * load(M, BATCH * i)
         store(M, BATCH * r, A[BATCH * r + r] * row)
         M[BATCH * r + r] = A[BATCH * r + r]
     # H is divided by the root of f, so that P stays symmetric: its change is a product of H with itself.
     scale = math.sqrt(1.0 / f)
-    for j in range(0, n, LANES):
+    for j in range(0, n, WIDTH):
         for r in range(BATCH):
-            row = spread(0.0)
+            row = every(0.0)
             for q in range(r + 1):
                 row = row + M[BATCH * r + q] * load(G, WIDE * q + j)
             store(H, WIDE * r + j, scale * row)
@@ -326,7 +324,7 @@ def _learn_all(
         for q in range(BATCH):
             columns[BATCH * q + r] = M[BATCH * r + q]
     for m in range(targets):
-        row = spread(0.0)
+        row = every(0.0)
         for q in range(BATCH):
             row = row - errors[BATCH * m + q] * load(columns, BATCH * q)
         store(errors, BATCH * m, row / scale)
@@ -338,15 +336,15 @@ def _learn_all(
 def _predict_all(W: Floats, x: Floats, out: Floats) -> None:
     """What the weights ``W`` (targets, n) answer; the number of targets is even."""
     for m in range(0, len(W), 2):
-        a = b = spread(0.0)
-        for i in range(0, W.shape[1], LANES):
+        a = b = every(0.0)
+        for i in range(0, W.shape[1], WIDTH):
             features = load(x, i)
             a, b = a + load_row(W, m, i) * features, b + load_row(W, m + 1, i) * features
         out[m], out[m + 1] = total(a), total(b)
 
 
 @register_jitable
-def _standardise(value: Vector, moments: Floats, n: int, i: int, share: float, is_due: bool) -> Vector:
+def _standardise(value: Numbers, moments: Floats, n: int, i: int, share: float, is_due: bool) -> Numbers:
     """Values by the mean and deviation so far, to which they are added with their ``share``, 1 / (rows so far).
 
     The rows of ``moments`` are the mean, the variance and 1 / the deviation of each feature; this is found anew where
@@ -361,8 +359,8 @@ def _standardise(value: Vector, moments: Floats, n: int, i: int, share: float, i
     store_row(moments, 3 * n + 1, i, variance)
     if is_due:
         deviation = root(larger(variance, 0.0))
-        is_known = deviation > 1e-12 * (1.0 + magnitude(mean))
-        store_row(moments, 3 * n + 2, i, where(is_known, 1.0 / deviation, 0.0))
+        is_known = deviation > 1e-12 * (1.0 + abs(mean))
+        store_row(moments, 3 * n + 2, i, select(is_known, 1.0 / deviation, 0.0))
     return _within(off * load_row(moments, 3 * n + 2, i), CLIP)
 
 
@@ -385,17 +383,17 @@ def _find_labels(
     stop = end
     while stop > begin and readings[(stop - 1) % room, 0] > start + span + constants[SLACK]:
         stop -= 1
-    for i in range(0, L, LANES):
-        nearest, distance = spread(np.nan), spread(0.5 * step + near)
+    for i in range(0, L, WIDTH):
+        nearest, distance = every(np.nan), every(0.5 * step + near)
         for row in range(nearby, end):
             at = row % room
             if readings[at, 0] > start + near:
                 off, value = abs(readings[at, 0] - start - span), load_row(readings, at, 2 + i)
                 is_nearer = (value == value) & (distance > off)
-                nearest, distance = where(is_nearer, value, nearest), where(is_nearer, off, distance)
+                nearest, distance = select(is_nearer, value, nearest), select(is_nearer, off, distance)
         store(y, i, nearest)
         # The rows of the window, whole blocks of them at once: rows left out, readings and how many there are.
-        missing, summed, known = 0.0, spread(0.0), spread(0.0)
+        missing, summed, known = 0.0, every(0.0), every(0.0)
         row = begin
         while row < stop:
             if row % BLOCK == 0 and row + BLOCK <= stop:
@@ -408,8 +406,8 @@ def _find_labels(
             at = row % room
             value = load_row(readings, at, 2 + i)
             missing += readings[at, 1]
-            summed = summed + where(value == value, value, 0.0)
-            known = known + where(value == value, 1.0, 0.0)
+            summed = summed + select(value == value, value, 0.0)
+            known = known + select(value == value, 1.0, 0.0)
             row += 1
         expected = horizon[ROWS]
         if constants[REGULAR] == 0.0:
@@ -418,7 +416,7 @@ def _find_labels(
                 missing += (start + span - previous) / step - 1.0
             expected = stop - begin + missing
         is_enough = (known > 0.0) & (known >= 0.9 * expected - 1e-9)
-        store(y, L + i, where(is_enough, summed / known, np.nan))
+        store(y, L + i, select(is_enough, summed / known, np.nan))
 
 
 @register_jitable
@@ -429,12 +427,12 @@ def _make_past(
     """The features of each signal that do not depend on a horizon: ``features`` (OWN, L) up to the exponential mean."""
     filled, share = int(min(seen, REMEMBERED)), 1.0 / seen
     few = min(filled, 8)
-    for i in range(0, len(u), LANES):
+    for i in range(0, len(u), WIDTH):
         value = load(u, i)
         for k in range(filled - 1, 0, -1):
             store_row(recent, k, i, load_row(recent, k - 1, i))
         store_row(recent, 0, i, value)
-        store_row(features, 0, i, spread(1.0))
+        store_row(features, 0, i, every(1.0))
         store_row(features, 1, i, _standardise(value, moments, 0, i, share, is_due))
         n = 1
         for lag in LAGS:
@@ -447,21 +445,21 @@ def _make_past(
             store_row(traces, m, i, trace)
             store_row(features, 1 + n, i, _standardise(trace, moments, n, i, share, is_due))
             n += 1
-        mean, square = spread(0.0), spread(0.0)
+        mean, square = every(0.0), every(0.0)
         for k in range(few):
             mean = mean + load_row(recent, k, i)
-        mean = mean / few
+        mean = mean / float(few)
         for k in range(few):
             off = load_row(recent, k, i) - mean
             square = square + off * off
-        store_row(features, 1 + n, i, _standardise(root(square / few), moments, n, i, share, is_due))
-        store(units, i, larger(root(load_row(moments, 1, i)), 1e-12) if seen > UNSCALED else spread(np.nan))
+        store_row(features, 1 + n, i, _standardise(root(square / float(few)), moments, n, i, share, is_due))
+        store(units, i, larger(root(load_row(moments, 1, i)), 1e-12) if seen > UNSCALED else every(np.nan))
         n = 1 + PLAIN
         for edge in NUMBER_HINGES:
             store_row(features, n, i, larger(load_row(features, 1, i) - edge, 0.0))
             n += 1
         for k in range(4):
-            store_row(features, n + k, i, magnitude(load_row(features, 1 + k, i)))
+            store_row(features, n + k, i, abs(load_row(features, 1 + k, i)))
 
 
 @register_jitable
@@ -494,14 +492,14 @@ def _remember_season(constants: Floats, u: Floats, time: float, memory: Floats, 
     slots_a, slots_b = constants[SLOTS_A], constants[SLOTS_B]
     a = _slot(time, constants[PERIOD_A], constants[OFFSET_A], constants[SHIFT], slots_a)
     b = _slot(time, constants[PERIOD_B], constants[OFFSET_B], constants[SHIFT], slots_b)
-    for i in range(0, len(u), LANES):
+    for i in range(0, len(u), WIDTH):
         value, mean_a, mean_b = load(u, i), load_row(memory, 4 * a + 1, i), load_row(memory, 4 * b + 3, i)
-        off = where(mean_a == mean_a, value - mean_a, 0.0)
-        store(offs, i, where(mean_b == mean_b, value - mean_b, off))
+        off = select(mean_a == mean_a, value - mean_a, 0.0)
+        store(offs, i, select(mean_b == mean_b, value - mean_b, off))
         store_row(memory, 4 * a, i, value)
         store_row(memory, 4 * b + 2, i, value)
-        store_row(memory, 4 * a + 1, i, where(mean_a == mean_a, mean_a + SEASON_RATE * (value - mean_a), value))
-        store_row(memory, 4 * b + 3, i, where(mean_b == mean_b, mean_b + SEASON_RATE * (value - mean_b), value))
+        store_row(memory, 4 * a + 1, i, select(mean_a == mean_a, mean_a + SEASON_RATE * (value - mean_a), value))
+        store_row(memory, 4 * b + 3, i, select(mean_b == mean_b, mean_b + SEASON_RATE * (value - mean_b), value))
     bin_a = _slot(time, constants[PERIOD_A], constants[OFFSET_A], NEARLY, constants[BINS_A])
     bin_b = _slot(time, constants[PERIOD_B], constants[OFFSET_B], NEARLY, constants[BINS_B])
     phase = 2.0 * math.pi * a / slots_a
@@ -518,9 +516,9 @@ def _look_ahead(
 ) -> None:
     """What the seasons say of the row at the horizon, and of the rows up to it: ``seasons`` (9, L)."""
     count = int(horizon[LOOK_COUNT])
-    for i in range(0, len(u), LANES):
+    for i in range(0, len(u), WIDTH):
         value, off = load(u, i), load(offs, i)
-        usual, total_a, total_b = spread(0.0), spread(0.0), spread(0.0)
+        usual, total_a, total_b = every(0.0), every(0.0), every(0.0)
         for k in range(count + 1):
             ahead = horizon[LOOK_BEGIN] + k * horizon[LOOK_STRIDE] if k < count else horizon[ROWS]
             future = time + ahead * constants[STEP]
@@ -528,8 +526,8 @@ def _look_ahead(
             b = 4 * _slot(future, constants[PERIOD_B], constants[OFFSET_B], constants[SHIFT], constants[SLOTS_B])
             last_a, mean_a = load_row(memory, a, i), load_row(memory, a + 1, i)
             last_b, mean_b = load_row(memory, b + 2, i), load_row(memory, b + 3, i)
-            last_a, mean_a = where(last_a == last_a, last_a, value), where(mean_a == mean_a, mean_a, value)
-            last_b, mean_b = where(last_b == last_b, last_b, last_a), where(mean_b == mean_b, mean_b, mean_a)
+            last_a, mean_a = select(last_a == last_a, last_a, value), select(mean_a == mean_a, mean_a, value)
+            last_b, mean_b = select(last_b == last_b, last_b, last_a), select(mean_b == mean_b, mean_b, mean_a)
             if k < count:
                 usual, total_a, total_b = usual + mean_b, total_a + last_a, total_b + last_b
             else:
@@ -539,9 +537,9 @@ def _look_ahead(
                 store_row(seasons, 3, i, mean_b + horizon[FADING] * off)
                 store_row(seasons, 4, i, last_b)
                 store_row(seasons, 5, i, off)
-        store_row(seasons, 6, i, usual / count)
-        store_row(seasons, 7, i, total_a / count)
-        store_row(seasons, 8, i, total_b / count)
+        store_row(seasons, 6, i, usual / float(count))
+        store_row(seasons, 7, i, total_a / float(count))
+        store_row(seasons, 8, i, total_b / float(count))
 
 
 @register_jitable
@@ -576,54 +574,54 @@ def _repeat_periods(past: Floats, cycle: Floats, rows: int, repeated: Floats) ->
 
 
 @register_jitable
-def _weigh(target: Floats, j: int, is_due: Mask, cycles: bool, is_repeated: Mask, windows: Vector) -> None:
+def _weigh(target: Floats, j: int, is_due: Truths, cycles: bool, is_repeated: Truths, windows: Numbers) -> None:
     """The weights of the component answers of targets that are due, and their choice, after so many ``windows``.
 
     The simple answers get the share that would have had the least squared error so far.
     """
-    best = best_simple = spread(np.inf)
+    best = best_simple = every(np.inf)
     for m in range(MEMBERS):
         if m != 5 or cycles:
             square = load_row(target, SQUARES + m, j)
-            square = where(is_repeated, square, np.inf) if m == 6 else square
+            square = select(is_repeated, square, np.inf) if m == 6 else square
             best = smaller(best, square)
             if 4 <= m < 9:
                 best_simple = smaller(best_simple, square)
     best, best_simple = larger(best, 1e-30), larger(best_simple, 1e-30)
     exponent = smaller(MOST_POWER, POWER + POWER_WINDOW * windows)
     simple_exponent = smaller(MOST_POWER, SIMPLE_POWER + SIMPLE_POWER_WINDOW * windows)
-    total = total_simple = spread(0.0)
+    total = total_simple = every(0.0)
     for m in range(MEMBERS):
-        every = simple = spread(0.0)
+        full = simple = every(0.0)
         if m != 5 or cycles:
             square = larger(load_row(target, SQUARES + m, j), 1e-30)
-            every = power(best / square, exponent)
+            full = power(best / square, exponent)
             if 4 <= m < 9:
                 simple = power(best_simple / square, simple_exponent)
             if m == 6:
-                every, simple = where(is_repeated, every, 0.0), where(is_repeated, simple, 0.0)
-        store_row(target, EVERY + m, j, where(is_due, every, load_row(target, EVERY + m, j)))
-        store_row(target, SIMPLE + m, j, where(is_due, simple, load_row(target, SIMPLE + m, j)))
-        total, total_simple = total + every, total_simple + simple
-    total, total_simple = where(is_due, total, 1.0), where(is_due, total_simple, 1.0)
+                full, simple = select(is_repeated, full, 0.0), select(is_repeated, simple, 0.0)
+        store_row(target, EVERY + m, j, select(is_due, full, load_row(target, EVERY + m, j)))
+        store_row(target, SIMPLE + m, j, select(is_due, simple, load_row(target, SIMPLE + m, j)))
+        total, total_simple = total + full, total_simple + simple
+    total, total_simple = select(is_due, total, 1.0), select(is_due, total_simple, 1.0)
     around = load_row(target, AROUND, j)
     share = load_row(target, ALONG, j) / around * windows + SHARE * SHARE_WINDOWS
     share = smaller(1.0, larger(0.0, share / (windows + SHARE_WINDOWS)))
-    share = where(around > 0.0, share, SHARE)
+    share = select(around > 0.0, share, SHARE)
     for m in range(MEMBERS):
-        every = load_row(target, EVERY + m, j) / total
+        full = load_row(target, EVERY + m, j) / total
         simple = load_row(target, SIMPLE + m, j) / total_simple
-        store_row(target, EVERY + m, j, every)
+        store_row(target, EVERY + m, j, full)
         store_row(target, SIMPLE + m, j, simple)
-        weight = share * every + (1.0 - share) * simple
-        store_row(target, WEIGHTS + m, j, where(is_due, weight, load_row(target, WEIGHTS + m, j)))
+        weight = share * full + (1.0 - share) * simple
+        store_row(target, WEIGHTS + m, j, select(is_due, weight, load_row(target, WEIGHTS + m, j)))
     is_chosen = (load_row(target, RATIOS, j) > UNCHOSEN) & (windows > ENOUGH)
-    choice = where(is_chosen, _choose(target, j, cycles, is_repeated, MARGIN / root(windows)), -1.0)
-    store_row(target, CHOICE, j, where(is_due, choice, load_row(target, CHOICE, j)))
+    choice = select(is_chosen, _choose(target, j, cycles, is_repeated, MARGIN / root(windows)), -1.0)
+    store_row(target, CHOICE, j, select(is_due, choice, load_row(target, CHOICE, j)))
 
 
 @register_jitable
-def _choose(target: Floats, j: int, cycles: bool, is_repeated: Mask, margin: Vector) -> Vector:
+def _choose(target: Floats, j: int, cycles: bool, is_repeated: Truths, margin: Numbers) -> Numbers:
     """The choice that is no worse than the simple answers by mean absolute and by mean squared error, as far as can be.
 
     The median has the least absolute error and the mean the least squared one; of a signal that mostly stays as it is,
@@ -633,24 +631,24 @@ def _choose(target: Floats, j: int, cycles: bool, is_repeated: Mask, margin: Vec
     size = smaller(load_row(target, CHOICE_ABS + 6, j), load_row(target, CHOICE_ABS + 7, j))
     if cycles:
         square, size = smaller(square, load_row(target, SQUARES + 5, j)), smaller(size, load_row(target, LAST_ABS, j))
-    square = where(is_repeated, smaller(square, load_row(target, SQUARES + 6, j)), square)
-    size = where(is_repeated, smaller(size, load_row(target, LAST_ABS + 1, j)), size)
+    square = select(is_repeated, smaller(square, load_row(target, SQUARES + 6, j)), square)
+    size = select(is_repeated, smaller(size, load_row(target, LAST_ABS + 1, j)), size)
     square, size = larger(square, 1e-30), larger(size, 1e-30)
     variance = larger(load_row(target, SQUARES + 8, j), 1e-30)
-    best, least = spread(0.0), spread(np.inf)
+    best, least = every(0.0), every(np.inf)
     for c in range(CHOICES):
         off, squared = load_row(target, CHOICE_ABS + c, j) / size, load_row(target, CHOICE_SQUARES + c, j)
         worse = larger(0.0, off - 1.0) + larger(0.0, (squared - square) / variance)
         cost = off + root(squared / square) + WORSE * worse
         cost = cost + margin if 0 < c < CHOICES - 1 else cost
-        best, least = where(cost < least, float(c), best), smaller(least, cost)
+        best, least = select(cost < least, float(c), best), smaller(least, cost)
     return best
 
 
 @register_jitable
 def _answer(
-    target: Floats, answered: Floats, predicted: Floats, bounds: Floats, usual: Floats, unit: Vector, forecast: Vector,
-    kind: int, i: int, cycles: bool, S: int, members: Floats, record: Floats, is_shared: bool,
+    target: Floats, answered: Floats, predicted: Floats, bounds: Floats, usual: Floats, unit: Numbers,
+    forecast: Numbers, kind: int, i: int, cycles: bool, S: int, members: Floats, record: Floats, is_shared: bool,
 ) -> None:  # fmt: skip
     """The combined answers of eight targets and their intervals, into ``record``; ``usual`` is known of their hours.
 
@@ -661,10 +659,10 @@ def _answer(
     least, most = load_row(bounds, 0, i), load_row(bounds, 1, i)
     is_read = least <= most
     room = 0.1 * (most - least)
-    lowest = where(least < 0.0, least - room, larger(0.0, least - room))
-    highest = where(most > 0.0, most + room, smaller(0.0, most + room))
-    lowest = where(is_read, where(load_row(bounds, 2, i) >= REACHED, least, lowest), -np.inf)
-    highest = where(is_read, where(load_row(bounds, 3, i) >= REACHED, most, highest), np.inf)
+    lowest = select(least < 0.0, least - room, larger(0.0, least - room))
+    highest = select(most > 0.0, most + room, smaller(0.0, most + room))
+    lowest = select(is_read, select(load_row(bounds, 2, i) >= REACHED, least, lowest), -np.inf)
+    highest = select(is_read, select(load_row(bounds, 3, i) >= REACHED, most, highest), np.inf)
     value, mean = load(record, RECORD + R_NOW * T + j), load(record, RECORD + R_MEAN * T + j)
     season_base = load(record, RECORD + R_LAST_B * T + j) if cycles else mean
     for b in range(2):
@@ -679,21 +677,21 @@ def _answer(
     store(members, 7 * T + j, load(record, RECORD + R_USUAL * T + j))
     store(members, 8 * T + j, mean)
     store(members, 9 * T + j, forecast)
-    answer = spread(0.0)
+    answer = every(0.0)
     for m in range(MEMBERS):
         member = smaller(highest, larger(lowest, load(members, m * T + j)))
         store(members, m * T + j, member)
         answer = answer + load_row(target, WEIGHTS + m, j) * member
     value, ratios, error = load(members, 4 * T + j), load_row(target, RATIOS, j), load_row(target, ERROR, j)
-    answer = where(ratios <= UNLEARNED, value, answer)
+    answer = select(ratios <= UNLEARNED, value, answer)
     sigma = larger(load_row(predicted, 4 + kind, i) * load_row(target, SIZE, j), larger(0.2 * error, 1e-12))
-    sigma = where(error > 0.0, sigma, 1.0)
+    sigma = select(error > 0.0, sigma, 1.0)
     store(record, RECORD + R_CENTRE * T + j, answer)
     store(record, RECORD + R_SIGMA * T + j, sigma)
     below = load_row(target, Q_LOW, j) - load_row(target, LEVEL_LOW, j) - load_row(usual, 2, j)
     above = load_row(target, Q_HIGH, j) + load_row(target, LEVEL_HIGH, j) + load_row(usual, 3, j)
-    low = where(ratios > 20.0, larger(lowest, answer + sigma * below), np.nan)
-    high = where(ratios > 20.0, smaller(highest, answer + sigma * above), np.nan)
+    low = select(ratios > 20.0, larger(lowest, answer + sigma * below), np.nan)
+    high = select(ratios > 20.0, smaller(highest, answer + sigma * above), np.nan)
     centre, off, choice = answer, sigma * load_row(target, Q_MIDDLE, j), load_row(target, CHOICE, j)
     for c in range(CHOICES):
         option = smaller(highest, larger(lowest, centre + 0.25 * c * off))
@@ -702,8 +700,8 @@ def _answer(
         elif c > 5:
             option = value if c == 6 else load(members, 7 * T + j)
         store(members, (MEMBERS + c) * T + j, option)
-        answer = where(choice == c, option, answer)
-    answer = where(is_read, answer, np.nan)
+        answer = select(choice == float(c), option, answer)
+    answer = select(is_read, answer, np.nan)
     store(record, RECORD + R_ANSWER * T + j, answer)
     store(record, RECORD + R_LOW * T + j, smaller(low, answer))
     store(record, RECORD + R_HIGH * T + j, larger(high, answer))
@@ -716,11 +714,11 @@ def _count_below(ratios: Floats, value: float) -> int:
     A search by halves takes longer: the processor cannot foresee its steps.
     """
     few = 0
-    for i in range(LASTS, LASTS + 4 * LANES, LANES):
+    for i in range(LASTS, LASTS + 4 * WIDTH, WIDTH):
         few += tally(load(ratios, i) < value)
     place = APART * min(few, REMEMBERED_RATIOS // APART - 1)
     at = ORDERED + place
-    return place + tally(load(ratios, at) < value) + tally(load(ratios, at + LANES) < value)
+    return place + tally(load(ratios, at) < value) + tally(load(ratios, at + WIDTH) < value)
 
 
 @register_jitable
@@ -733,14 +731,14 @@ def _insert(ratios: Floats, counted: int, value: float) -> int:
     ordered, lasts = ratios[ORDERED:], ratios[LASTS:]
     if place > free:
         place -= 1
-        for i in range(free, place - LANES + 1, LANES):
+        for i in range(free, place - WIDTH + 1, WIDTH):
             store(ordered, i, load(ordered, i + 1))
-        for i in range(place - (place - free) % LANES, place):
+        for i in range(place - (place - free) % WIDTH, place):
             ordered[i] = ordered[i + 1]
     else:
-        for i in range(free - LANES, place - 1, -LANES):
+        for i in range(free - WIDTH, place - 1, -WIDTH):
             store(ordered, i + 1, load(ordered, i))
-        for i in range(place + (free - place) % LANES, place, -1):
+        for i in range(place + (free - place) % WIDTH, place, -1):
             ordered[i] = ordered[i - 1]
     ordered[place] = value
     for few in range(min(place, free) // APART, max(place, free) // APART + 1):
@@ -768,10 +766,10 @@ def _assemble(noted: Floats, S: int, own: int, extra: int, picks: Places, phi: F
 
 
 @register_jitable
-def _follow(target: Floats, field: int, j: int, is_known: Mask, rate: Vector, value: Vector) -> Vector:
+def _follow(target: Floats, field: int, j: int, is_known: Truths, rate: Numbers, value: Numbers) -> Numbers:
     """Move a mean by the rate towards a value, where this is known; returns the mean."""
     mean = load_row(target, field, j)
-    mean = where(is_known, mean + rate * (value - mean), mean)
+    mean = select(is_known, mean + rate * (value - mean), mean)
     store_row(target, field, j, mean)
     return mean
 
@@ -789,46 +787,46 @@ def _label_row(
     L, begin = T // 2, S * int(constants[OWN]) + int(constants[EXTRA])
     units, members, wanted = waiting[begin:], waiting[begin + L :], waiting[begin + L + T * ENTRIES :]
     cycles, tail = constants[CYCLES] > 0.0, 0.5 * (1.0 - constants[COVERAGE])
-    for j in range(0, T, LANES):
+    for j in range(0, T, WIDTH):
         kind, i = j // L, j % L
         label, unit = load(y, j), load(units, i)
         is_known = (label == label) & (unit == unit)
         for b in range(2):
             off = _within((label - load(members, (4 + b) * T + j)) / unit, FARTHEST)
-            store(wanted, (2 * kind + b) * L + i, where(is_known, off, np.nan))
+            store(wanted, (2 * kind + b) * L + i, select(is_known, off, np.nan))
         counted = load_row(target, RATIOS, j)
         rate = larger(1.0 / ERROR_ROWS, RECENT / (counted + RECENT))
-        every = simple = spread(0.0)
+        full = simple = every(0.0)
         for m in range(MEMBERS):
             member = load(members, m * T + j)
-            every = every + load_row(target, EVERY + m, j) * member
+            full = full + load_row(target, EVERY + m, j) * member
             simple = simple + load_row(target, SIMPLE + m, j) * member
             off = member - label
             _follow(target, SQUARES + m, j, is_known, rate, off * off)
             if 5 <= m <= 6:
-                _follow(target, LAST_ABS + m - 5, j, is_known, rate, magnitude(off))
-        beyond = every - simple
+                _follow(target, LAST_ABS + m - 5, j, is_known, rate, abs(off))
+        beyond = full - simple
         _follow(target, ALONG, j, is_known, rate, beyond * (label - simple))
         _follow(target, AROUND, j, is_known, rate, beyond * beyond)
         for m in range(CHOICES):
             off = load(members, (MEMBERS + m) * T + j) - label
             _follow(target, CHOICE_SQUARES + m, j, is_known, rate, off * off)
-            _follow(target, CHOICE_ABS + m, j, is_known, rate, magnitude(off))
+            _follow(target, CHOICE_ABS + m, j, is_known, rate, abs(off))
         # The size of errors and their quantiles.
         off, low = label - load(record, RECORD + R_CENTRE * T + j), load(record, RECORD + R_LOW * T + j)
         error = load_row(target, ERROR, j)
-        pace = where(error <= 0.0, 1.0, larger(1.0 / 500.0, 1.0 / (counted + 1.0)))
-        error = _follow(target, ERROR, j, is_known, pace, magnitude(off))
+        pace = select(error <= 0.0, 1.0, larger(1.0 / 500.0, 1.0 / (counted + 1.0)))
+        error = _follow(target, ERROR, j, is_known, pace, abs(off))
         size = load_row(target, SIZE, j)
         is_first = is_known & (size <= 0.0) & (counted >= UNLEARNED)
-        size = where(is_first, larger(error, 1e-12), size)
+        size = select(is_first, larger(error, 1e-12), size)
         store_row(target, SIZE, j, size)
-        off_size = where(is_known & (size > 0.0), smaller(FARTHEST, magnitude(off) / size), np.nan)
+        off_size = select(is_known & (size > 0.0), smaller(FARTHEST, abs(off) / size), np.nan)
         store(wanted, (4 + kind) * L + i, off_size)
         is_inside = is_known & (low == low)
-        below = where(is_inside & (label < low), 1.0, 0.0) - where(is_inside, tail, 0.0)
-        above = where(is_inside & (label > load(record, RECORD + R_HIGH * T + j)), 1.0, 0.0)
-        above = above - where(is_inside, tail, 0.0)
+        below = select(is_inside & (label < low), 1.0, 0.0) - select(is_inside, tail, 0.0)
+        above = select(is_inside & (label > load(record, RECORD + R_HIGH * T + j)), 1.0, 0.0)
+        above = above - select(is_inside, tail, 0.0)
         store_row(target, LEVEL_LOW, j, load_row(target, LEVEL_LOW, j) + paces[0] * below)
         store_row(target, LEVEL_HIGH, j, load_row(target, LEVEL_HIGH, j) + paces[0] * above)
         store_row(usual, 2, j, load_row(usual, 2, j) + paces[1] * below)
@@ -847,7 +845,7 @@ def _label_row(
             target[Q_HIGH, j] = of_target[ORDERED + math.ceil((1.0 - tail) * (known - 1))]
             target[RATIOS, j] = counted + 1.0
             due[j] = 1.0 if counted + 1 < PROMPT or (counted + 1) % SELDOM == 0 else 0.0
-    for j in range(0, T, LANES):
+    for j in range(0, T, WIDTH):
         is_due = load(due, j) > 0.0
         if tally(is_due) > 0:
             windows = load_row(target, RATIOS, j) * (horizon[STRIDE] / horizon[ROWS])
@@ -868,8 +866,8 @@ def _learn_rows(
     """Learn from the rows of one horizon that have their labels: all signals at once, then the small matrix of each."""
     X = batch[: BATCH * WIDE]
     own, extra, shared = int(constants[OWN]), int(constants[EXTRA]), int(constants[SHARED])
-    first, every = int(place[FIRST_STORED]), _find_spacing(place)
-    count = (int(place[END_LABELLED]) - first + every - 1) // every
+    first, spacing = int(place[FIRST_STORED]), _find_spacing(place)
+    count = (int(place[END_LABELLED]) - first + spacing - 1) // spacing
     begin, room = int(horizon[STORED_AT]), int(horizon[STORED_ROOM])
     at = S * own + extra + L + 2 * L * ENTRIES
     for s in range(-1, S):
@@ -881,7 +879,7 @@ def _learn_rows(
         for n in range(BATCH * weights.shape[1]):
             X[n] = 0.0
         for r in range(count):
-            waiting = stored[begin + (first + r * every) % room]
+            waiting = stored[begin + (first + r * spacing) % room]
             if s < 0:
                 _assemble(waiting, S, own, extra, picks, phi)
                 for n in range(shared):
@@ -891,14 +889,14 @@ def _learn_rows(
                     X[BATCH * n + r] = waiting[s * own + n]
         _dot_rows(weights.reshape(weights.size), weights.shape[1], len(weights), weights.shape[1], X, errors)
         for r in range(BATCH):
-            wanted = stored[begin + (first + min(r, count - 1) * every) % room, at:]
+            wanted = stored[begin + (first + min(r, count - 1) * spacing) % room, at:]
             for m in range(len(weights)):
                 # (in the order of a kind, a difference and all signals)
                 value = wanted[m // S * L + m % S if s < 0 else m * L + s]
                 is_learned = r < count and value == value
                 errors[BATCH * m + r] = value - errors[BATCH * m + r] if is_learned else 0.0
         ridge = SHARED_RIDGE if s < 0 else OWN_RIDGE * horizon[ROWS] / horizon[STRIDE]
-        _learn_all(matrix, weights, width, ridge, FORGET if s < 0 else 1.0, every, count, batch, errors)
+        _learn_all(matrix, weights, width, ridge, FORGET if s < 0 else 1.0, spacing, count, batch, errors)
     place[FIRST_STORED] = place[END_LABELLED]
 
 
@@ -918,22 +916,24 @@ def _make_block(place: Floats, blocks: Floats, row: float) -> int:
 
 
 @register_jitable
-def _add(sums: Floats, row: int, j: int, is_known: Mask, value: Vector) -> None:
+def _add(sums: Floats, row: int, j: int, is_known: Truths, value: Numbers) -> None:
     """Add to sums where the value is known."""
-    store_row(sums, row, j, load_row(sums, row, j) + where(is_known, value, 0.0))
+    store_row(sums, row, j, load_row(sums, row, j) + select(is_known, value, 0.0))
 
 
 @register_jitable
-def _follow_naive(shifted: Floats, row: int, i: int, y: Vector, is_known: Mask, sums: Floats, at: int, j: int) -> None:
+def _follow_naive(
+    shifted: Floats, row: int, i: int, y: Numbers, is_known: Truths, sums: Floats, at: int, j: int
+) -> None:
     """Sum |y − the y of one day before| (of the row before, where rows are no parts of a day), the scale of MASE."""
     day = len(shifted) // 2
     place = row % day
     previous, of_row = load_row(shifted, place, i), load_row(shifted, day + place, i)
     is_scaled = is_known & (of_row == float(row - day))
-    _add(sums, at, j, is_scaled, spread(1.0))
-    _add(sums, at + 1, j, is_scaled, magnitude(y - previous))
-    store_row(shifted, place, i, where(is_known, y, previous))
-    store_row(shifted, day + place, i, where(is_known, float(row), of_row))
+    _add(sums, at, j, is_scaled, every(1.0))
+    _add(sums, at + 1, j, is_scaled, abs(y - previous))
+    store_row(shifted, place, i, select(is_known, y, previous))
+    store_row(shifted, day + place, i, select(is_known, float(row), of_row))
 
 
 @register_jitable
@@ -944,18 +944,18 @@ def _score(
     """Score what was answered at a row whose labels are known now, as questions that are asked are scored."""
     T, row, hour, day = len(y), record[R_ROW], int(record[R_HOUR]), int(constants[DAY_STRIDE])
     L, half, is_plotted = T // 2, 0 if row < constants[HALF] else 1, plot[0] == row
-    for j in range(0, T, LANES):
+    for j in range(0, T, WIDTH):
         label, answer = load(y, j), load(record, RECORD + R_ANSWER * T + j)
         is_known = (label == label) & (answer == answer)  # (there was no answer before the first reading)
-        label = where(is_known, label, np.nan)
+        label = select(is_known, label, np.nan)
         store(y, j, label)
-        store_row(target, DROPPED, j, load_row(target, DROPPED, j) + where(is_known, 0.0, 1.0))
-        at, square, unit = half * SUMS, (answer - label) * (answer - label), spread(1.0)
+        store_row(target, DROPPED, j, load_row(target, DROPPED, j) + select(is_known, 0.0, 1.0))
+        at, square, unit = half * SUMS, (answer - label) * (answer - label), every(1.0)
         _add(sums, at + COUNT, j, is_known, unit)
         _add(sums, at + LABEL, j, is_known, label)
         _add(sums, at + LABEL_SQUARE, j, is_known, label * label)
         _add(sums, at + SQUARE, j, is_known, square)
-        _add(sums, at + ABS, j, is_known, magnitude(answer - label))
+        _add(sums, at + ABS, j, is_known, abs(answer - label))
         if half:  # (for the verdict)
             _add(blocks, block, j, is_known, unit)
             _add(blocks, block + 1, j, is_known, square)
@@ -964,11 +964,11 @@ def _score(
         for b in range(5):  # (in the order of the baselines)
             off = load(record, RECORD + (R_NOW + b) * T + j) - label
             _add(sums, at + BASELINE_SQUARE + b, j, is_known, off * off)
-            _add(sums, at + BASELINE_ABS + b, j, is_known, magnitude(off))
+            _add(sums, at + BASELINE_ABS + b, j, is_known, abs(off))
             if half:
                 _add(blocks, block + 4 + b, j, is_known, off * off)
         low, high = load(record, RECORD + R_LOW * T + j), load(record, RECORD + R_HIGH * T + j)
-        has_interval, inside = is_known & (low == low), where((low <= label) & (label <= high), 1.0, 0.0)
+        has_interval, inside = is_known & (low == low), select((low <= label) & (label <= high), 1.0, 0.0)
         outside = larger(0.0, low - label) + larger(0.0, label - high)
         _add(sums, at + INTERVALS, j, has_interval, unit)
         _add(sums, at + INSIDE, j, has_interval, inside)
@@ -1062,13 +1062,13 @@ def _take_in(
     for s in range(S):
         reading[2 + s] = values[s]
         is_complete = is_complete and values[s] == values[s]
-    for i in range(0, L, LANES):
+    for i in range(0, L, WIDTH):
         value, least, most = load(reading, 2 + i), load_row(bounds, 0, i), load_row(bounds, 1, i)
-        is_known, unit = value == value, spread(1.0)
+        is_known, unit = value == value, every(1.0)
         _add(sums, at, 1 + i, is_known, value)
         _add(sums, at, 1 + L + i, is_known, unit)
-        times_least = where(value < least, 1.0, load_row(bounds, 2, i) + where(value == least, 1.0, 0.0))
-        times_most = where(value > most, 1.0, load_row(bounds, 3, i) + where(value == most, 1.0, 0.0))
+        times_least = select(value < least, 1.0, load_row(bounds, 2, i) + select(value == least, 1.0, 0.0))
+        times_most = select(value > most, 1.0, load_row(bounds, 3, i) + select(value == most, 1.0, 0.0))
         store_row(bounds, 2, i, times_least)
         store_row(bounds, 3, i, times_most)
         store_row(bounds, 0, i, smaller(least, value))
@@ -1104,14 +1104,14 @@ def _answer_horizon(
     L, T, own, extra = len(u), targets.shape[1], int(constants[OWN]), int(constants[EXTRA])
     cycles, is_shared = constants[CYCLES] > 0.0, constants[SHARED] > 0.0
     usual_here = climate[4 * hour : 4 * hour + 4]
-    for i in range(0, L, LANES):
+    for i in range(0, L, WIDTH):
         value, forecast = load(u, i), load(forecasts, i)
-        forecast = where(magnitude(forecast) < 1e100, forecast, value)
+        forecast = select(abs(forecast) < 1e100, forecast, value)
         store(forecasts, i, forecast)
         store_row(features, FORECAST, i, _standardise(forecast, ahead_moments, 0, i, share, is_due))
         for kind in range(2):
             j, labels = kind * L + i, load_row(targets, LABELS, kind * L + i)
-            mean = where(labels > 0.0, load_row(targets, LABEL_SUM, j) / labels, value)
+            mean = select(labels > 0.0, load_row(targets, LABEL_SUM, j) / labels, value)
             usual = (load_row(usual_here, 0, j) + 5.0 * mean) / (load_row(usual_here, 1, j) + 5.0)
             last_a = last_b = value
             if cycles:
@@ -1122,7 +1122,7 @@ def _answer_horizon(
             store(record, RECORD + R_NOW * T + j, value)
             store(record, RECORD + R_MEAN * T + j, mean)
             store(record, RECORD + R_USUAL * T + j, usual)
-            store(record, RECORD + R_LAST_A * T + j, where(period == period, period, last_a))
+            store(record, RECORD + R_LAST_A * T + j, select(period == period, period, last_a))
             store(record, RECORD + R_LAST_B * T + j, last_b)
         if cycles:
             for k in range(9):
@@ -1143,9 +1143,9 @@ def _answer_horizon(
         for i in range(L):
             waiting[begin + i] = units[i]
     members = waiting[begin + L :]
-    for i in range(0, L, LANES):
+    for i in range(0, L, WIDTH):
         unit, forecast = load(units, i), load(forecasts, i)
-        unit = where(unit == unit, unit, 0.0)
+        unit = select(unit == unit, unit, 0.0)
         for kind in range(2):
             _answer(
                 targets, answered, predicted, bounds, usual_here, unit, forecast, kind, i, cycles, S, members, record,
@@ -1187,8 +1187,8 @@ def advance(
     predicted, repeated = scratch[9 * L : 15 * L].reshape((6, L)), scratch[15 * L : 17 * L].reshape((2, L))
     u, units, offs, ahead = scratch[17 * L : 18 * L], scratch[18 * L :], scratch[19 * L :], scratch[20 * L :]
     y, due, repeats, scratch = scratch[21 * L : 23 * L], scratch[23 * L :], scratch[25 * L :], scratch[26 * L :]
-    waves, padded, of_signal = scratch[:LANES], scratch[LANES:], scratch[2 * LANES :]
-    answered, noted = scratch[3 * LANES :], scratch[4 * S + 4 * LANES :]
+    waves, padded, of_signal = scratch[:WIDTH], scratch[WIDTH:], scratch[2 * WIDTH :]
+    answered, noted = scratch[3 * WIDTH :], scratch[4 * S + 4 * WIDTH :]
     common = noted[S * own :]
     room, near = len(readings), 1e-6 * constants[STEP]
     for s in range(S):
