@@ -10,7 +10,7 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -78,26 +78,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if _without_long(config):
         lanes.MOST_FEATURES = FEW
     config.option.loadscopereorder = False  # the groups are in order already
-    if hasattr(config, "workerinput") and config.option.durations is None:
-        _report_outcomes_only(config.pluginmanager)
-
-
-def _report_outcomes_only(plugins: pytest.PytestPluginManager) -> None:
-    """A worker tells of each test how it ended, and of its setup and teardown only what failed.
-
-    The other four of six messages would take half a millisecond a test.
-    """
-    for interactor in [plugin for plugin in plugins.get_plugins() if type(plugin).__name__ == "WorkerInteractor"]:
-        send: Callable[[pytest.TestReport], None] = interactor.pytest_runtest_logreport
-
-        def report_outcome(report: pytest.TestReport, send: Callable[[pytest.TestReport], None] = send) -> None:
-            if report.when == "call" or not report.passed:
-                send(report)
-
-        plugins.unregister(interactor)
-        interactor.pytest_runtest_logreport = report_outcome
-        interactor.pytest_runtest_logstart = interactor.pytest_runtest_logfinish = None
-        plugins.register(interactor)
 
 
 def pytest_collection_finish() -> None:
