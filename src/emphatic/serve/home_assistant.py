@@ -20,6 +20,8 @@ from emphatic.serve.payloads import TopicNames
 __all__ = ["OFFLINE", "ONLINE", "HomeAssistant", "signal_topic"]
 
 ONLINE, OFFLINE = b"online", b"offline"
+#: The first level of the topics where Home Assistant looks for entities.
+_PREFIX = "homeassistant"
 #: The names of keys in the short form of discovery messages.
 _SHORT = {
     "stat_t": "state_topic",
@@ -46,7 +48,6 @@ class HomeAssistant:
     """The entities of a model.
 
     Args:
-        prefix: The first level of discovery topics, which Home Assistant is configured with.
         model: The file of the model, after which the device is named.
         topic: The topic of the predictions.
         by_signal: Whether each signal has a message of its own.
@@ -56,7 +57,6 @@ class HomeAssistant:
 
     def __init__(
         self,
-        prefix: str,
         model: Path,
         topic: str,
         *,
@@ -64,7 +64,7 @@ class HomeAssistant:
         units: Mapping[str, str] | None = None,
         names: TopicNames | None = None,
     ) -> None:
-        self.prefix, self.topic, self._by_signal = prefix.strip("/"), topic, by_signal
+        self.topic, self._by_signal = topic, by_signal
         self._units, self._names = dict(units or {}), names or TopicNames()
         self._classes: dict[str, str] = {}
         digest = hashlib.sha256(str(model.absolute()).encode()).hexdigest()[:12]
@@ -73,7 +73,7 @@ class HomeAssistant:
         #: The topic that says whether the service is there.
         self.availability = f"{topic}/availability"
         #: The subscriptions by which units are learned from what other devices say of themselves.
-        self.subscriptions = (f"{self.prefix}/+/+/config", f"{self.prefix}/+/+/+/config")
+        self.subscriptions = (f"{_PREFIX}/+/+/config", f"{_PREFIX}/+/+/+/config")
 
     def describe(self, line: Mapping[str, Any]) -> dict[str, bytes]:
         """The discovery messages for a line of predictions, by topic.
@@ -153,7 +153,7 @@ class HomeAssistant:
         }
 
     def _add(self, messages: dict[str, bytes], component: str, config: dict[str, Any]) -> None:
-        messages[f"{self.prefix}/{component}/{config['unique_id']}/config"] = json.dumps(config).encode()
+        messages[f"{_PREFIX}/{component}/{config['unique_id']}/config"] = json.dumps(config).encode()
 
     def _template(self, kind: str, *keys: str) -> str:
         return f"{{{{ {self._value(kind, *keys)} }}}}"

@@ -225,7 +225,6 @@ class MqttSource:
         self._connection.client.on_message = self._receive
         self._was_connected = False
         self._stamps: TimeStamps | None = None
-        self._predictor: object = None  # whose times they are written like
         logger.info("readings come from %r.", address)
 
     def start(self) -> None:
@@ -294,8 +293,8 @@ class MqttSource:
 
     def _name(self, incoming: Incoming, topic: str) -> Incoming:
         predictor = self._service.predictor
-        if self._stamps is None or self._predictor is not predictor:
-            self._stamps, self._predictor = TimeStamps(*predictor.example_time()), predictor
+        if self._stamps is None:
+            self._stamps = TimeStamps(*predictor.example_time())
         known = () if predictor.horde is None else predictor.columns
         return name_fields(incoming, topic, self._address.options.topic_names, self._stamps, known)
 
@@ -328,7 +327,6 @@ class MqttPublisher:
             raise ValueError(f"--publish {address!r}: predictions go to one topic, without + and #.")
         if options.home_assistant:
             self._home_assistant = HomeAssistant(
-                options.home_assistant,
                 model,
                 self._topic,
                 by_signal=options.by_signal,
