@@ -2,8 +2,8 @@
 
 A publisher sends readings by MQTT with QoS 1, and sends again what the broker has not acknowledged. Meanwhile the
 service and the broker are killed, at random. Predictions go to a second broker, which is not killed: they tell which
-reading was learned from at which step. At the end every reading must have been learned from once, every prediction published, and
-the model must be bit for bit that of an undisturbed run over the same readings.
+reading was learned from at which step. At the end every reading must have been learned from once, every prediction
+published, and the model must be bit for bit that of an undisturbed run over the same readings.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from emphatic.asking.language import describe_answer, describe_learning
 from emphatic.nexting.outlook import History, make_outlook, read_forecasts, read_verdict, unit_of, values_at
-from emphatic.nexting.predictor import Prediction, format_lines
+from emphatic.nexting.predictor import Prediction
 from emphatic.serve.ids import check_id
 from emphatic.serve.metrics import write_metrics
 from emphatic.serve.service import (
@@ -218,7 +218,7 @@ class _Interface:
                 with suppress(RuntimeError):  # the loop has ended, and the client has disconnected
                     loop.call_soon_threadsafe(finish)
 
-        due = self.service.inbox.offer([reading.answered_by(acknowledge, wants_line=True) for reading in incoming])
+        due = self.service.inbox.offer([reading.answered_by(acknowledge) for reading in incoming])
         if len(receipts) < due:
             await done
         return receipts[:due], sum(receipt.taken for receipt in receipts[:due])
@@ -404,19 +404,15 @@ class _Interface:
 
 def _lines(receipts: Sequence[Receipt]) -> bytes:
     """A line for each reading."""
-    unwritten = (receipt.outcome for receipt in receipts if receipt.line is None)
-    predicted = iter(format_lines(outcome for outcome in unwritten if isinstance(outcome, Prediction)))
     lines = []
     for number, receipt in enumerate(receipts, start=1):
         outcome = receipt.outcome
         if receipt.line is not None:
             lines.append(receipt.line)
-        elif isinstance(outcome, Prediction):
-            lines.append(next(predicted))
+        elif isinstance(outcome, Prediction | WarmingUp):
+            lines.append(outcome.line)
         elif isinstance(outcome, Malformed):
             lines.append(json.dumps({"error": f"reading {number}: {outcome}"}).encode() + b"\n")
-        elif isinstance(outcome, WarmingUp):
-            lines.append(outcome.line)
         else:  # of a known reading whose answer is no longer kept
             lines.append(_NO_ANSWER)
     return b"".join(lines)

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.locks import hold_lock
-from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, WHY, LineFormat, Outcome, Prediction, Predictor, format_lines
+from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, WHY, LineFormat, Outcome, Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.nexting.warm import compile_for_live, compile_for_questions
 from emphatic.questions.gvf import LARGEST
@@ -62,8 +62,6 @@ _MOMENT = 0.002
 _DRAIN, _END = 2.0, 4.5
 #: The longest body, in bytes; and the levels that a reading may have.
 LONGEST, _DEEPEST = 1 << 20, 32
-#: Predictions whose lines are written by the thread that learns, together.
-_FEW_LINES = 64
 #: Recent rows that a page can show, and their values.
 _ROWS, _VALUES = 4096, 1 << 22
 #: Rows in alarm that are saved with the model.
@@ -104,9 +102,8 @@ class EndedError(RuntimeError):
 class Receipt(NamedTuple):
     """What became of a reading, once it is safe: why it was not used, or its prediction if it has one.
 
-    ``taken`` is False if the service stopped before the reading was written down. ``line`` is the line of its
-    prediction, if that was wanted and is written already. ``repeated`` is True if the reading was known; ``line`` is
-    then its first answer, if that is kept.
+    ``taken`` is False if the service stopped before the reading was written down. ``repeated`` is True if the reading
+    was known; ``line`` is then its first answer, if that is kept.
     """
 
     outcome: _Outcome
@@ -127,8 +124,7 @@ class Incoming(NamedTuple):
     - any other name, such as the address of a source: where that source goes on after this reading.
 
     ``retained`` says that a broker had kept the reading for whoever subscribes: it is learned from unless its payload
-    is the last one that was learned from its topic. ``wants_line`` says that whoever is told wants the line of its
-    prediction.
+    is the last one that was learned from its topic.
     """
 
     reading: Reading | Malformed
@@ -137,15 +133,14 @@ class Incoming(NamedTuple):
     acknowledge: Callable[[Receipt], None] | None = None
     arrived: float = 0.0
     retained: bool = False
-    wants_line: bool = False
 
     def arriving(self, seconds: float) -> Incoming:
         """The reading with the time at which it arrived, by ``time.monotonic``."""
         return self._replace(arrived=seconds)
 
-    def answered_by(self, acknowledge: Callable[[Receipt], None], wants_line: bool = False) -> Incoming:
-        """The reading with what is called once it is safe, and whether that wants the line of its prediction."""
-        return self._replace(acknowledge=acknowledge, wants_line=wants_line)
+    def answered_by(self, acknowledge: Callable[[Receipt], None]) -> Incoming:
+        """The reading with what is called once it is safe."""
+        return self._replace(acknowledge=acknowledge)
 
 
 class Inbox:
@@ -929,19 +924,12 @@ class Service:
 
     def _remember(self, learned: Sequence[tuple[dict[str, Any], _Outcome]]) -> None:
         """Remember the ids of readings with the answers to those that came by HTTP, and the payloads of topics."""
-        by_http = {
-            place: outcome
-            for place, (origin, outcome) in enumerate(learned)
-            if any(id.startswith("#") for id in origin.get("ids", ()))
-        }
-        predicted = {place: outcome for place, outcome in by_http.items() if isinstance(outcome, Prediction)}
-        answers = dict(zip(predicted, format_lines(predicted.values()), strict=True))
-        answers |= {place: outcome.line for place, outcome in by_http.items() if isinstance(outcome, WarmingUp)}
-        for place, (origin, outcome) in enumerate(learned):
+        for origin, outcome in learned:
             if isinstance(outcome, Malformed):
                 continue
             for id in origin.get("ids", ()):
-                self.ids.add(id, answers.get(place, b""))
+                is_answered = id.startswith("#") and isinstance(outcome, Prediction | WarmingUp)
+                self.ids.add(id, outcome.line if is_answered else b"")
             if "payload" in origin:
                 topic, digest = origin["payload"]
                 self._payloads.pop(topic, None)
@@ -1035,32 +1023,17 @@ class Service:
     def _acknowledge(self) -> None:
         done, self._unacknowledged = self._unacknowledged, []
         moment = time.monotonic()
-        lines = self._format_few(done)
-        for place, (incoming, receipt) in enumerate(done):
+        for incoming, receipt in done:
             self.latency.observe(moment - incoming.arrived)
             if incoming.acknowledge is not None:
-                incoming.acknowledge(receipt._replace(line=lines[place]) if place in lines else receipt)
+                incoming.acknowledge(receipt)
         self._publish(receipt.outcome for _, receipt in done)
-
-    @staticmethod
-    def _format_few(done: Sequence[tuple[Incoming, Receipt]]) -> dict[int, bytes]:
-        """The lines that are wanted, by place, if they are few: together they take a fraction of the time.
-
-        Of many, whoever wants them writes them, while the next readings are learned from.
-        """
-        if len(done) > _FEW_LINES:
-            return {}
-        wanted = {
-            place: receipt.outcome
-            for place, (incoming, receipt) in enumerate(done)
-            if incoming.wants_line and isinstance(receipt.outcome, Prediction)
-        }
-        return dict(zip(wanted, format_lines(wanted.values()), strict=True))
 
     def _publish(self, outcomes: Iterable[object]) -> None:
         if self.publish is not None:
-            for line in format_lines(outcome for outcome in outcomes if isinstance(outcome, Prediction)):
-                self.publish(line)
+            for outcome in outcomes:
+                if isinstance(outcome, Prediction):
+                    self.publish(outcome.line)
 
     def _save(self) -> bool:
         """Save the model with the position in the journal, and cut that; False if the disk does not take it."""
@@ -1107,7 +1080,7 @@ class Service:
         if self.publish is None:
             return []
         outcomes = (receipt.outcome for _, receipt in self._unacknowledged)
-        return format_lines(outcome for outcome in outcomes if isinstance(outcome, Prediction))
+        return [outcome.line for outcome in outcomes if isinstance(outcome, Prediction)]
 
     def _end(self) -> None:
         """Save for the last time; if the disk does not take it, the journal has all that was acknowledged."""
