@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import shutil
 import ssl
 import subprocess
 import time
@@ -33,7 +31,6 @@ from emphatic.serve.sources import Address, make_publisher
 from tests.support.processes import COMMAND, run
 from tests.support.services import FLAGS, Served, free_port, mosquitto, readings, wait_for
 
-ROOT = Path(__file__).parents[2]
 TOKEN = "correct-horse-battery-staple"
 
 
@@ -211,16 +208,3 @@ def _send(port: int, there: dict[str, Path], rows: list[dict[str, Any]]) -> None
         auth={"username": "user", "password": "hunter2"},
         tls=files,  # type: ignore[arg-type]
     )
-
-
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-def test_the_unit_is_exposed_little(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "serve.md").read_text("utf-8")
-    (unit,) = re.findall(r"^```ini\n(.*?)^```", page, re.S | re.M)
-    (tmp_path / "emphatic.service").write_text(unit.replace("/opt/emphatic/bin/emphatic", "/bin/true"))
-    done = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(tmp_path / "emphatic.service")],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    (exposure,) = re.findall(r"Overall exposure level for emphatic.service: (\S+)", done.stdout + done.stderr)
-    assert float(exposure) <= 3.0
