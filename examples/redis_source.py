@@ -14,6 +14,7 @@ from twice. Entries that were trimmed or deleted before they were read are not n
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 from redis import Redis, RedisError
 
@@ -78,7 +79,7 @@ class RedisSource:
                 self._stopped.wait(RETRY)
 
     def _read(self) -> None:
-        streams = self._redis.xread({self._stream: self._last}, count=BLOCK, block=WAIT)
+        streams: Any = self._redis.xread({self._stream: self._last}, count=BLOCK, block=WAIT)
         self._status.connect()
         for _, entries in streams:
             for id, fields in entries:

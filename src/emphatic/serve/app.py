@@ -96,8 +96,8 @@ _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 )
-#: The cookie of a session of the page, the seconds that a session lasts, and what it says.
-_COOKIE, _SESSION, _SIGNED_IN = "emphatic_session", 7 * 86400, "signed in"
+#: The seconds that a session of the page lasts, and what it says.
+_SESSION, _SIGNED_IN = 7 * 86400, "signed in"
 #: What needs no token: the page, which shows the form for it, and what orchestrators ask.
 _OPEN = ("/", "/login", "/favicon.ico", "/healthz", "/readyz")
 #: The longest form of a login, in bytes, and the seconds that it may take.
@@ -123,9 +123,15 @@ def create_app(
     interface = _Interface(service, access)
     middleware = [Middleware(SafeHeaders), Middleware(TrustedHostMiddleware, hosts, www_redirect=False)]
     if token is not None:
-        session = {"session_cookie": _COOKIE, "max_age": _SESSION, "same_site": "strict", "https_only": https}
-        middleware.append(Middleware(SessionMiddleware, secrets.token_hex(32), **session))
-        middleware.append(Middleware(TokenRequired, access))
+        session = Middleware(
+            SessionMiddleware,
+            secrets.token_hex(32),
+            session_cookie="emphatic_session",
+            max_age=_SESSION,
+            same_site="strict",
+            https_only=https,
+        )
+        middleware += [session, Middleware(TokenRequired, access)]
     app = Starlette(
         routes=[
             Route("/readings", interface.readings, methods=["POST"]),  # the first that is looked at

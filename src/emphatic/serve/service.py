@@ -928,8 +928,10 @@ class Service:
             if isinstance(outcome, Malformed):
                 continue
             for id in origin.get("ids", ()):
-                is_answered = id.startswith("#") and isinstance(outcome, Prediction | WarmingUp)
-                self.ids.add(id, outcome.line if is_answered else b"")
+                answer = b""
+                if id.startswith("#") and isinstance(outcome, Prediction | WarmingUp):
+                    answer = outcome.line
+                self.ids.add(id, answer)
             if "payload" in origin:
                 topic, digest = origin["payload"]
                 self._payloads.pop(topic, None)
