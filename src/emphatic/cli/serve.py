@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,16 +15,9 @@ from emphatic.cli.nexting import check_live_options, read_settings
 from emphatic.cli.terminal import FAILURES, JsonFormatter, LogFormat, report_error, with_settings
 from emphatic.nexting.settings import Settings
 
-__all__ = ["PublishAs", "serve"]
+__all__ = ["serve"]
 
 _BROKERS, _DELIVERY, _ACCESS, _LOGS = "Brokers", "Delivery", "Access", "Log messages"
-
-
-class PublishAs(StrEnum):
-    """How predictions are cut into messages."""
-
-    message = "message"
-    signals = "signals"
 
 
 @with_settings(Settings, "serve", warm_up=("predict", "horizons"))
@@ -66,14 +58,6 @@ def serve(
         str | None,
         typer.Option(rich_help_panel=_BROKERS, help="Also send predictions to mqtt://HOST:1883/TOPIC."),
     ] = None,
-    publish_as: Annotated[
-        PublishAs,
-        typer.Option(
-            rich_help_panel=_BROKERS,
-            help="By MQTT: all predictions in one message, or a message for each signal, to TOPIC/SIGNAL.",
-            case_sensitive=False,
-        ),
-    ] = PublishAs.message,
     topic_names: Annotated[
         list[str] | None,
         typer.Option(
@@ -203,13 +187,9 @@ def serve(
         for address, name in ((source, "SOURCE"), (publish, "--publish")):
             credentials.refuse_password(address, name)
         check_loop(source, publish)
-        if (home_assistant or publish_as is PublishAs.signals) and (
-            publish is None or Address.parse(publish).kind != "mqtt"
-        ):
-            flag = "--home-assistant" if home_assistant else "--publish-as signals"
-            raise ValueError(f"{flag} needs --publish mqtt://HOST:1883/TOPIC, where the predictions go.")
-        names, by_signal = TopicNames.parse(topic_names or ()), publish_as is PublishAs.signals
-        messages = MessageOptions(names, by_signal, home_assistant, _read_units(units or ()))
+        if home_assistant and (publish is None or Address.parse(publish).kind != "mqtt"):
+            raise ValueError("--home-assistant needs --publish mqtt://HOST:1883/TOPIC, where the predictions go.")
+        messages = MessageOptions(TopicNames.parse(topic_names or ()), home_assistant, _read_units(units or ()))
         service = Service(
             path,
             read_settings(config, flags),

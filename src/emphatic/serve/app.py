@@ -99,7 +99,7 @@ _HEADERS = (
 #: The seconds that a session of the page lasts, and what it says.
 _SESSION, _SIGNED_IN = 7 * 86400, "signed in"
 #: What needs no token: the page, which shows the form for it, and what orchestrators ask.
-_OPEN = ("/", "/login", "/favicon.ico", "/healthz", "/readyz")
+_OPEN = ("/", "/login", "/healthz", "/readyz")
 #: The longest form of a login, in bytes, and the seconds that it may take.
 _LONGEST_FORM, _FORM_PATIENCE = 4096, 10.0
 
@@ -146,7 +146,6 @@ def create_app(
             Route("/healthz", interface.health),
             Route("/readyz", interface.ready),
             Route("/metrics", interface.metrics),
-            Route("/favicon.ico", interface.icon),
             *(Route(path, interface.file) for path in _FILES),
         ],
         middleware=middleware,
@@ -305,8 +304,6 @@ class _Interface:
                 reason = "the service ends"
             elif service.compiling:
                 reason = f"warming up: {service.waiting} readings wait until kernels are compiled"
-            elif not service.can_ask:
-                reason = "warming up: the kernels of questions are being compiled"
             else:
                 reason = "the service is busy"
             return JSONResponse({"error": f"{reason}; ask again later"}, 503, {"retry-after": "5"})
@@ -402,10 +399,6 @@ class _Interface:
         """A file of the package, by its address in a fixed list."""
         path, kind = _FILES[request.scope["path"]]
         return Response(_text(path), media_type=kind, headers={"cache-control": "no-cache"})
-
-    async def icon(self, request: Request) -> Response:
-        """Browsers ask for it."""
-        return Response(status_code=204)
 
 
 def _lines(receipts: Sequence[Receipt]) -> bytes:
@@ -667,14 +660,8 @@ class EventStream(StreamingResponse):
                 status_at = time.monotonic()
                 yield _event("status", describe_status(service, signal or ""))
             if rows is None or len(rows["step"]) < _ROWS:
-                await _pause(self._closing)
-
-
-async def _pause(closing: asyncio.Event) -> None:
-    try:
-        await asyncio.wait_for(closing.wait(), _PAUSE)
-    except TimeoutError:
-        return
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), _PAUSE)
 
 
 def _event(name: str, data: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from emphatic.serve.payloads import TopicNames
 
-__all__ = ["OFFLINE", "ONLINE", "HomeAssistant", "signal_topic"]
+__all__ = ["OFFLINE", "ONLINE", "HomeAssistant"]
 
 ONLINE, OFFLINE = b"online", b"offline"
 #: The first level of the topics where Home Assistant looks for entities.
@@ -31,17 +31,8 @@ _SHORT = {
 }
 #: The field that a template shows: value_json.power, value_json.emeter.power or value_json["power"].
 _FIELD = re.compile(r"""value_json(?:\.([\w.]+)|\[\s*['"]([^'"]+)['"]\s*\])""")
-#: Signs that a topic, or the id of an entity, cannot have.
-_NOT_IN_TOPICS, _NOT_IN_IDS = re.compile(r"[+#\x00-\x1f]"), re.compile(r"[^a-zA-Z0-9_-]+")
-
-
-def signal_topic(base: str, signal: str) -> str:
-    """The topic for the predictions of one signal.
-
-    >>> signal_topic("plant/predictions", "home/kitchen.temperature")
-    'plant/predictions/home/kitchen.temperature'
-    """
-    return f"{base}/{_NOT_IN_TOPICS.sub('_', signal)}"
+#: Signs that the id of an entity cannot have.
+_NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 class HomeAssistant:
@@ -50,7 +41,6 @@ class HomeAssistant:
     Args:
         model: The file of the model, after which the device is named.
         topic: The topic of the predictions.
-        by_signal: Whether each signal has a message of its own.
         units: The unit of a signal, by its name or by that of its field.
         names: What signals are called, to recognise those that other devices have described.
     """
@@ -60,11 +50,10 @@ class HomeAssistant:
         model: Path,
         topic: str,
         *,
-        by_signal: bool = False,
         units: Mapping[str, str] | None = None,
         names: TopicNames | None = None,
     ) -> None:
-        self.topic, self._by_signal = topic, by_signal
+        self.topic = topic
         self._units, self._names = dict(units or {}), names or TopicNames()
         self._classes: dict[str, str] = {}
         digest = hashlib.sha256(str(model.absolute()).encode()).hexdigest()[:12]
@@ -137,7 +126,7 @@ class HomeAssistant:
         return {
             "name": name,
             "unique_id": f"{self._id}_{slug}_{digest}",
-            "state_topic": signal_topic(self.topic, signal) if self._by_signal else self.topic,
+            "state_topic": self.topic,
             "value_template": template,
             "availability_topic": self.availability,
             "payload_available": ONLINE.decode(),
@@ -160,8 +149,7 @@ class HomeAssistant:
 
     def _value(self, kind: str, signal: str, *horizon: str) -> str:
         """Where a value stands in the message, as a template has it."""
-        keys = (kind, *horizon) if self._by_signal else (kind, signal, *horizon)
-        return "value_json" + "".join(f"[{json.dumps(key)}]" for key in keys)
+        return "value_json" + "".join(f"[{json.dumps(key)}]" for key in (kind, signal, *horizon))
 
     @staticmethod
     def _find(units: Mapping[str, str], signal: str) -> str | None:

@@ -558,8 +558,6 @@ class Service:
         self._form = JSON
         #: Set once kernels are compiled; until then, and until they are learned from, readings are held back.
         self._compiled = threading.Event()
-        #: Set once the kernels of questions of one line are compiled too.
-        self._can_ask = threading.Event()
         self._held: deque[tuple[Sequence[tuple[int, Reading | Malformed]], TextForm]] = deque()
         self._held_count = self._replayed = 0
         self._compile_seconds: float | None = None  # until it is logged
@@ -591,7 +589,6 @@ class Service:
         """
         if wait:
             self._compiled.set()
-            self._can_ask.set()
         options: dict[str, Any] = {"learn": self.learn, "unit": "reading"}
         try:
             if self.learn:
@@ -654,17 +651,13 @@ class Service:
     def _compile(self) -> None:
         """Compile or load all kernels that learning needs, so that no reading waits for one."""
         began = time.monotonic()
-        self._compile_ahead(lambda: compile_for_live(self.predictor.settings))
-        self._compile_seconds = time.monotonic() - began
-        self._compiled.set()
-        self._compile_ahead(compile_for_questions)
-        self._can_ask.set()
-
-    def _compile_ahead(self, compile: Callable[[], None]) -> None:
         try:
-            compile()
+            compile_for_live(self.predictor.settings)
+            compile_for_questions()
         except Exception as error:  # whatever it is, learning shows whether it matters
             logger.warning("kernels could not be compiled ahead: %s", error)
+        self._compile_seconds = time.monotonic() - began
+        self._compiled.set()
 
     def stop(self) -> None:
         """Take nothing more in, learn from what waits, save, and end; returns at once."""
@@ -702,11 +695,6 @@ class Service:
     def compiling(self) -> bool:
         """Whether readings are held back: until kernels are compiled, and those before them are learned from."""
         return bool(self._held) or not self._compiled.is_set()
-
-    @property
-    def can_ask(self) -> bool:
-        """Whether the kernels of questions of one line are compiled."""
-        return self._can_ask.is_set()
 
     @property
     def warming_up(self) -> bool:
@@ -841,8 +829,8 @@ class Service:
         return self._submit(change)
 
     def _change(self) -> None:
-        """Carry out the changes that wait, unless they or readings that came before them need kernels."""
-        if self.compiling or not self._can_ask.is_set():
+        """Carry out the changes that wait, unless readings that came before them wait for kernels."""
+        if self.compiling:
             return
         while not self._changes.empty():
             change, done = self._changes.get()

@@ -38,13 +38,11 @@ class MessageOptions(NamedTuple):
 
     Args:
         topic_names: What the signals of a topic are called.
-        by_signal: Whether the predictions of each signal go to a topic of their own, below the one of the address.
         home_assistant: Whether the predictions are announced to Home Assistant.
         units: The units of signals there, by the name of a signal or of a field.
     """
 
     topic_names: TopicNames = TopicNames()
-    by_signal: bool = False
     home_assistant: bool = False
     units: Mapping[str, str] = {}
 
