@@ -287,11 +287,12 @@ class _Interface:
                 return _error(422, "a question must be text")
             if request.method == "POST" and len(self.service.predictor.settings.ask) >= _QUESTIONS:
                 return _error(422, f"{_QUESTIONS} questions are active, which is the limit: remove one first")
-            if (refusal := await self._carry_out(self.service.ask(text, stop=request.method == "DELETE"))) is not None:
+            change = self.service.ask(text, stop=request.method == "DELETE")
+            if (refusal := await self._carry_out(change, _CHANGE_PATIENCE)) is not None:
                 return refusal
         return JSONResponse(describe_asked(self.service))
 
-    async def _carry_out(self, change: Future[None], patience: float = _CHANGE_PATIENCE) -> Response | None:
+    async def _carry_out(self, change: Future[None], patience: float) -> Response | None:
         """Wait for what the thread that learns is asked to do; the answer if it cannot be done, or not now."""
         service = self.service
         try:
