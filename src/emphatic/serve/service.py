@@ -115,8 +115,8 @@ class Receipt(NamedTuple):
 class Incoming(NamedTuple):
     """A reading on its way in.
 
-    ``text`` is its JSON if that is at hand, and ``acknowledge`` is called once the reading is safe. ``origin`` is kept
-    in the journal with the reading, and may have:
+    ``text`` is its JSON if that is at hand, and ``arrived`` the time by ``time.monotonic``. ``acknowledge`` is called
+    once the reading is safe. ``origin`` is kept in the journal with the reading, and may have:
 
     - "ids": the ids of the reading; it is learned from only if none of them is known (``with_ids`` writes them),
     - "payload": a topic, and a digest of what came from it,
@@ -133,10 +133,6 @@ class Incoming(NamedTuple):
     acknowledge: Callable[[Receipt], None] | None = None
     arrived: float = 0.0
     retained: bool = False
-
-    def arriving(self, seconds: float) -> Incoming:
-        """The reading with the time at which it arrived, by ``time.monotonic``."""
-        return self._replace(arrived=seconds)
 
     def answered_by(self, acknowledge: Callable[[Receipt], None]) -> Incoming:
         """The reading with what is called once it is safe."""
@@ -163,7 +159,7 @@ class Inbox:
         arrived = time.monotonic()
         with self._lock:
             room = 0 if self.closed else self.capacity - len(self._waiting)
-            accepted = [reading.arriving(arrived) for reading in readings[:room]]
+            accepted = [reading._replace(arrived=arrived) for reading in readings[:room]]
             self._waiting.extend(accepted)
             if accepted:
                 self._filled.notify()
@@ -176,7 +172,7 @@ class Inbox:
                 self._emptied.wait()
             if self.closed:
                 return False
-            self._waiting.append(reading.arriving(time.monotonic()))
+            self._waiting.append(reading._replace(arrived=time.monotonic()))
             self._filled.notify()
             return True
 
