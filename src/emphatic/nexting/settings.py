@@ -232,7 +232,7 @@ class Settings:
         from_text=lambda text: text or False,
         from_keyword=_pivot_columns,
         panel=_READ,
-        commands=_EVERYWHERE,
+        commands=_FILE_AND_PIPE,
     )
     topics: tuple[str, ...] | None = setting(
         help="Topics of a robot log (MCAP, ROS 2 bag) to read, comma-separated; default: all.",
@@ -247,21 +247,21 @@ class Settings:
         "(5min), or none; default: auto.",
         must="auto, none or a duration such as 5min",
         is_valid=lambda value: _is_duration(value, "auto", "none"),
-        commands=_EVERYWHERE,
+        commands=_FILE_AND_PIPE,
     )
     aggregate: str | None = setting(
         help="How to combine several values in one step: mean, last, min or max; default: mean (states: last).",
         must="mean, last, min or max",
         is_valid=lambda value: value in ("mean", "last", "min", "max"),
         panel=_READ,
-        commands=_EVERYWHERE,
+        commands=_FILE_AND_PIPE,
     )
     max_age: str | float | None = setting(
         help="After resampling, how long a last value is used (1h); default: by how often the sensor reports.",
         must="a duration such as 1h",
         is_valid=_is_duration,
         panel=_READ,
-        commands=_EVERYWHERE,
+        commands=_FILE_AND_PIPE,
     )
     missing: tuple[str | float, ...] | None = setting(
         help="Codes for a missing value, comma-separated: -999,9999,err.",
@@ -270,7 +270,7 @@ class Settings:
         from_text=split_list,
         from_keyword=_one_or_several,
         panel=_READ,
-        commands=_EVERYWHERE,
+        commands=_FILE_AND_PIPE,
     )
     keep_sentinels: bool | None = setting(
         help="Learn from -999, 65535 and other outliers as they are.",
@@ -382,7 +382,7 @@ class Settings:
         is_valid=lambda value: isinstance(value, bool),
         flag_type=bool,
         from_text=lambda is_given: is_given or None,
-        commands=_EVERYWHERE,
+        commands=_FILE_AND_PIPE,
     )
     coverage: float = setting(
         0.8,
