@@ -21,7 +21,7 @@ import pytest
 from emphatic.asking.answers import Timing
 from emphatic.nexting.outlook import History, SignalVerdict, make_outlook, read_forecasts, read_verdict
 from emphatic.nexting.report import FILES, NextingPage, nexting_page
-from emphatic.nexting.scoring import SignalPlot, SignalSketch
+from emphatic.nexting.scoring import PlotBuilder, SignalPlot
 from emphatic.report import Column, Html, amount, plots, share, table, text
 from emphatic.report.plots import Store, read_plots
 from emphatic.scores.measures import Verdict, judge_signal
@@ -264,9 +264,9 @@ def signal_plot(name: str, x: Any, reading: Any, ours: Any, truth: Any, most: in
     """The plot of a signal from all its rows at once."""
     ends = [np.flatnonzero(~np.isnan(y)) for y in truth.values()]
     last = min((int(known[-1]) for known in ends), default=len(x))
-    sketch = SignalSketch(name, len(x), list(ours), list(truth), last, most)
-    sketch.add(0, x, np.asarray(reading, float), list(ours.values()), list(truth.values()))
-    return sketch.plot()
+    builder = PlotBuilder(name, len(x), list(ours), list(truth), last, most)
+    builder.add(0, x, np.asarray(reading, float), list(ours.values()), list(truth.values()))
+    return builder.plot()
 
 
 def test_a_plot_ends_where_predictions_can_be_compared() -> None:
@@ -290,14 +290,14 @@ def test_a_plot_from_blocks_is_that_of_all_rows(rows: int, block: int) -> None:
     truth = np.where(np.arange(rows) < 0.8 * rows, rng.normal(size=rows), np.nan)
     expected = signal_plot("a", x, reading, {2: ours}, {2: truth}, most=100)
     last = int(np.flatnonzero(~np.isnan(truth))[-1])
-    sketch = SignalSketch("a", rows, [2], [2], last, most=100)
+    builder = PlotBuilder("a", rows, [2], [2], last, most=100)
     for a in range(0, rows, block):
         part = x[a : a + block].copy()
         kept = weakref.ref(part)
-        sketch.add(a, part, reading[a : a + block], [ours[a : a + block]], [truth[a : a + block]])
+        builder.add(a, part, reading[a : a + block], [ours[a : a + block]], [truth[a : a + block]])
         del part
         assert kept() is None  # or memory would grow with the rows
-    found = sketch.plot()
+    found = builder.plot()
     for one, other in ((found.close, expected.close), (found.whole, expected.whole)):
         assert (one is None) == (other is None) == (rows <= 100 and one is not found.close)
         if one is not None and other is not None:

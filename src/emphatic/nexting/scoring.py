@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["ScoreTable", "Scored", "SignalPlot", "SignalSketch", "Stretch", "score_log"]
+__all__ = ["PlotBuilder", "ScoreTable", "Scored", "SignalPlot", "Stretch", "score_log"]
 
 Array = NDArray[np.float64]
 #: The bytes of the sums of several fits that are made in one pass.
@@ -134,7 +134,7 @@ class _Means:
         return np.where(self._count > 0, self._total / np.maximum(self._count, 1), np.nan)
 
 
-class SignalSketch:
+class PlotBuilder:
     """The plot of a signal, gathered from blocks of its rows in order: memory does not grow with the rows.
 
     Args:
@@ -551,7 +551,7 @@ def _score(
         fits.begin(batches[-1])
     step = learned.log.step if learned.log.table.dated else None
     scores = LogScores(plain.predict, plain.horizons, plain.gammas, rows_total, step)
-    sketches = _Sketches(plain, rows_total, hindsight)
+    builders = _PlotBuilders(plain, rows_total, hindsight)
     history = History(plain.predict[:PLOTTED], learned.asked.timing)
     alarms = AlarmList(plain.predict)
     intervals = IntervalScores(len(plain.names), half.half, learned.log.settings.coverage)
@@ -565,7 +565,7 @@ def _score(
         alarms.add(rows.start, rows.anomaly, rows.why, time)
         readings, missing = rows.held[:, plain.places], rows.missing[:, plain.places]
         scores.add_answers(rows.start, rows.answers, rows.G, rows.known)
-        sketches.add(rows, readings)
+        builders.add(rows, readings)
         history.add(time if history.timing.step else None, np.where(missing, np.nan, readings)[:, :PLOTTED])
         known = rows.G, rows.known, time
         scores.add(rows.start, readings, missing, rows.predictions, fitted, *known, answers=rows.answers)
@@ -585,7 +585,7 @@ def _score(
         learned,
         summary,
         scores.curves(),
-        sketches.plots(),
+        builders.plots(),
         constant,
         _upcoming(plain, rows, readings[-1]),
         alarms.highest(),
@@ -619,14 +619,14 @@ def _upcoming(plain: _Plain, rows: _Rows, reading: Array) -> list[dict[str, Any]
     ]
 
 
-class _Sketches:
+class _PlotBuilders:
     """The plots of all predicted signals, gathered as the rows go by."""
 
     def __init__(self, plain: _Plain, rows: int, hindsight: _Hindsight) -> None:
         horizons, self._H, self._dated = plain.horizons, len(plain.horizons), hindsight.dated
         ends = hindsight.known_until.reshape(-1, self._H).min(axis=1).tolist()
-        self._sketches = [
-            SignalSketch(name, rows, horizons, horizons, end, intervals=horizons)
+        self._builders = [
+            PlotBuilder(name, rows, horizons, horizons, end, intervals=horizons)
             for name, end in list(zip(plain.predict, ends, strict=True))[:PLOTTED]
         ]
 
@@ -637,14 +637,14 @@ class _Sketches:
         if self._dated and time is not None:
             x = (time * 1000.0).astype("int64").astype("datetime64[ms]")
         truth = np.where(rows.known, rows.G, np.nan)
-        for c, sketch in enumerate(self._sketches):
+        for c, builder in enumerate(self._builders):
             q = slice(c * self._H, c * self._H + self._H)
             predictions, low, high = (list(array[:, q].T) for array in (rows.predictions, rows.low, rows.high))
             marked = np.where(rows.why[:, c] > 0, held[:, c], np.nan)
-            sketch.add(rows.start, x, held[:, c], predictions, list(truth[q]), low, high, marked)
+            builder.add(rows.start, x, held[:, c], predictions, list(truth[q]), low, high, marked)
 
     def plots(self) -> list[SignalPlot]:
-        return [sketch.plot() for sketch in self._sketches]
+        return [builder.plot() for builder in self._builders]
 
 
 def _hindsight_baselines() -> dict[str, Callable[..., HindsightFit]]:
