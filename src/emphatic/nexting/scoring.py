@@ -3,10 +3,10 @@
 A return needs the future. So the readings are gone through backwards once, and what each block needs to know of the
 rows after it is noted. Then all blocks are gone through forwards: the returns of a block are computed again from that
 note, its features are made, the offline fit sums the first half and predicts the second, and sums and plots are
-gathered. What is held in memory is one part (or all, of a log so short that they fit: ``PartStore.room``), the sums,
-and one bit for each question and row of the first half. If questions have features of their own, and the sums of all
-would take too much memory, the first half is gone through once for some of them at a time. Blocks begin at multiples of
-the rows of a block, whatever parts the rows were written in: no sum depends on when a run was interrupted.
+gathered. What is held in memory is one part, the sums, and one bit for each question and row of the first half. If
+questions have features of their own, and the sums of all would take too much memory, the first half is gone through
+once for some of them at a time. Blocks begin at multiples of the rows of a block, whatever parts the rows were written
+in: no sum depends on when a run was interrupted.
 
 A row's features are made once here, and once while learning. To make them once in all they would have to be kept,
 some tens of numbers a row, for the offline fit needs them together with returns that learning does not know yet: its
