@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -26,11 +26,8 @@ from emphatic.hordes.seasons import describe_periods
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.intervals import alarms_by_signal
 from emphatic.nexting.outlook import (
-    DAY,
-    WEEK,
     Outlook,
     SignalVerdict,
-    find_helpers,
     make_outlook,
     read_forecasts,
     read_verdict,
@@ -44,7 +41,6 @@ from emphatic.report.page import (
     Html,
     Key,
     Plots,
-    Trail,
     amount,
     count,
     known,
@@ -53,7 +49,6 @@ from emphatic.report.page import (
     render_page,
     seconds,
     share,
-    sketch,
     table,
     text,
     time_table,
@@ -78,12 +73,8 @@ RIVALS = {"": "online", "offline": "offline fit", "persistence": "persistence", 
 
 #: The ink of rows in alarm.
 ALARM = "c1"
-#: Signals of which it is said which others helped.
-HELPED = 12
 #: Signals whose plots stand open; those after them are folded.
 OPEN = 8
-#: A signal is called predictable if this share of a return's variance is explained at some horizon.
-PREDICTABLE = 0.5
 
 
 # ---------------------------------------------------------------------- from a run
@@ -119,7 +110,6 @@ def render_report(scored: Scored, seconds: Mapping[str, float]) -> str:
             returns=learned.derived.returns,
             outlooks=_outlooks(scored),
             when=_moment(dated, scored.span[1]),
-            worst=_with_moments(dated, scored.worst),
             reading=summary[0].get("reading", {}) if summary else {},
             files=FILES,
             command="tail -f READINGS | emphatic nexting - --model model.safetensors",
@@ -145,12 +135,8 @@ def _outlooks(scored: Scored) -> list[Outlook]:
         verdict = read_verdict(summary, signal)
         periods = sorted(learned.horde.periods.get(signal, ()), key=lambda period: -period.rows)
         period = periods[0].rows * (step or 1.0) if periods else None
-        outlook = make_outlook(history, signal, forecasts.get(signal, []), verdict, period, unit_of(signal, units))
-        if len(outlooks) < HELPED and signal not in scored.constant:
-            nearest = outlook.forecasts[0].time - origin if outlook.forecasts else 0.0
-            ahead = max(1, round(nearest / (step or 1.0)))
-            outlook = replace(outlook, helpers=find_helpers(history, signal, ahead))
-        outlooks.append(outlook)
+        unit = unit_of(signal, units)
+        outlooks.append(make_outlook(history, signal, forecasts.get(signal, []), verdict, period, unit))
     return outlooks
 
 
@@ -166,9 +152,9 @@ def _describe_span(scored: Scored) -> str:
 
 
 def _quality(scored: Scored) -> dict[str, Any]:
-    """What was counted while the table was read and learned from."""
+    """What was counted while the table was read and learned from, besides what ``summary.json`` has of it."""
     learned, table = scored.learned, scored.learned.log.table
-    clock, counts, hold = learned.clock, learned.counts, learned.horde.hold
+    clock, hold = learned.clock, learned.horde.hold
     quality: dict[str, Any] = {"rows": learned.log.rows}
     if clock is not None and np.isfinite(clock.step):
         quality["usual step"] = format_duration(clock.step) if table.dated else f"{clock.step:g}"
@@ -181,17 +167,11 @@ def _quality(scored: Scored) -> dict[str, Any]:
         quality["times that go backwards or repeat"] = clock.backwards + clock.repeats
     missing = zip(table.names, hold.missing.tolist(), hold.longest.tolist(), strict=True)
     quality["missing"] = {name: (absent, longest) for name, absent, longest in missing if absent}
-    quality["guarded"] = learned.guarded_counts()
     clipped = (counts for maker in learned.horde.makers for counts in maker.clipped.items())
     quality["clipped"] = {name: beyond for name, beyond in clipped if any(beyond)}
-    unreadable = zip(table.names, counts.unreadable, counts.infinite, strict=True)
-    quality["unreadable"] = {name: texts + infinite for name, texts, infinite in unreadable if texts + infinite}
     quality["constant"] = scored.constant
     if periods := describe_periods(learned.horde.periods):
         quality["periods found"] = periods
-    quality["ignored columns"] = table.ignored | learned.unused_columns()
-    if table.broken:
-        quality["malformed lines skipped"] = table.broken
     if learned.frozen:
         quality["learners frozen after diverging"] = learned.frozen
     return quality
@@ -230,16 +210,14 @@ class NextingPage:
       ``coverage``, ``interval_score`` and ``calibrated``. Any number may be None or missing.
     - ``curves``: ``rows``, where each piece of the log ends, and under ``ours``, ``persistence`` and ``mean`` for each
       score in turn the RMSE in each piece, None or NaN where unknown.
-    - ``signals``: see ``signal_plot``; their horizons are those of the scores.
+    - ``signals``: their horizons are those of the scores.
     - ``quality``: ``rows``, ``usual step``, ``gaps``, ``longest gaps`` [(row, from, to)], ``missing`` {signal: (count,
-      longest run)}, ``guarded`` {signal: {"pulled_in": count, "missing": count}}, ``clipped`` {source: (below, above)},
-      ``unreadable`` {signal: count}, ``constant`` [names] and ``ignored columns`` {name: why};
-      whatever else is in it is shown as it is.
+      longest run)}, ``clipped`` {source: (below, above)} and ``constant`` [names]; whatever else is in it is shown as
+      it is.
     - ``upcoming``: one mapping per signal, with ``signal``, ``now`` (its last reading) and ``predictions`` from there,
       {horizon: value}, and the ends ``low`` and ``high`` of their intervals; ``when`` says when that was.
     - ``asked``: the questions of one line, after the last row; ``returns``: the user's own questions.
     - ``outlooks``: each signal's recent readings, forecasts, seasonal shape and verdict, which open the page.
-    - ``worst``: the largest errors, with ``when``, ``signal``, ``horizon``, ``prediction``, ``actual`` and ``off``.
     - ``alarms``: those with the highest scores, with ``when``, ``signal``, ``rows``, ``anomaly``, ``why``;
       ``false_alarm_rate``: how many false ones per row were put up with. Scores then count all ``alarms`` of a signal.
     - ``reading``: how the table was read, as ``summary.json`` has it.
@@ -259,7 +237,6 @@ class NextingPage:
     versions: Mapping[str, str] = field(default_factory=dict)
     upcoming: Sequence[Row] = ()
     when: str = ""
-    worst: Sequence[Row] = ()
     reading: Row = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
@@ -315,8 +292,6 @@ def nexting_page(page: NextingPage) -> str:
         "outlook": ("Forecast", _outlook(page, plots)),
         "asked": ("Questions", _question_cards(page, plots)),
         "next": ("Weighted means", _upcoming(page)),
-        "predictable": ("Variance explained", _predictable(page)),
-        "failures": ("Largest errors", _failures(page)),
         "alarms": ("Alarms", _alarms(page)),
         "summary": ("Summary", _summary(page)),
         "signals": ("Signals", _signals(page, plots)),
@@ -387,7 +362,6 @@ def _outlook(page: NextingPage, plots: Plots) -> Row | None:
         "of_all": of_all if len(outlooks) > 1 else "",
         "rows": len(outlooks),
         "judged": judged,
-        "helped": any(outlook.helpers for outlook in outlooks),
         "seasons": any(outlook.seasons for outlook in outlooks),
     }
 
@@ -464,7 +438,7 @@ def _without_forecast(page: NextingPage, signal: str) -> str:
 
 
 def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
-    """Every signal: a small picture of its forecast, the numbers, the verdict, its day and week, what helped."""
+    """Every signal: its last value, its forecasts and the verdict."""
     horizons = {forecast.horizon: forecast.time for outlook in outlooks for forecast in outlook.forecasts}
     ordered = sorted(horizons, key=lambda horizon: horizons[horizon])
     rows = []
@@ -473,13 +447,10 @@ def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
         nearest = next((f.high - f.low for f in outlook.forecasts if f.low is not None and f.high is not None), None)
         row: dict[str, Any] = {
             "signal": piece("pick", i, outlook.signal),
-            "sketch": _small_outlook(outlook),
             "latest": None if outlook.latest is None else with_digits(outlook.latest, nearest) + unit,
             "latest value": outlook.latest,
             "verdict": _badge(outlook.verdict),
             "skill": outlook.verdict.skill,
-            "usual": piece("several", [_small_season(outlook, period) for period in (DAY, WEEK)]) or None,
-            "helped": ", ".join(f"{h.signal} ({percent(h.gain)})" for h in outlook.helpers) or None,
         }
         for forecast in outlook.forecasts:
             width = None if forecast.low is None or forecast.high is None else forecast.high - forecast.low
@@ -490,12 +461,9 @@ def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
         rows.append(row)
     columns = [
         Column("signal", "signal"),
-        Column("recent and forecast", "sketch", Html),
         Column("last value", "latest", str, order="latest value"),
         *(Column(f"at +{_rows(h)}", f"at {h}", Html, "forecast", order=f"value {h}") for h in ordered),
         Column("verdict", "verdict", Html, order="skill"),
-        Column("day and week", "usual", Html, hint="the mean reading by time of day, and from Monday to Sunday"),
-        Column("helped by", "helped", str, hint="by how much the signal lowers the error of a linear forecast"),
     ]
     shown = [column for column in columns if any(row.get(column.key) for row in rows)]
     return table(shown, rows, sort=True)
@@ -517,38 +485,6 @@ def _skill(verdict: SignalVerdict) -> str:
     """The skill over the best baseline with its interval: above 0 throughout where predictions are better."""
     bounds = f" ({share(verdict.low)} to {share(verdict.high)})" if known(verdict.low) and known(verdict.high) else ""
     return share(verdict.skill) + bounds
-
-
-def _small_outlook(outlook: Outlook) -> Html:
-    """Recent readings and the forecast, in at most 120 points."""
-    stride = max(1, len(outlook.time) // 80)
-    time, value, low, high = (column[:: max(1, len(column) // 40)] for column in outlook.path)
-    trails = [Trail("reading", outlook.time[::stride], outlook.reading[::stride])]
-    if len(time):
-        trails = [Trail("band", time, low, high), *trails, Trail("forecast", time, value)]
-    return sketch(trails, f"{outlook.signal}: recent readings and forecast", 120)
-
-
-def _small_season(outlook: Outlook, period: float) -> Html:
-    """The mean reading along a day or a week; nothing if it is not known."""
-    season = outlook.seasons.get(period)
-    if season is None:
-        return Html()
-    values = np.append(season.values, season.values[0])
-    stride = max(1, len(values) // 84)
-    clock = np.arange(len(values)) * period / len(season.values)
-    peaks = [float(clock[place]) for place in (int(np.argmin(values)), int(np.argmax(values)))]
-    lowest, highest = (_time_of(peak, period) for peak in peaks)
-    words = f"{outlook.signal} by time of {'day' if period == DAY else 'week'}: lowest {lowest}, highest {highest}"
-    return sketch([Trail("season", clock[::stride], values[::stride])], words, 84, 24)
-
-
-def _time_of(clock: float, period: float) -> str:
-    """A time of day, or a weekday with it."""
-    days = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-    minutes = int(clock % DAY // 60)
-    name = f"{days[int(clock // DAY) % 7]} " if period == WEEK else ""
-    return f"{name}{minutes // 60:02}:{minutes % 60:02}"
 
 
 def _upcoming(page: NextingPage) -> Row | None:
@@ -597,57 +533,6 @@ def _with_width(value: float | None, width: float | None = None) -> str:
     if width is None and known(value) and abs(value) >= 1e5:
         return f"{value:,.0f}".replace("-", "−") if abs(value) < 1e15 else amount(value)
     return with_digits(value, width)
-
-
-def _predictable(page: NextingPage) -> Row | None:
-    """The signals in the order of how well they were predicted; those that never change are folded away."""
-    horizons, names = page.horizons, list(dict.fromkeys(score["signal"] for score in page.scores))
-    score_of, constant = page.score_of, page.quality.get("constant") or ()
-    still = [name for name in names if name in constant]
-    rows: list[dict[str, Any]] = []
-    for name in (name for name in names if name not in still):
-        scores = [score_of.get((name, horizon), {}) for horizon in horizons]
-        explained = [score.get("variance_explained") for score in scores]
-        reasons = [(score.get("reasons") or {}).get("variance_explained", "") for score in scores]
-        row = {"signal": page.link(name), "mean": _median(explained), "why": max(reasons)}
-        row |= {str(i): value for i, value in enumerate(explained)}
-        rows.append(row | {"skill": _median(score.get("skill") for score in scores)})
-    if not rows and not still:
-        return None
-    rows.sort(key=lambda row: -row["mean"] if known(row["mean"]) else float("inf"))
-    well = sum(any(known(row[str(i)]) and row[str(i)] >= PREDICTABLE for i in range(len(horizons))) for row in rows)
-    columns = [Column("signal", "signal")]
-    columns += [Column(_horizon_label(h), str(i), share, "variance explained") for i, h in enumerate(horizons)]
-    columns.append(
-        Column("skill over persistence", "skill", share, hint="1 − MSE / MSE(persistence), median over the horizons")
-    )
-    if any(row["why"] for row in rows):
-        columns.append(Column("why there is no number", "why"))
-    return {
-        "lead": f"{well:,} of {len(rows):,} signals {'has' if well == 1 else 'have'}",
-        "table": table(columns, rows, sort=True, tall=True) if rows else Html(),
-        "rows": len(rows),
-        "still": still,
-        "still_count": count(len(still), "signal"),
-    }
-
-
-def _failures(page: NextingPage) -> Html | None:
-    """The largest errors: when, which signal, what was predicted and what followed."""
-    if not page.worst:
-        return None
-    rows = [
-        {**row, "signal": page.link(row["signal"]), "horizon": _horizon_label(row["horizon"])} for row in page.worst
-    ]
-    columns = [
-        Column("signal", "signal"),
-        Column("when", "when"),
-        Column("horizon", "horizon"),
-        Column("predicted", "prediction", _with_width),
-        Column("actual return", "actual", _with_width),
-        Column("off by", "off", amount, hint="in standard deviations of the return"),
-    ]
-    return table(columns, rows, tall=True)
 
 
 def _alarms(page: NextingPage) -> Row | None:
@@ -899,23 +784,19 @@ def _quality_tables(quality: Row, reading: Row) -> Row | None:
     rows dropped, columns not used."""
     if not quality and not reading:
         return None
-    detailed = ("longest gaps", "missing", "guarded", "clipped", "unreadable", "ignored columns")
-    rows = quality.get("rows")
-    missing, unreadable = (quality.get(name) or {} for name in ("missing", "unreadable"))
+    rows, missing, unreadable = quality.get("rows"), quality.get("missing") or {}, reading.get("unreadable") or {}
     holes = [
         {"signal": name, "missing": n, "share": n / rows if rows else None, "run": run, "odd": unreadable.get(name)}
         for name, (n, run) in {**dict.fromkeys(unreadable, (0, 0)), **missing}.items()
         if n or unreadable.get(name)
     ]
-    guarded = [{"signal": name, **counts} for name, counts in (quality.get("guarded") or {}).items()]
+    guarded = [{"signal": name, **counts} for name, counts in (reading.get("guarded") or {}).items()]
     clipped = [
         {"source": name, "below": below, "above": above}
         for name, (below, above) in (quality.get("clipped") or {}).items()
         if below or above
     ]
     gaps = [{"row": row, "from": start, "to": end} for row, start, end in quality.get("longest gaps") or ()]
-    left_out = {entry["name"]: entry["why"] for entry in reading.get("columns_left_out") or ()}
-    ignored = {**(quality.get("ignored columns") or {}), **left_out}
     tables = {
         "missing": (
             [
@@ -946,10 +827,11 @@ def _quality_tables(quality: Row, reading: Row) -> Row | None:
         ),
         "ignored": (
             [Column("column", "column"), Column("why", "why")],
-            [{"column": name, "why": why} for name, why in ignored.items()],
+            [{"column": entry["name"], "why": entry["why"]} for entry in reading.get("columns_left_out") or ()],
         ),
     }
-    facts = _how_it_was_read(reading) | {name: value for name, value in quality.items() if name not in detailed}
+    in_tables = ("longest gaps", "missing", "clipped")
+    facts = _how_it_was_read(reading) | {name: value for name, value in quality.items() if name not in in_tables}
     return {"facts": facts} | {
         name: table(columns, entries, tall=True) if entries else "" for name, (columns, entries) in tables.items()
     }
@@ -964,17 +846,8 @@ def _how_it_was_read(reading: Row) -> dict[str, Any]:
     elif time:
         facts["time column"] = " + ".join(map(str, time.get("columns") or ()))
         facts |= {f"time {name}": time[name] for name in ("format", "zone") if time.get(name)}
-    known_elsewhere = (
-        "time",
-        "step",
-        "step_text",
-        "gaps",
-        "rows",
-        "rows_dropped",
-        "columns_left_out",
-        "unscored",
-        "guarded",
-    )
+    known_elsewhere = {"time", "step", "step_text", "gaps", "rows", "rows_dropped", "columns_left_out", "unscored"}
+    known_elsewhere |= {"guarded", "unreadable"}
     remaining = {name: value for name, value in reading.items() if name not in known_elsewhere and value}
     return facts | {name.replace("_", " "): value for name, value in remaining.items()}
 
