@@ -583,8 +583,8 @@ class Horde:
         self._require()
         if self._asked is None:
             raise RuntimeError(
-                "This Horde does not know the times of its rows: it learns transitions, or comes from a file of an "
-                "earlier version. Questions in text need a Horde that was warmed up on a table."
+                "This Horde does not know the times of its rows: it learns transitions. Questions in text need a Horde "
+                "that was warmed up on a table."
             )
         with self._guard:
             self._asked.add(text)
@@ -1215,6 +1215,9 @@ class Horde:
             "mu": _FUNCTION if callable(self._mu) else self._mu,
             "scaled": setup.scaled,
             "centred": setup.centred,
+            "least_squares": setup.least_squares,
+            "weekly": setup.weekly,
+            "stepsize": setup.kind["stepsize"].config() if "stepsize" in setup.kind else None,
             "kind": {key: value for key, value in setup.kind.items() if key != "stepsize"},
             # (JSON has no infinity; for learners the largest number is the same)
             "extra": {
@@ -1226,15 +1229,9 @@ class Horde:
             "more": entries,
             **header_of_first,
         }
-        if setup.least_squares:
-            saved["least_squares"] = True
-        if not setup.weekly:
-            saved["weekly"] = False
         if self._asked is not None:
             saved["asked"], of_asked = checkpoint.pack({**self._asked.state(), "cut": self._was_cut}, _ASKED)
             tensors |= of_asked
-        if "stepsize" in setup.kind:
-            saved["stepsize"] = setup.kind["stepsize"].config()
         if states:
             saved["of"] = [group.questions.tolist() for group in self._groups]
             tensors |= _join_groups(
@@ -1251,8 +1248,7 @@ class Horde:
     def _restore(self, header: Mapping[str, Any], stored: Mapping[str, Stored], engine: str | None) -> None:
         """Restore the state of a new horde. ValueError and others if it is invalid."""
         saved = header["horde"]
-        of_features = self._makers[0].signals
-        signals = tuple(saved.get("signals", of_features))
+        of_features, signals = self._makers[0].signals, tuple(saved["signals"])
         if signals not in (of_features, (*of_features, REWARD)):
             raise ValueError("its signals are not those of its features")
         rule, groups = self.setup.rule, saved.get("groups", [])
@@ -1540,7 +1536,7 @@ def _saved_arguments(
     saved = header["horde"]
     if rule is None:
         checkpoint.check_own_rule(header)
-    behaviour = saved.get("mu") if mu is None else mu
+    behaviour = saved["mu"] if mu is None else mu
     if isinstance(behaviour, str):
         raise ValueError("its 'mu' was a function, which a file cannot hold: pass it again as mu=…")
     questions = [GVF.from_config(table) for table in saved["questions"]]
@@ -1555,14 +1551,14 @@ def _saved_arguments(
         "features": features,
         "rule": rule or saved["rule"],
         "rates": saved["rates"],
-        "alpha": saved.get("alpha"),
+        "alpha": saved["alpha"],
         "step": saved["step"],
         "mu": behaviour,
         "scaled": saved["scaled"],
-        "centred": saved.get("centred", True),
-        "stepsize": saved.get("stepsize"),
-        "least_squares": saved.get("least_squares", False),
-        "weekly": saved.get("weekly", True),
+        "centred": saved["centred"],
+        "stepsize": saved["stepsize"],
+        "least_squares": saved["least_squares"],
+        "weekly": saved["weekly"],
         **kind,
         **saved["extra"],
     }
