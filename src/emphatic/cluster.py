@@ -1,8 +1,8 @@
 """A Horde whose questions are divided into shards on a Ray cluster: ``pip install 'emphatic[ray]'``.
 
 A shard is an ordinary ``Horde`` with some of the questions, in a Ray actor. All shards take the same numbered steps:
-the warm-up, then the blocks of a stream. Now and then all of them save a checkpoint at the same step; the manifest names
-the newest one, and the driver keeps the steps that follow it. A shard that Ray has restarted loads the checkpoint and
+the warm-up, then the blocks of a stream. Now and then all save a checkpoint at the same step. The manifest names the
+newest one, and the driver keeps the steps that follow it. A shard that Ray has restarted loads the checkpoint and
 takes these steps again, so it learns the same bits. A new driver continues from the manifest.
 """
 
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Self, TypeVar
@@ -184,7 +185,9 @@ class _RayShards:
 
     def call(self, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, _Reply]:
         """The reply of each shard to a method and its arguments; what a shard raises."""
-        pending = {shard: getattr(self._actors[shard], method).remote(*rest) for shard, (method, *rest) in calls.items()}
+        pending = {
+            shard: getattr(self._actors[shard], method).remote(*rest) for shard, (method, *rest) in calls.items()
+        }
         replies, errors = {}, []
         for shard, reply in pending.items():
             try:
@@ -222,9 +225,10 @@ def connect(address: str | None, cpus: int = 1) -> Iterator[Any]:
             raise ValueError(f"This process is connected to another Ray, {here}.")
         yield ray
         return
-    started: dict[str, Any] = {"num_cpus": max(cpus, os.cpu_count() or 1), "include_dashboard": False}
-    started["_node_ip_address"] = "127.0.0.1"  # (nobody else on the network can reach it)
-    ray.init("local" if is_local else address, log_to_driver=False, **(started if is_local else {}))
+    options: dict[str, Any] = {"address": "local" if is_local else address, "log_to_driver": False}
+    if is_local:
+        options |= {"num_cpus": max(cpus, os.cpu_count() or 1), "include_dashboard": False}
+    ray.init(**options, logging_level=logging.WARNING)
     try:
         yield ray
     finally:
@@ -484,6 +488,7 @@ class ClusterHorde:
             blocks: Blocks, or rows as ``Horde.observe_many`` takes them; or a function of the first row's number that
                 gives them, for a stream that may be resumed. None among them is a ``cut``.
         """
+        self._require_warm_up()
         self._run = None
         for rows in blocks(self.position) if callable(blocks) else blocks:
             if rows is None:
@@ -495,12 +500,14 @@ class ClusterHorde:
 
     def cut(self) -> None:
         """The next row begins another sequence: forget the traces."""
+        self._require_warm_up()
         self._take(_Step(None, ()))
 
     # ------------------------------------------------------------------ saving
 
     def gather(self) -> Horde:
         """All questions as one ordinary Horde, in the memory of this process."""
+        self._require_warm_up()
         self._save()
         makers_of = {name: maker for maker, (_, names) in enumerate(self._makers) for name in names}
         own = self._own_rule()
@@ -561,6 +568,10 @@ class ClusterHorde:
             raise RuntimeError(f"The ClusterHorde is closed. Create it again with storage={str(self.storage)!r}.")
         return self._backend
 
+    def _require_warm_up(self) -> None:
+        if not self.is_warm:
+            raise RuntimeError("The ClusterHorde has not been warmed up: call warm_up or run first.")
+
     def _own_rule(self) -> AnyRule | None:
         return None if isinstance(self._rule, str) else self._rule
 
@@ -581,7 +592,7 @@ class ClusterHorde:
         """Each shard's part of the questions, and of the options that have a number for each question."""
         template, Q = self._template, len(self.questions)
         edges = [int(shard * Q / self._shards + 0.5) for shard in range(self._shards + 1)]
-        for begin, end in zip(edges, edges[1:], strict=False):
+        for begin, end in pairwise(edges):
             setup = template.setup.of(np.arange(begin, end), Q)
             arguments = {**self._options, **setup.extra, "rule": self._rule, "rates": template.rates}
             arguments |= {"alpha": setup.alpha, "engine": self.engine, "stepsize": setup.kind.get("stepsize")}
@@ -591,8 +602,6 @@ class ClusterHorde:
 
     def _learn(self, block: Block) -> Array:
         """The predictions (B, Q) at the rows of the next block."""
-        if not self.is_warm:
-            raise RuntimeError("The ClusterHorde has not been warmed up: call warm_up or run first.")
         block = _to_send(block)
         predictions = self._take(_Step(self._running().put(block), ()))
         self._bytes += block.values.nbytes
@@ -754,8 +763,8 @@ def _first_done(ray: Any, running: dict[Any, tuple[int, MachineTask]]) -> tuple[
         record: dict[str, Any] = ray.get(done)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
-    if not (task.folder / "record.json").exists():
-        raise ValueError(f"{task.folder}: a node cannot see this folder. All must reach --out by the same path.")
+    if not (task.keywords["folder"] / "record.json").exists():
+        raise ValueError("A machine's files are missing: all nodes must reach the output folder by the same path.")
     return number, record
 
 

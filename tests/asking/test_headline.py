@@ -328,7 +328,7 @@ def test_a_run_without_further_words_has_the_headline(tmp_path: Path) -> None:
 def test_a_killed_run_resumes_with_the_same_headline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run(out=tmp_path / "whole")
     monkeypatch.setattr(learning, "SAVE", 0.0)
-    monkeypatch.setattr(learning.LocalExecutor, "block", 128)
+    monkeypatch.setattr(learning, "block_rows", lambda questions: 128)
     monkeypatch.setattr(learning, "WAITING", 1000)
 
     def stop(phase: str, done: int, total: int) -> None:

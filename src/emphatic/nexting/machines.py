@@ -4,7 +4,7 @@
 machine from its rows to its record, in a folder of its own, and is all that a machine needs: it may as well be called
 in another process. A record that is complete is never made again, so a run that was killed goes on with the machine
 that it was at, from that machine's own resume point, and gives the same bits. What runs the machines is the caller's
-to say: one after another by default, or a cluster's shards side by side.
+to say: one after another by default, or the tasks of a Ray cluster.
 
 With ``share`` each machine goes on with the weights of the one before; sequences are cut from one another, and ranges
 are found from the first rows of all machines.
@@ -22,6 +22,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -38,12 +39,12 @@ from emphatic.learning.returns import UndiscountedWarning
 from emphatic.nexting.intervals import alarms_by_signal
 from emphatic.nexting.learning import (
     FIRST,
-    LocalExecutor,
     Progress,
     checkpoint_file,
     choose_columns,
     find_resumption,
     learn_log,
+    load_stopped,
     make_guard,
     make_horde,
     open_log,
@@ -266,11 +267,10 @@ def run_machine(
     except ValueError as error:
         record["why"] = str(error).removeprefix("the table: ")
     else:
-        executor = LocalExecutor(folder)
-        resumption = find_resumption(log, folder, executor, checkpoint_file(folder).exists(), progress)
+        resumption = find_resumption(log, folder, load_stopped(folder), progress)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", UndiscountedWarning)
-            learned = learn_log(log, executor, resumption, progress)
+            learned = learn_log(log, resumption, progress)
             scored = score_log(learned, offline, progress)
         scored.summary[0]["reading"] = reading = ingest_summary(scored)
         seconds = {"reading": log.seconds, "learning": learned.seconds, "scoring": scored.seconds}
@@ -290,43 +290,8 @@ def run_machine(
     return record
 
 
-@dataclass(frozen=True, eq=False)
-class MachineTask:
-    """The arguments of ``run_machine`` for one machine: calling it gives the machine's record, in any process.
-
-    Args:
-        machine: The name of the machine.
-        rows: Its rows, in the order of time.
-        settings: What to predict, and how.
-        folder: The folder of the machine.
-        roles: What the columns are.
-        teacher: With shared weights, the Horde to go on with.
-        offline: Whether the predictions are compared with an offline fit.
-        with_page: Whether the page of the machine is written as well.
-    """
-
-    machine: str
-    rows: pa.Table
-    settings: Settings
-    folder: Path
-    roles: Mapping[str, ColumnRole]
-    teacher: Horde | None
-    offline: bool
-    with_page: bool
-
-    def __call__(self) -> dict[str, Any]:
-        return run_machine(
-            self.machine,
-            self.rows,
-            self.settings,
-            self.folder,
-            self.roles,
-            self.teacher,
-            self.offline,
-            self.with_page,
-        )
-
-
+#: ``run_machine`` with its arguments: calling it gives the machine's record, in any process.
+MachineTask = partial[dict[str, Any]]
 #: Runs the tasks of so many machines; the number and the record of each, as they are done.
 RunTasks = Callable[[Iterator[tuple[int, MachineTask]], int], Iterator[tuple[int, dict[str, Any]]]]
 
@@ -370,18 +335,15 @@ def unfinished_file(out: Path) -> Path:
     return out / UNFINISHED / "machines.json"
 
 
-def run_machines(
-    job: Nexting, resume: bool = False, run_tasks: RunTasks = run_here, folder: Path | None = None
-) -> NextingResult:
+def run_machines(job: Nexting, resume: bool = False, run_tasks: RunTasks = run_here) -> NextingResult:
     """Learn from every machine of a table, score them, and write the files of all together.
 
     Args:
         job: The table, the settings (with ``by``) and the output folder.
         resume: Whether to go on with a run that was stopped.
         run_tasks: Runs the machines; those with shared weights must be run one after another.
-        folder: The folder for what has been learned of each machine until all are done; default: in the output folder.
     """
-    folder = folder or job.out / UNFINISHED / "machines"
+    folder = job.out / UNFINISHED / "machines"
     with hold_folder(job.out):
         began = clock_time.perf_counter()
         table = _open_whole(job.source, job.settings)
@@ -404,8 +366,20 @@ def run_machines(
             weights = teacher
             for i, name in enumerate(rows.names):
                 of_machine = folder / f"{i:06d}"
-                options = (single, of_machine, roles, weights, job.offline, name in with_page)
-                yield i, MachineTask(name, rows.table(i), *options)
+                yield (
+                    i,
+                    MachineTask(
+                        run_machine,
+                        name,
+                        rows.table(i),
+                        single,
+                        roles=roles,
+                        folder=of_machine,
+                        teacher=weights,
+                        offline=job.offline,
+                        with_page=name in with_page,
+                    ),
+                )
                 if weights is not None and (of_machine / "model.safetensors").exists():
                     weights = Horde.load_with(of_machine / "model.safetensors")[0]  # (each machine asks anew)
 

@@ -43,14 +43,14 @@ from emphatic.learning.inputs import Active, refusal
 from emphatic.learning.returns import UndiscountedWarning
 from emphatic.nexting.intervals import alarms_by_signal
 from emphatic.nexting.learning import (
-    Executor,
+    WITHOUT_ANSWERS,
     Learned,
-    LocalExecutor,
     OpenedLog,
     Progress,
     checkpoint_file,
     find_resumption,
     learn_log,
+    load_stopped,
     make_features,
     open_log,
 )
@@ -170,7 +170,7 @@ class NextingResult:
         """
         if job.settings.by is not None:
             return run_machines(job, resume)
-        return run_job(job, LocalExecutor(job.out), resume)
+        return run_job(job, resume)
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -719,7 +719,7 @@ class Nexting:
     prepared: Horde | None = None
 
     #: Why no component answers are scored, where none are.
-    without_answers: ClassVar[str] = LocalExecutor.without_answers
+    without_answers: ClassVar[str] = WITHOUT_ANSWERS
 
     def open(self) -> Nexting:
         """Look at the table, and fill in the settings that were left out."""
@@ -797,29 +797,31 @@ class Nexting:
             yield Active(*make_features(maker, rows, *hold.fill(rows.guarded)))
 
 
-def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
+def run_job(job: Nexting, resume: bool) -> NextingResult:
     """All phases of a job, with its output folder held against other runs.
 
     Args:
         job: The table, the settings and the output folder.
-        executor: Who learns.
         resume: Whether to continue a run that was stopped.
     """
+    # A run that was interrupted has left its folder, perhaps without a checkpoint.
+    if resume and not checkpoint_file(job.out).parent.exists() and (job.out / "model.safetensors").exists():
+        raise ValueError(f"{job.out}: nothing to resume: the run there is finished.")
     with hold_folder(job.out), ExitStack() as stack:
         left_out = "asking." if job.settings.exponential_only else "\0"
         stack.enter_context(compile_in_background([name for name in _LATE if not name.startswith(left_out)]))
         # A destination that cannot be written to is reported before anything is learned.
         destination = None if job.write is None else open_destination(job.write)
-        point = executor.find_point() if resume else None
-        extent = None if point is None else point.state.get("table", {}).get("extent")
+        stopped = load_stopped(job.out) if resume else None
+        extent = None if stopped is None else stopped.state.get("table", {}).get("extent")
         log = open_log(job.source, job.settings, job.progress, extent=extent)
         stack.callback(log.table.close)
-        resumption = find_resumption(log, job.out, executor, resume, job.progress)
+        resumption = find_resumption(log, job.out, stopped, job.progress)
         try:
             # Scores of readings near the largest number may overflow; a γ that varies may be 1 for long.
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndiscountedWarning)
-                learned = learn_log(log, executor, resumption, job.progress)
+                learned = learn_log(log, resumption, job.progress)
                 _log_learning(learned)
                 scored = score_log(learned, job.offline, job.progress)
                 _log.info("scored in %.1f s", scored.seconds)
@@ -827,7 +829,8 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
                 _log.info("wrote %s", job.out)
         except BaseException as error:
             # What an interrupted run leaves is there to resume from; an error leaves only what was there before.
-            if not executor.is_resumable(error, resumption.point is not None):
+            is_over = stopped is None and isinstance(error, Exception)
+            if is_over or not checkpoint_file(job.out).exists():
                 with suppress(OSError):
                     resumption.store.clear()
             if isinstance(error, OSError) and error.strerror and not error.filename:

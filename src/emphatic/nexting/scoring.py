@@ -37,6 +37,7 @@ from emphatic.hordes.ridges import LIMIT
 from emphatic.nexting.intervals import AlarmList, read_reasons
 from emphatic.nexting.learning import (
     FIRST,
+    WITHOUT_ANSWERS,
     Learned,
     LogRows,
     Progress,
@@ -287,7 +288,7 @@ def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
     for score in scored.summary:
         score["periods"] = [period._asdict() for period in periods.get(score["signal"], [])]
         if not score["answers"]:
-            score["reasons"]["answers"] = learned.without_answers
+            score["reasons"]["answers"] = WITHOUT_ANSWERS
         elif not any(name.startswith("ridge") for name in score["answers"]):
             score["reasons"]["answers"] = f"no ridges: more than {LIMIT:,} features would take too long to solve for"
     return replace(scored, seconds=clock_time.perf_counter() - began)
