@@ -1,8 +1,8 @@
 """The first phases of a run: a table is opened, and its rows are learned from, once and in order.
 
-``open_log`` looks at a table and fills in the settings. ``learn_log`` learns from its blocks and writes predictions and
-readings in parts, with a checkpoint now and then: a run that was killed goes on from the last one, and gives the same
-bits as if it had not been.
+``open_log`` looks at a table and fills in the settings. ``learn_log`` has a Horde learn from its blocks, and writes
+predictions and readings in parts, with a resume point now and then: a run that was killed goes on from the last one,
+and gives the same bits as if it had not been.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ from emphatic.common.parts import PartStore
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.hordes.seasons import find_periods
+from emphatic.learning.inputs import Active
 from emphatic.nexting.intervals import Derived
 from emphatic.nexting.settings import ENGINE, WORDS, Settings, default_horizons
 from emphatic.questions.gvf import GVF
 from emphatic.scores.returns import rows_to_score
-from emphatic.tables import Block, Clock, ReadingGuard, Table
+from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table
 from emphatic.tables.columns import CONSTANT, ColumnRole, Increments, find_roles
 from emphatic.tables.table import MIXED_UNITS, Caller, open_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Learned", "OpenedLog", "Progress", "StoppedRun", "learn_log", "load_stopped", "open_log"]
+__all__ = ["Learned", "OpenedLog", "Progress", "ResumePoint", "learn_log", "open_log"]
 
 Array = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
@@ -295,6 +296,30 @@ class OpenedLog:
         """ValueError if the table had another number of rows when it was read."""
         if rows != self.rows:
             raise ValueError(f"{self.table.name}: the table changed while it was read: {self.rows} rows, then {rows}.")
+
+    def phi(self, maker: Features) -> Iterator[Active]:
+        """The features of all rows, in blocks.
+
+        Args:
+            maker: Makes them, and is as it is before the first row.
+        """
+        hold = Hold(len(self.table.names))
+        for rows in self.log_rows():
+            yield Active(*make_features(maker, rows, *hold.fill(rows.guarded)))
+
+    def readings(self) -> tuple[Array, NDArray[np.bool_], NDArray[np.bool_]]:
+        """All rows at once.
+
+        Returns:
+            The signals to predict (T, C) as they are learned from, with the last value where one is missing; which of
+            them are missing; and the rows (T,) that do not follow the previous row.
+        """
+        places = [self.table.names.index(name) for name in self.settings.predict or ()]
+        hold = Hold(len(self.table.names))
+        blocks = [(*hold.fill(rows.guarded), rows.gap) for rows in self.log_rows()]
+        readings, missing, gap = (np.concatenate([block[i] for block in blocks]) for i in range(3))
+        self.check_rows(len(gap))
+        return readings[:, places], missing[:, places], gap
 
     def log_rows(self) -> Iterator[LogRows]:
         """All rows from the first, in blocks."""
@@ -605,35 +630,6 @@ class RowChecksum:
         self._columns[column].update(data)
 
 
-# ---------------------------------------------------------------------- the run that was stopped
-
-#: Why no component answers are scored, where none are kept.
-WITHOUT_ANSWERS = "with one rate, the prediction of its learner is used"
-
-
-class StoppedRun(NamedTuple):
-    """A run that was stopped: its Horde, and the state of everything else."""
-
-    horde: Horde
-    state: Mapping[str, Any]
-
-
-def checkpoint_file(out: Path) -> Path:
-    """The checkpoint of an unfinished run in an output folder."""
-    return out / UNFINISHED / "model.safetensors"
-
-
-def load_stopped(out: Path) -> StoppedRun | None:
-    """The run that was stopped in an output folder; None if it left no checkpoint."""
-    file = checkpoint_file(out)
-    return StoppedRun(*Horde.load_with(file)) if file.exists() else None
-
-
-def block_rows(questions: int) -> int:
-    """The rows to learn from at a time: fewer where there are very many questions, so that memory does not grow."""
-    return max(_FEWEST_ROWS, min(BLOCK, _TOGETHER // questions // _FEWEST_ROWS * _FEWEST_ROWS))
-
-
 # ---------------------------------------------------------------------- stopping
 
 
@@ -730,6 +726,18 @@ class Learned:
         return Features.load(*self.makers[maker])
 
 
+class ResumePoint(NamedTuple):
+    """Where a stopped run resumes: all parts of the rows that the horde has learned from are on the disk.
+
+    Attributes:
+        horde: The horde after these rows.
+        state: What the run needs besides to go on from there.
+    """
+
+    horde: Horde
+    state: Mapping[str, Any]
+
+
 class Resumption(NamedTuple):
     """How a log is learned from: the parts, and where to go on after the rows that were learned before.
 
@@ -737,16 +745,27 @@ class Resumption(NamedTuple):
         store: The parts, marked with the id of this run.
         identity: What tells this table from another, before its rows are read.
         checksum: The checksum of the rows that were learned before.
-        stopped: The run that resumes; None at the first row.
+        point: Where the run resumes; None at the first row.
     """
 
     store: PartStore
     identity: Mapping[str, Any]
     checksum: RowChecksum
-    stopped: StoppedRun | None
+    point: ResumePoint | None
 
 
-def find_resumption(log: OpenedLog, out: Path, stopped: StoppedRun | None, progress: Progress) -> Resumption:
+def checkpoint_file(out: Path) -> Path:
+    """The checkpoint of an unfinished run in an output folder."""
+    return out / UNFINISHED / "model.safetensors"
+
+
+def find_point(out: Path) -> ResumePoint | None:
+    """Where the run that was stopped in an output folder resumes; None if it was stopped before it saved anything."""
+    path = checkpoint_file(out)
+    return ResumePoint(*Horde.load_with(path)) if path.exists() else None
+
+
+def find_resumption(log: OpenedLog, out: Path, point: ResumePoint | None, progress: Progress) -> Resumption:
     """Where a run on this log begins, or resumes; ValueError if the run that was stopped there is not the same."""
     identity = _identify(log)
     digest = RowChecksum()
@@ -754,19 +773,16 @@ def find_resumption(log: OpenedLog, out: Path, stopped: StoppedRun | None, progr
     text = json.dumps([identity, log.settings.table(), digest.hexdigest()])
     store = PartStore(out / UNFINISHED, hashlib.sha256(text.encode()).hexdigest()[:32])
     checksum = RowChecksum()
-    if stopped is None:
-        return Resumption(store, identity, checksum, None)
-    state = stopped.state
-    if (
-        state.get("settings") != log.settings.table()
-        or state.get("table") != identity | {"is": state.get("table", {}).get("is")}
-        or not _is_same_run(log, store.run, stopped, checksum, progress)
+    if point is not None and (
+        point.state["settings"] != log.settings.table()
+        or point.state["table"] != identity | {"is": point.state["table"]["is"]}
+        or not _is_same_run(log, store.run, point, checksum, progress)
     ):
         raise ValueError(
             f"{out}: the unfinished run there used another table or other settings. "
             "Resume with the same ones, or start again with --overwrite."
         )
-    return Resumption(store, identity, checksum, stopped)
+    return Resumption(store, identity, checksum, point)
 
 
 def _identify(log: OpenedLog) -> dict[str, Any]:
@@ -777,18 +793,26 @@ def _identify(log: OpenedLog) -> dict[str, Any]:
     return {"rows": log.rows, "names": names, "categories": categories, "bytes": size}
 
 
-def _is_same_run(log: OpenedLog, run: str, stopped: StoppedRun, checksum: RowChecksum, progress: Progress) -> bool:
+def _is_same_run(log: OpenedLog, run: str, point: ResumePoint, checksum: RowChecksum, progress: Progress) -> bool:
     """Whether these are the rows that an unfinished run has read: all of them are read again."""
+    rows = point.horde.rows
     for block in log.table.blocks(BLOCK):
-        checksum.add(block, stopped.horde.rows - checksum.rows)
-        progress("checking", checksum.rows, stopped.horde.rows)
-        if checksum.rows >= stopped.horde.rows:
+        checksum.add(block, rows - checksum.rows)
+        progress("checking", checksum.rows, rows)
+        if checksum.rows >= rows:
             break
-    return (checksum.hexdigest(), run) == (stopped.state["table"]["is"], stopped.state["run"])
+    return (checksum.hexdigest(), run) == (point.state["table"]["is"], point.state["run"])
+
+
+def block_rows(questions: int) -> int:
+    """The rows to learn from at a time: fewer where there are very many questions, so that memory does not grow."""
+    return max(_FEWEST_ROWS, min(BLOCK, _TOGETHER // questions // _FEWEST_ROWS * _FEWEST_ROWS))
 
 
 def learn_log(log: OpenedLog, resumption: Resumption, progress: Progress) -> Learned:
     """Learn from all rows of a log, or from those after the point where a stopped run resumes.
+
+    The state is saved every ``SAVE`` seconds, or less often where that takes long.
 
     Args:
         log: The log.
@@ -796,59 +820,70 @@ def learn_log(log: OpenedLog, resumption: Resumption, progress: Progress) -> Lea
         progress: Called after every block.
     """
     began = time.perf_counter()
-    stopped, store = resumption.stopped, resumption.store
-    if stopped is None:
-        store.clear()
-    else:
-        store.drop(stopped.horde.rows, *KINDS)
+    store, identity, checksum, point = resumption
     guard = log.new_guard()
     horde = log.warmed_up(guard)
     makers = [maker.save() for maker in horde.makers]
-    derived, asked = _derive(log, horde, store)
-    if stopped is None:
+    if point is None:
+        store.clear()
         clock, counts = log.table.clock(), ReadingCounts.none(len(log.table.names))
     else:
-        horde, state = stopped
-        began -= float(state["seconds"])
-        clock = None if state["clock"] is None else Clock.restore(state["clock"])
-        counts = ReadingCounts(**state["counts"])
-        guard = ReadingGuard.restore(state["guard"])
-        if state.get("increments") is not None:
-            log.table.increments = Increments.restore(state["increments"])
+        horde = point.horde
+        store.drop(horde.rows, *KINDS)
+        began -= float(point.state["seconds"])
+        clock = None if point.state["clock"] is None else Clock.restore(point.state["clock"])
+        counts = ReadingCounts(**point.state["counts"])
+        guard = ReadingGuard.restore(point.state["guard"])
+        if point.state["increments"] is not None:
+            log.table.increments = Increments.restore(point.state["increments"])
+    derived, asked = _derive(log, horde, store)
     for note in describe_headline(log.settings, asked.headline):
         _log.warning("%s: %s", log.table.name, note)
-    reader = _Reader(log, resumption, clock, guard, counts, began)
     writer = _PartWriter(log, store, horde.names, derived, asked)
 
-    def save(**more: Any) -> None:
-        writer.flush(horde.rows)
-        horde.save(store.folder / "model.safetensors", **reader.state(), **more)
+    def save(**further: Any) -> None:
+        writer.flush()
+        increments = log.table.increments
+        state = {
+            "settings": log.settings.table(),
+            "run": store.run,
+            "table": {**identity, "is": checksum.hexdigest()},
+            "notation": log.table.notation.config(),
+            "clock": None if clock is None else clock.state(),
+            "guard": guard.state(),
+            "increments": None if increments is None else increments.state(),
+            "counts": asdict(counts),
+            "seconds": time.perf_counter() - began,
+        }
+        horde.save(store.folder / "model.safetensors", **state, **further)
 
+    due = time.perf_counter() + SAVE
+    remaining = horde.rows < log.rows
     with catch_stop() as request:
-        due = time.perf_counter() + SAVE
-        for block in reader.read(horde.rows, block_rows(len(horde.questions))):
-            predictions = horde.advance(block)
+        for block in log.table.blocks(block_rows(len(horde.questions)), horde.rows, clock) if remaining else ():
+            checksum.add(block)
+            predictions = horde.advance(guard.mark(block))
             counts.add(block)
-            is_scored = horde.rows > log.rows // 2
-            writer.add(block, predictions, horde.answers if is_scored else {})
-            progress("learning", horde.rows, log.rows)
-            if horde.rows < log.rows and request.signal is not None:
-                save()
-                raise KeyboardInterrupt(request.signal)
+            end = block.row + len(block)
+            writer.add(block, predictions, horde.answers if end > log.rows // 2 else {})
+            progress("learning", end, log.rows)
+            if request.signal is not None:
+                break
             # Always after whole blocks: a run that resumes from here cuts the rows at the same places.
             now = time.perf_counter()
-            if horde.rows < log.rows and now >= due:
+            if now >= due and end < log.rows:
                 save()
                 saved = time.perf_counter()
                 due = saved + max(SAVE, _TIMES_AS_LONG * (saved - now - _QUICK))
+        if horde.rows < log.rows and request.signal is not None:
+            save()
+            raise KeyboardInterrupt(request.signal)
         log.check_rows(horde.rows)
         grid = None if log.table.grid is None else log.table.grid.state()
-        writer.flush(horde.rows)  # (first: what is derived is known when all rows are answered)
         save(**derived.state(), **asked.state(), grid=grid)
         if request.signal is not None:
             raise KeyboardInterrupt(request.signal)
-    seconds = time.perf_counter() - began
-    return Learned(log, horde, clock, counts, guard, derived, asked, makers, store, seconds)
+    return Learned(log, horde, clock, counts, guard, derived, asked, makers, store, time.perf_counter() - began)
 
 
 def _derive(log: OpenedLog, horde: Horde, store: PartStore) -> tuple[Derived, Asked]:
@@ -902,45 +937,6 @@ def describe_headline(settings: Settings, headline: Headline | None) -> list[str
     ]
 
 
-class _Reader:
-    """Reads the blocks of a log, and has the state that a run needs to resume after the last one, beside its horde."""
-
-    def __init__(
-        self,
-        log: OpenedLog,
-        resumption: Resumption,
-        clock: Clock | None,
-        guard: ReadingGuard,
-        counts: ReadingCounts,
-        began: float,
-    ) -> None:
-        self._log, self._resumption, self._clock, self._counts = log, resumption, clock, counts
-        self._guard, self._began = guard, began
-
-    def read(self, start: int, rows: int) -> Iterator[Block]:
-        """The blocks of the table from row ``start`` on."""
-        if start == self._log.rows:
-            return
-        for block in self._log.table.blocks(rows, start, self._clock):
-            self._resumption.checksum.add(block)
-            yield self._guard.mark(block)
-
-    def state(self) -> dict[str, Any]:
-        """The state after the last block."""
-        table, resumption = self._log.table, self._resumption
-        state = {
-            "settings": self._log.settings.table(),
-            "run": resumption.store.run,
-            "notation": table.notation.config(),
-            "table": {**resumption.identity, "is": resumption.checksum.hexdigest()},
-            "clock": None if self._clock is None else self._clock.state(),
-            "guard": self._guard.state(),
-            "seconds": time.perf_counter() - self._began,
-            "counts": asdict(self._counts),
-        }
-        return state if table.increments is None else state | {"increments": table.increments.state()}
-
-
 class _LearnedRows(NamedTuple):
     """A block that was learned from, its predictions, the differences of its component answers from them, how many
     numbers these are, and what is derived from them: intervals and alarms, and answers to questions of one line."""
@@ -951,10 +947,6 @@ class _LearnedRows(NamedTuple):
     size: int
     derived: Mapping[str, NDArray[Any]]
     asked: Mapping[str, Array]
-
-    @property
-    def end(self) -> int:
-        return self.block.row + len(self.block)
 
 
 class _PartWriter:
@@ -982,13 +974,12 @@ class _PartWriter:
         asked = self._asked(rows.values, rows.guarded, rows.gap, rows.time, predictions)
         self._waiting.append(_LearnedRows(block, predictions, differences, len(block) * width, derived, asked))
         if sum(learned.size for learned in self._waiting) >= WAITING:
-            self.flush(block.row + len(block))
+            self.flush()
 
-    def flush(self, rows: int) -> None:
-        """Write the blocks that wait, up to that row."""
-        due = [learned for learned in self._waiting if learned.end <= rows]
+    def flush(self) -> None:
+        """Write the blocks that wait."""
+        due, self._waiting = self._waiting, []
         if due:
-            self._waiting = self._waiting[len(due) :]
             self._write(due)
 
     def _write(self, due: Sequence[_LearnedRows]) -> None:

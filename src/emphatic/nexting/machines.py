@@ -42,9 +42,9 @@ from emphatic.nexting.learning import (
     Progress,
     checkpoint_file,
     choose_columns,
+    find_point,
     find_resumption,
     learn_log,
-    load_stopped,
     make_guard,
     make_horde,
     open_log,
@@ -267,7 +267,7 @@ def run_machine(
     except ValueError as error:
         record["why"] = str(error).removeprefix("the table: ")
     else:
-        resumption = find_resumption(log, folder, load_stopped(folder), progress)
+        resumption = find_resumption(log, folder, find_point(folder), progress)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", UndiscountedWarning)
             learned = learn_log(log, resumption, progress)
@@ -366,20 +366,8 @@ def run_machines(job: Nexting, resume: bool = False, run_tasks: RunTasks = run_h
             weights = teacher
             for i, name in enumerate(rows.names):
                 of_machine = folder / f"{i:06d}"
-                yield (
-                    i,
-                    MachineTask(
-                        run_machine,
-                        name,
-                        rows.table(i),
-                        single,
-                        roles=roles,
-                        folder=of_machine,
-                        teacher=weights,
-                        offline=job.offline,
-                        with_page=name in with_page,
-                    ),
-                )
+                options = {"folder": of_machine, "roles": roles, "teacher": weights, "offline": job.offline}
+                yield i, partial(run_machine, name, rows.table(i), single, **options, with_page=name in with_page)
                 if weights is not None and (of_machine / "model.safetensors").exists():
                     weights = Horde.load_with(of_machine / "model.safetensors")[0]  # (each machine asks anew)
 

@@ -37,7 +37,6 @@ from emphatic.hordes.ridges import LIMIT
 from emphatic.nexting.intervals import AlarmList, read_reasons
 from emphatic.nexting.learning import (
     FIRST,
-    WITHOUT_ANSWERS,
     Learned,
     LogRows,
     Progress,
@@ -76,7 +75,7 @@ _EXACT, _LARGEST = 1e-5, 1e30
 #: Signals that are plotted, at most: a page with more would be too large to open.
 PLOTTED = 100
 #: Why there is no offline fit where none was wanted.
-SKIPPED = "skipped because of --no-offline"
+SKIPPED = "skipped, as offline=False asks"
 
 
 # ---------------------------------------------------------------------- plots of signals
@@ -288,7 +287,7 @@ def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
     for score in scored.summary:
         score["periods"] = [period._asdict() for period in periods.get(score["signal"], [])]
         if not score["answers"]:
-            score["reasons"]["answers"] = WITHOUT_ANSWERS
+            score["reasons"]["answers"] = "with one rate, the prediction of its learner is used"
         elif not any(name.startswith("ridge") for name in score["answers"]):
             score["reasons"]["answers"] = f"no ridges: more than {LIMIT:,} features would take too long to solve for"
     return replace(scored, seconds=clock_time.perf_counter() - began)
