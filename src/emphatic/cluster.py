@@ -15,14 +15,14 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,7 +35,7 @@ from emphatic.features import Features
 from emphatic.hordes.horde import Horde, as_block, read_blocks, read_first_rows
 from emphatic.learning.inputs import mask, refusal, whole
 from emphatic.nexting.machines import MachineTask, run_machines
-from emphatic.nexting.runner import Nexting, NextingResult, check_free, silent
+from emphatic.nexting.runner import Nexting, NextingResult, Progress, check_free, silent
 from emphatic.nexting.settings import Settings
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
@@ -45,8 +45,11 @@ from emphatic.tables import Block, Hold, Table, open_table
 __all__ = ["IN_PROCESS", "ClusterHorde", "joblib_on_ray", "local", "run_by_machine"]
 
 Array = NDArray[np.float64]
+#: The number of a shard's next step, and its predictions at the rows of a block.
+Reply = tuple[int, Array | None]
 Rows = Block | Mapping[str, Any] | Array | None
-Item = TypeVar("Item")
+#: The configuration of each feature maker, and the questions that share it.
+Makers = Sequence[tuple[Sequence[Mapping[str, Any]], Collection[str]]]
 
 _log = logging.getLogger(__name__)
 
@@ -62,29 +65,20 @@ _FORMAT = 1
 # ---------------------------------------------------------------------- a shard
 
 
-class _WarmUp(NamedTuple):
-    """The signals and categories, the rows from which ranges and means are found, and the seconds of a step."""
-
-    names: tuple[str, ...]
-    categories: tuple[str, ...]
-    block: Block
-    step: float | None
-
-
 class _Plan(NamedTuple):
-    """The questions of a shard, its feature makers with the questions of each, and the other arguments of its Horde."""
+    """What a shard begins with, besides the rows of the warm-up."""
 
     questions: Sequence[GVF]
-    makers: Sequence[tuple[Sequence[Mapping[str, Any]], Sequence[str]]]
+    makers: Makers
     arguments: Mapping[str, Any]
+    signals: Sequence[str]
+    categories: Sequence[str]
+    step: float | None
 
-    def begin(self, warm_up: _WarmUp) -> Horde:
+    def begin(self, block: Block) -> Horde:
         """The Horde before the first row."""
-        features: dict[str, Features] = {}
-        for config, names in self.makers:
-            features |= dict.fromkeys(names, Features.from_config(config))
-        shared = next(iter(features.values())) if len(self.makers) == 1 else features
-        return Horde(self.questions, shared, **self.arguments).warm_up_on(*warm_up)
+        horde = Horde(self.questions, _make_features(self.makers), **self.arguments)
+        return horde.warm_up_on(self.signals, self.categories, block, self.step)
 
 
 class _Checkpoint(NamedTuple):
@@ -95,14 +89,6 @@ class _Checkpoint(NamedTuple):
 
     def file(self, shard: int) -> Path:
         return Path(self.folder) / f"shard-{shard:05d}.safetensors"
-
-
-class _Reply(NamedTuple):
-    """Whether a shard did what it was told, the number of its next step, and its predictions at the rows of a block."""
-
-    done: bool
-    at: int
-    predictions: Array | None = None
 
 
 class Shard:
@@ -118,27 +104,27 @@ class Shard:
         self._horde: Any = None
         self._at = -1
 
-    def learn(self, newest: _Checkpoint, step: int, rows: _WarmUp | Block | None, plan: _Plan | None) -> _Reply:
+    def learn(self, newest: _Checkpoint, step: int, rows: Block | None, plan: _Plan | None) -> Reply:
         """Take a step: begin with the rows of a warm-up, learn a block, or cut the stream."""
         if not self._go_to(newest, step):
-            return _Reply(False, self._at)
+            return self._at, None
         predictions = None
         self._at = -1  # (where an error ends the step, the next call loads the checkpoint)
-        if isinstance(rows, _WarmUp) and plan is not None:
-            self._horde = plan.begin(rows)
-        elif rows is None:
+        if rows is None:
             self._horde.cut()
+        elif plan is not None:
+            self._horde = plan.begin(rows)
         else:
             predictions = self._horde.advance(rows)
         self._at = step + 1
-        return _Reply(True, self._at, predictions)
+        return self._at, predictions
 
-    def save(self, newest: _Checkpoint, step: int, checkpoint: _Checkpoint) -> _Reply:
+    def save(self, newest: _Checkpoint, step: int, checkpoint: _Checkpoint) -> Reply:
         """Write this shard's file of a checkpoint."""
         if not self._go_to(newest, step):
-            return _Reply(False, self._at)
+            return self._at, None
         self._horde.save(checkpoint.file(self._index))
-        return _Reply(True, step)
+        return step, None
 
     def _go_to(self, newest: _Checkpoint, step: int) -> bool:
         """Whether ``step`` is the next one. A new process, and a shard that is further, load the checkpoint."""
@@ -161,12 +147,9 @@ class _ShardsHere:
         """What is passed to ``call`` in place of a value."""
         return value
 
-    def call(self, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, _Reply]:
+    def call(self, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Reply]:
         """The reply of each shard to a method and its arguments."""
         return {shard: getattr(self._shards[shard], method)(*rest) for shard, (method, *rest) in calls.items()}
-
-    def close(self) -> None:
-        """End the shards."""
 
 
 class _RayShards:
@@ -183,20 +166,13 @@ class _RayShards:
         )
         self._actors = [actor.remote(index, rule) for index in range(count)]
 
-    def call(self, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, _Reply]:
+    def call(self, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Reply]:
         """The reply of each shard to a method and its arguments; what a shard raises."""
         pending = {
             shard: getattr(self._actors[shard], method).remote(*rest) for shard, (method, *rest) in calls.items()
         }
-        replies, errors = {}, []
-        for shard, reply in pending.items():
-            try:
-                replies[shard] = self._ray.get(reply)
-            except self._ray.exceptions.RayTaskError as error:
-                errors.append(error.cause)
-        if errors:
-            raise errors[0]
-        return replies
+        self._ray.wait([*pending.values()], num_returns=len(pending))
+        return {shard: _get(self._ray, reply) for shard, reply in pending.items()}
 
     def close(self) -> None:
         """End the shards."""
@@ -204,14 +180,21 @@ class _RayShards:
             self._ray.kill(actor)
 
 
+def _get(ray: Any, answer: Any) -> Any:
+    """An answer of Ray's; where there is none, what was raised in the process."""
+    try:
+        return ray.get(answer)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+
+
 @contextmanager
 def connect(address: str | None, cpus: int = 1) -> Iterator[Any]:
     """Ray: a cluster; or one that is started on this machine, with at least so many CPUs, and stopped at the end.
 
-    A process that is connected to Ray already stays connected to it.
-
     Args:
-        address: host:port of the cluster's head node; None or "local" to start one.
+        address: host:port of the cluster's head node; None or "local" to use the Ray that this process is connected to,
+            or else to start one.
         cpus: The CPUs that are needed at least.
     """
     try:
@@ -219,16 +202,12 @@ def connect(address: str | None, cpus: int = 1) -> Iterator[Any]:
     except ImportError as error:
         raise ImportError("emphatic.cluster needs Ray: pip install 'emphatic[ray]'") from error
     is_local = address in (None, "local")
-    if ray.is_initialized():
-        here = ray.get_runtime_context().gcs_address
-        if not is_local and address not in ("auto", here):
-            raise ValueError(f"This process is connected to another Ray, {here}.")
+    if is_local and ray.is_initialized():
         yield ray
         return
-    options: dict[str, Any] = {"address": "local" if is_local else address, "log_to_driver": False}
-    if is_local:
-        options |= {"num_cpus": max(cpus, os.cpu_count() or 1), "include_dashboard": False}
-    ray.init(**options, logging_level=logging.WARNING)
+    here: dict[str, Any] = {"num_cpus": max(cpus, os.cpu_count() or 1), "include_dashboard": False}
+    options = {"address": "local", **here} if is_local else {"address": address}
+    ray.init(**options, log_to_driver=False, logging_level=logging.WARNING)
     try:
         yield ray
     finally:
@@ -281,19 +260,11 @@ class _Manifest:
             raise CheckpointError(f"{os.fsdecode(path)!r} is not the manifest of a cluster: {error}") from error
 
 
-@dataclass
-class _Run:
-    """A ``run`` that has begun.
-
-    Args:
-        begin: The position of its first row.
-        digest: The digest of the rows that were learned.
-        predictions: Those that are not in the storage yet.
-    """
+class _Run(NamedTuple):
+    """A ``run`` that has begun: the position of its first row, and the digest of the rows that were learned."""
 
     begin: int
     digest: str
-    predictions: list[Array] = field(default_factory=list)
 
 
 class _Step(NamedTuple):
@@ -355,8 +326,6 @@ class ClusterHorde:
     ) -> None:
         self._shards, self._block = whole("shards", shards, "ClusterHorde"), whole("block", block, "ClusterHorde")
         every = durations.seconds(checkpoint_every) if isinstance(checkpoint_every, str) else checkpoint_every
-        if not isinstance(every, int | float) or not every >= 0:
-            raise refusal("checkpoint_every", "ClusterHorde", "be seconds or a duration", repr(checkpoint_every))
         for name in ("ask", "record"):
             if options.get(name):
                 raise refusal(name, "ClusterHorde", "be left out", repr(options[name]))
@@ -365,10 +334,10 @@ class ClusterHorde:
         # This Horde never learns. It reports at once what is wrong with an argument.
         here = "dense" if engine.startswith("cuda") else engine
         self._template = template = Horde(questions, features, rule, engine=here, **options)
-        self.questions, self._rule, self._options, self._every = template.questions, rule, options, float(every)
+        self.questions, self._options, self._every = template.questions, options, float(every)
+        self._rule, self._own_rule = rule, None if isinstance(rule, str) else rule
         if shards > len(self.questions):
-            wanted = f"be at most the number of questions, {len(self.questions)}"
-            raise refusal("shards", "ClusterHorde", wanted, str(shards))
+            raise refusal("shards", "ClusterHorde", f"be at most {len(self.questions)}, the questions", str(shards))
         self._makers = [
             (maker.to_config(), [template.names[q] for q in share])
             for maker, share in zip(template.makers, template.shares, strict=True)
@@ -385,24 +354,12 @@ class ClusterHorde:
         except BaseException:
             self.close()
             raise
-        manifest = self._manifest
-        self.engine = manifest.engine or engine
         #: The rows learned so far: the next row of the stream has this number.
-        self.position = manifest.rows
-        self._newest = _Checkpoint(manifest.step, str(self.storage / manifest.folder))
+        self.position = self._manifest.rows
+        self._newest = _Checkpoint(self._manifest.step, str(self.storage / self._manifest.folder))
         self._steps: list[_Step] = []  # since the newest checkpoint
         self._bytes, self._saved_at = 0, time.monotonic()
-        self._run = None if manifest.run is None else _Run(*manifest.run)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The questions' names, in the order of the predictions."""
-        return self._template.names
-
-    @property
-    def shards(self) -> int:
-        """The number of shards."""
-        return self._shards
+        self._run = None if self._manifest.run is None else _Run(*self._manifest.run)
 
     @property
     def is_warm(self) -> bool:
@@ -410,14 +367,9 @@ class ClusterHorde:
         return bool(self._manifest.step)
 
     @property
-    def signals(self) -> tuple[str, ...]:
-        """The signals that questions may name; none before the warm-up."""
-        return tuple(self._manifest.signals)
-
-    @property
-    def categories(self) -> tuple[str, ...]:
-        """The columns of labels; none before the warm-up."""
-        return tuple(self._manifest.categories)
+    def engine(self) -> str:
+        """The engine of all shards; "auto" until the warm-up has chosen one."""
+        return self._manifest.engine
 
     # ------------------------------------------------------------------ learning
 
@@ -436,12 +388,11 @@ class ClusterHorde:
         block, step, _ = read_first_rows(source, self.questions, self._template.step, rows)
         names, categories = tuple(source.names), tuple(source.categories)
         self._template.evaluator(names, categories, step)  # are its signals there?
-        if self.engine == "auto":
-            self.engine = self._choose(names, block)
-        backend = self._running()
-        warm_up = _WarmUp(names, categories, _to_send(block), step)
-        self._take(_Step(backend.put(warm_up), [backend.put(plan) for plan in self._plans()]))
-        self._manifest = replace(self._manifest, engine=self.engine, signals=names, categories=categories)
+        engine = self._choose(names, block) if self.engine == "auto" else self.engine
+        manifest = replace(self._manifest, engine=engine, signals=names, categories=categories)
+        put = self._running().put
+        self._take(_Step(put(block), [put(plan) for plan in self._plans(manifest, step)]))
+        self._manifest = manifest
         self._save()
         return self
 
@@ -458,26 +409,33 @@ class ClusterHorde:
         source = self._read(table)
         begins = None if first is None else mask("first", first, "run", source.count_rows(), "row of the table")
         self.warm_up(source)
-        run = self._run = self._run or _Run(self.position, _digest().hexdigest())
-        blocks = read_blocks(source, self._block, self.signals, self.categories, first=begins)
-        digest, left = _digest(), self.position - run.begin
+        manifest, digest, file = self._manifest, hashlib.blake2b(digest_size=16), self.storage / "predictions"
+        run = self._run = self._run or _Run(self.position, digest.hexdigest())
+        blocks = read_blocks(source, self._block, manifest.signals, manifest.categories, first=begins)
+        left = self.position - run.begin
+        size = 8 * len(self.questions) * left  # in bytes, of the predictions at rows that were learned before
         while left > 0 and (block := next(blocks, None)) is not None:
             digest.update(block.values.tobytes())
             left -= len(block)
-        if left or digest.hexdigest() != run.digest:
+        file.touch()
+        if left or digest.hexdigest() != run.digest or file.stat().st_size < size:
             raise ValueError(
                 f"{self.storage}: an unfinished run on another table is in this folder. Run that table again, or "
                 "choose another folder."
             )
-        for block in blocks:
-            run.predictions.append(self._learn(block))
-            digest.update(block.values.tobytes())
-            run.digest = digest.hexdigest()
-            self._save_if_due()
-        predictions = [np.load(file) for file in self._files_of_run()] + run.predictions
+        os.truncate(file, size)
+        with open(file, "ab") as output:
+            for block in blocks:
+                output.write(self._learn(block).tobytes())
+                output.flush()
+                digest.update(block.values.tobytes())
+                self._run = _Run(run.begin, digest.hexdigest())
+                self._save_if_due()
+        predictions = np.fromfile(file).reshape(-1, len(self.questions))
         self._run = None
         self._save()
-        return np.concatenate(predictions) if predictions else np.empty((0, len(self.questions)))
+        file.unlink()
+        return predictions
 
     def stream(self, blocks: Iterable[Rows] | Callable[[int], Iterable[Rows]]) -> Iterator[Array]:
         """Learn from blocks of rows as they arrive, as ``Horde.stream`` does; yields the predictions, in order.
@@ -494,7 +452,7 @@ class ClusterHorde:
             if rows is None:
                 self.cut()
                 continue
-            yield self._learn(as_block(rows, self.signals, self.categories))
+            yield self._learn(as_block(rows, self._manifest.signals, self._manifest.categories))
             self._save_if_due()
         self._save()
 
@@ -510,16 +468,36 @@ class ClusterHorde:
         self._require_warm_up()
         self._save()
         makers_of = {name: maker for maker, (_, names) in enumerate(self._makers) for name in names}
-        own = self._own_rule()
-        return Horde.join([Horde.load(self._newest.file(i), rule=own) for i in range(self._shards)], makers_of)
+        hordes = [Horde.load(self._newest.file(shard), rule=self._own_rule) for shard in range(self._shards)]
+        return Horde.join(hordes, makers_of)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file of an ordinary Horde with all questions, for ``Horde.load``.
+        """Save all shards in a folder, from which ``load`` continues. ``gather().save`` writes one ordinary Horde.
 
         Args:
-            path: The file.
+            path: The folder. It must not hold another cluster.
         """
-        self.gather().save(path)
+        self._require_warm_up()
+        self._save()
+        shutil.copytree(self._newest.folder, Path(path) / self._manifest.folder)
+        replace(self._manifest, run=None).write(Path(path))
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], *, address: str | None = None, rule: AnyRule | None = None) -> ClusterHorde:
+        """A ClusterHorde that continues from a folder: one that ``save`` wrote, or the storage of a run that ended.
+
+        Args:
+            path: The folder, which becomes the storage.
+            address: As for ``ClusterHorde``.
+            rule: Must be passed again if it was a rule of your own.
+        """
+        manifest = _Manifest.read(Path(path))
+        if manifest is None:
+            raise FileNotFoundError(2, "There is no manifest of a cluster in this folder", os.fspath(path))
+        setup = dict(manifest.setup)
+        questions = [GVF.from_config(config) for config in setup.pop("questions")]
+        features, named = _make_features(setup.pop("features")), setup.pop("rule")
+        return ClusterHorde(questions, features, rule or named, storage=path, address=address, **setup)
 
     def close(self) -> None:
         """End the shards, and a Ray that was started for them. What was saved stays in the storage."""
@@ -532,21 +510,16 @@ class ClusterHorde:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"ClusterHorde({len(self.questions)} questions, engine={self.engine!r}, shards={self._shards})"
-
     # ------------------------------------------------------------------ inside
 
     def _start(
         self, setup: Mapping[str, Any], storage: str | os.PathLike[str] | None, address: str | None, engine: str
     ) -> None:
         """Read the manifest, and start the shards."""
-        folder = storage
-        if folder is None:
-            folder = self._open.enter_context(TemporaryDirectory(prefix="emphatic-"))
+        folder = self._open.enter_context(TemporaryDirectory(prefix="emphatic-")) if storage is None else storage
         self.storage = Path(folder).absolute()
         self._open.enter_context(hold_lock(self.storage / "driver.lock", self.storage))
-        self._manifest = _Manifest.read(self.storage) or _Manifest(setup)
+        self._manifest = _Manifest.read(self.storage) or _Manifest(setup, engine=engine)
         saved = self._manifest.setup
         if different := sorted(key for key in {*saved, *setup} if saved.get(key) != setup.get(key)):
             raise ValueError(
@@ -554,14 +527,14 @@ class ClusterHorde:
                 "same arguments, or choose another folder."
             )
         if address == IN_PROCESS:
-            self._backend = _ShardsHere(self._shards, self._own_rule())
+            self._backend = _ShardsHere(self._shards, self._own_rule)
         else:
             cpus, gpus = int(self._template.setup.kind["threads"]), int(engine.startswith("cuda"))
             ray = self._open.enter_context(connect(address, self._shards * cpus))
             if storage is None and len(ray.nodes()) > 1:
                 raise refusal("storage", "ClusterHorde", "be a folder that all nodes reach by the same path", "none")
-            self._backend = _RayShards(ray, self._shards, self._own_rule(), cpus, gpus)
-        self._open.callback(self._backend.close)
+            self._backend = on_ray = _RayShards(ray, self._shards, self._own_rule, cpus, gpus)
+            self._open.callback(on_ray.close)
 
     def _running(self) -> _ShardsHere | _RayShards:
         if self._backend is None:
@@ -571,9 +544,6 @@ class ClusterHorde:
     def _require_warm_up(self) -> None:
         if not self.is_warm:
             raise RuntimeError("The ClusterHorde has not been warmed up: call warm_up or run first.")
-
-    def _own_rule(self) -> AnyRule | None:
-        return None if isinstance(self._rule, str) else self._rule
 
     def _read(self, table: object) -> Table:
         return table if isinstance(table, Table) else open_table(table, words=self._template.words)
@@ -588,21 +558,20 @@ class ClusterHorde:
         learners = len(self.questions) * len(self._template.rates)
         return engines.choose(maker.n, learners, self._block, float(maker.active), rule)
 
-    def _plans(self) -> Iterator[_Plan]:
+    def _plans(self, manifest: _Manifest, step: float | None) -> Iterator[_Plan]:
         """Each shard's part of the questions, and of the options that have a number for each question."""
         template, Q = self._template, len(self.questions)
         edges = [int(shard * Q / self._shards + 0.5) for shard in range(self._shards + 1)]
         for begin, end in pairwise(edges):
             setup = template.setup.of(np.arange(begin, end), Q)
             arguments = {**self._options, **setup.extra, "rule": self._rule, "rates": template.rates}
-            arguments |= {"alpha": setup.alpha, "engine": self.engine, "stepsize": setup.kind.get("stepsize")}
+            arguments |= {"alpha": setup.alpha, "engine": manifest.engine, "stepsize": setup.kind.get("stepsize")}
             names = set(template.names[begin:end])
-            makers = [(config, [name for name in of if name in names]) for config, of in self._makers]
-            yield _Plan(self.questions[begin:end], [(config, of) for config, of in makers if of], arguments)
+            makers = [(config, names & {*of}) for config, of in self._makers if names & {*of}]
+            yield _Plan(self.questions[begin:end], makers, arguments, manifest.signals, manifest.categories, step)
 
     def _learn(self, block: Block) -> Array:
         """The predictions (B, Q) at the rows of the next block."""
-        block = _to_send(block)
         predictions = self._take(_Step(self._running().put(block), ()))
         self._bytes += block.values.nbytes
         self.position += len(block)
@@ -620,7 +589,7 @@ class ClusterHorde:
     def _tell(self, method: str, step: int, arguments: Callable[[int], tuple[Any, ...]]) -> list[Array]:
         """Call a method of every shard at a step, after the steps that a shard has missed; their predictions."""
         at = dict.fromkeys(range(self._shards), step)
-        replies: dict[int, Any] = {}
+        answers: dict[int, Any] = {}
         while at:
             calls: dict[int, tuple[Any, ...]] = {}
             for shard, number in at.items():
@@ -629,15 +598,15 @@ class ClusterHorde:
                 else:
                     missed = self._steps[number - self._newest.step]
                     calls[shard] = ("learn", self._newest, number, *missed.arguments(shard))
-            for shard, reply in self._running().call(calls).items():
-                if reply.done and at[shard] == step:
-                    replies[shard] = reply.predictions
+            for shard, (reached, predictions) in self._running().call(calls).items():
+                if at[shard] == step <= reached:
+                    answers[shard] = predictions
                     del at[shard]
                     continue
-                if not reply.done:
-                    _log.warning("shard %d continues from checkpoint %d, at step %d", shard, reply.at, step)
-                at[shard] = reply.at
-        return [replies[shard] for shard in range(self._shards)]
+                if reached < at[shard]:
+                    _log.warning("shard %d continues from checkpoint %d, to step %d", shard, reached, step)
+                at[shard] = reached
+        return [answers[shard] for shard in range(self._shards)]
 
     def _save_if_due(self) -> None:
         if time.monotonic() - self._saved_at >= self._every or self._bytes >= _MOST_KEPT:
@@ -646,35 +615,17 @@ class ClusterHorde:
     def _save(self) -> None:
         """Save all shards, and then the manifest, which is what counts."""
         step = self._newest.step + len(self._steps)
-        checkpoint = self._newest
-        if self._steps:
-            checkpoint = _Checkpoint(step, str(self.storage / f"checkpoint-{step:012d}-{self._session}"))
-            Path(checkpoint.folder).mkdir(exist_ok=True)
-            self._tell("save", step, lambda shard: (checkpoint,))
-        run = self._run
-        if run is not None and run.predictions:
-            predictions = np.concatenate(run.predictions)
-            with atomic_file(self.storage / f"predictions-{self.position - len(predictions):012d}.npy") as file:
-                np.save(file, predictions)
-        name = Path(checkpoint.folder).name
-        saved = None if run is None else (run.begin, run.digest)
-        self._manifest = replace(self._manifest, step=step, folder=name, rows=self.position, run=saved)
+        name = f"checkpoint-{step:012d}-{self._session}"
+        checkpoint = _Checkpoint(step, str(self.storage / name))
+        Path(checkpoint.folder).mkdir(exist_ok=True)
+        self._tell("save", step, lambda shard: (checkpoint,))
+        self._manifest = replace(self._manifest, step=step, folder=name, rows=self.position, run=self._run)
         self._manifest.write(self.storage)
         self._newest, self._bytes, self._saved_at = checkpoint, 0, time.monotonic()
         self._steps.clear()
-        if run is not None:
-            run.predictions.clear()
         for old in self.storage.glob("checkpoint-*"):
             if old.name != name:
                 shutil.rmtree(old, ignore_errors=True)
-        for old in {*self.storage.glob("predictions-*.npy")} - {*self._files_of_run()}:
-            old.unlink(missing_ok=True)
-
-    def _files_of_run(self) -> list[Path]:
-        """The files with the predictions of an unfinished run, in order."""
-        begin = self.position if self._run is None else self._run.begin
-        files = sorted(self.storage.glob("predictions-*.npy"))
-        return [file for file in files if begin <= int(file.stem.partition("-")[2]) < self._manifest.rows]
 
 
 def local(*arguments: Any, shards: int, **options: Any) -> ClusterHorde:
@@ -688,14 +639,12 @@ def local(*arguments: Any, shards: int, **options: Any) -> ClusterHorde:
     return ClusterHorde(*arguments, shards=shards, address=IN_PROCESS, **options)
 
 
-def _digest() -> Any:
-    return hashlib.blake2b(digest_size=16)
-
-
-def _to_send(block: Block) -> Block:
-    """What a shard needs of a block: the readings to learn from, and which of them were pulled in."""
-    verdicts = None if block.pulled_in is None else block.verdicts
-    return Block(block.row, block.to_learn, block.time, block.labels, gap=block.gap, verdicts=verdicts)
+def _make_features(makers: Makers) -> dict[str, Features]:
+    """The feature maker of each question."""
+    features: dict[str, Features] = {}
+    for config, names in makers:
+        features |= dict.fromkeys(names, Features.from_config(config))
+    return features
 
 
 # ---------------------------------------------------------------------- machines and sweeps
@@ -703,37 +652,33 @@ def _to_send(block: Block) -> Block:
 
 def run_by_machine(
     data: object,
-    *,
-    address: str | None,
+    settings: Settings,
     out: str | os.PathLike[str],
-    config: str | os.PathLike[str] | Mapping[str, Any] | Settings,
+    *,
+    address: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    offline: bool = True,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress = silent,
 ) -> NextingResult:
     """``emphatic.nexting.run`` with ``by``, each machine in a Ray task, with the same files.
 
-    Ray repeats the task of a machine whose process died; it continues from the machine's own resume point.
+    Ray repeats the task of a machine whose process died. It continues from the machine's own checkpoint.
 
     Args:
         data: As for ``emphatic.nexting.run``.
-        address: host:port of a Ray cluster's head node; None or "local" starts Ray on this machine.
+        settings: The settings, with ``by``.
         out: The output folder, which all nodes reach by the same path.
-        config: The settings, with ``by``.
+        address: As for ``ClusterHorde``.
         resume: As for ``emphatic.nexting.run``.
         overwrite: As for ``emphatic.nexting.run``.
-        offline: As for ``emphatic.nexting.run``.
         progress: As for ``emphatic.nexting.run``.
     """
-    settings, folder = Settings.combine(config), Path(out).absolute()
     if settings.by is None or settings.share:
-        wanted = "name the column of the machines, 'by', and not 'share' weights, which are passed from one to the next"
-        raise refusal("config", "run_by_machine", wanted, f"by={settings.by!r}, share={settings.share!r}")
+        raise ValueError("--ray needs --by, without --share: on a cluster, each machine is learned by itself.")
+    folder = Path(out).absolute()
     if not (overwrite or resume):
         check_free(folder)
-    job = Nexting(data, settings, folder, progress or silent, offline)
-    return run_machines(job, resume, partial(_run_tasks, address))
+    return run_machines(Nexting(data, settings, folder, progress), resume, partial(_run_tasks, address))
 
 
 def _run_tasks(
@@ -742,38 +687,27 @@ def _run_tasks(
     """The number of each machine and its record, as they are done."""
     with connect(address) as ray:
         learn = ray.remote(num_cpus=1, max_retries=3)(_learn_machine)
-        most = min(count, 2 * int(ray.cluster_resources()["CPU"]))
-        running: dict[Any, tuple[int, MachineTask]] = {}
-        for number, task in tasks:
-            running[learn.remote(task)] = number, task
-            while len(running) >= most:
-                yield _first_done(ray, running)
-        while running:
-            yield _first_done(ray, running)
+        together = min(count, 2 * int(ray.cluster_resources()["CPU"]))
+        running: dict[Any, int] = {}
+        while True:
+            for number, task in islice(tasks, together - len(running)):
+                running[learn.remote(task)] = number
+            if not running:
+                return
+            [done], _ = ray.wait([*running])
+            yield running.pop(done), _get(ray, done)
 
 
 def _learn_machine(task: MachineTask) -> dict[str, Any]:
     return task()
 
 
-def _first_done(ray: Any, running: dict[Any, tuple[int, MachineTask]]) -> tuple[int, dict[str, Any]]:
-    [done], _ = ray.wait([*running])
-    number, task = running.pop(done)
-    try:
-        record: dict[str, Any] = ray.get(done)
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from None
-    if not (task.keywords["folder"] / "record.json").exists():
-        raise ValueError("A machine's files are missing: all nodes must reach the output folder by the same path.")
-    return number, record
-
-
 @contextmanager
-def joblib_on_ray(address: str | None) -> Iterator[None]:
-    """A context in which joblib, and with it ``emphatic.sweep``, runs in all CPUs of a Ray cluster.
+def joblib_on_ray(address: str | None = None) -> Iterator[None]:
+    """A context in which joblib, and with it ``emphatic.sweep``, uses all CPUs of a Ray cluster.
 
     Args:
-        address: host:port of the cluster's head node; None or "local" starts Ray on this machine.
+        address: As for ``ClusterHorde``.
     """
     import joblib
 

@@ -177,8 +177,6 @@ def test_what_ray_cannot_give(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None
         ClusterHorde(questions(), features(), shards=8, threads=100)
     with pytest.raises(ValueError, match=r"2 shards need 2 GPUs\. Ray has 0\."):
         ClusterHorde(questions(), features(), shards=2, engine="cuda")
-    with pytest.raises(ValueError, match="connected to another Ray"):
-        ClusterHorde(questions(), features(), shards=2, address="10.0.0.1:6379")
     monkeypatch.setattr(ray, "nodes", lambda: [{}, {}])
     with pytest.raises(ValueError, match="'storage' parameter of ClusterHorde must be a folder that all nodes reach"):
         ClusterHorde(questions(), features(), shards=2)
@@ -205,7 +203,7 @@ def test_machines_in_tasks_one_of_which_is_killed(ray: Any, fleet: Path, tmp_pat
         if phase == "learning" and not killed:
             killed.append(kill(b"ray::_learn_machine"))
 
-    run_by_machine(str(fleet), address=None, out=tmp_path / "out", config=settings, progress=progress)
+    run_by_machine(str(fleet), settings, tmp_path / "out", progress=progress)
     assert len(killed) == 1
     assert sorted(os.listdir(tmp_path / "out")) == sorted(os.listdir(tmp_path / "alone"))
     for name in ("predictions.parquet", "summary.json"):

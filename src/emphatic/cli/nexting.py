@@ -124,8 +124,6 @@ def nexting(
             from emphatic.nexting.write_back import is_finished, write_back
 
             settings = read_settings(config, flags)
-            if ray is not None and (settings.by is None or settings.share):
-                raise ValueError("--ray needs --by without --share: each machine of the table is learned by itself.")
             path = table or _household()
             if print_config:
                 from emphatic.nexting.learning import open_log
@@ -138,16 +136,15 @@ def nexting(
                 return 0
             arguments: dict[str, Any] = {
                 "out": folder,
-                "config": settings,
                 "resume": resume,
                 "overwrite": overwrite,
                 "progress": progress,
             }
             with compile_notice(progress):
                 if ray is None:
-                    result = library.run(path, write=write, **arguments)
+                    result = library.run(path, config=settings, write=write, **arguments)
                 else:
-                    result = _run_on_ray(path, ray, arguments)
+                    result = _run_on_ray(path, settings, ray, arguments)
         if not quiet:
             _show(result, folder, began)
         return 0
@@ -203,12 +200,12 @@ def _stopped(folder: Path | None) -> str:
     return "Stopped. Nothing was saved."
 
 
-def _run_on_ray(path: str, address: str, arguments: dict[str, Any]) -> NextingResult:
+def _run_on_ray(path: str, settings: Settings, address: str, arguments: dict[str, Any]) -> NextingResult:
     """``emphatic.nexting.run`` with the machines of a table on a Ray cluster."""
     from emphatic.cluster import run_by_machine
 
     try:
-        return run_by_machine(path, address=address, **arguments)
+        return run_by_machine(path, settings, address=address, **arguments)
     except ImportError as error:  # of Ray: the message has the pip command
         raise ValueError(str(error)) from error
 
