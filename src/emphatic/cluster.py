@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 import shutil
+import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -32,7 +33,7 @@ from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
 from emphatic.features import Features
-from emphatic.hordes.horde import Horde, as_block, read_blocks, read_first_rows
+from emphatic.hordes.horde import Horde, as_block, as_table, read_blocks, read_first_rows
 from emphatic.learning.inputs import mask, refusal, whole
 from emphatic.nexting.machines import MachineTask, run_machines
 from emphatic.nexting.runner import Nexting, NextingResult, Progress, check_free, silent
@@ -40,7 +41,7 @@ from emphatic.nexting.settings import Settings
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
 from emphatic.rules import AnyRule
-from emphatic.tables import Block, Hold, Table, open_table
+from emphatic.tables import Block, Hold
 
 __all__ = ["IN_PROCESS", "ClusterHorde", "joblib_on_ray", "local", "run_by_machine"]
 
@@ -59,7 +60,6 @@ IN_PROCESS = "in-process"
 BLOCK = 1016
 #: Bytes of blocks since the last checkpoint after which the next one is due.
 _MOST_KEPT = 1 << 28
-_FORMAT = 1
 
 
 # ---------------------------------------------------------------------- a shard
@@ -168,9 +168,7 @@ class _RayShards:
 
     def call(self, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Reply]:
         """The reply of each shard to a method and its arguments; what a shard raises."""
-        pending = {
-            shard: getattr(self._actors[shard], method).remote(*rest) for shard, (method, *rest) in calls.items()
-        }
+        pending = {i: getattr(self._actors[i], method).remote(*rest) for i, (method, *rest) in calls.items()}
         self._ray.wait([*pending.values()], num_returns=len(pending))
         return {shard: _get(self._ray, reply) for shard, reply in pending.items()}
 
@@ -205,6 +203,12 @@ def connect(address: str | None, cpus: int = 1) -> Iterator[Any]:
     if is_local and ray.is_initialized():
         yield ray
         return
+    if not is_local and address != "auto":  # (Ray itself would try for minutes)
+        host, _, port = str(address).rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=10.0).close()
+        except (OSError, ValueError) as error:
+            raise ConnectionError(f"No Ray answers at {address}: {error}") from error
     here: dict[str, Any] = {"num_cpus": max(cpus, os.cpu_count() or 1), "include_dashboard": False}
     options = {"address": "local", **here} if is_local else {"address": address}
     ray.init(**options, log_to_driver=False, logging_level=logging.WARNING)
@@ -243,20 +247,17 @@ class _Manifest:
 
     def write(self, storage: Path) -> None:
         with atomic_file(storage / "manifest.json") as file:
-            file.write(json.dumps({"format": _FORMAT} | asdict(self), indent=1, ensure_ascii=False).encode())
+            file.write(json.dumps(asdict(self), indent=1, ensure_ascii=False).encode())
 
     @staticmethod
     def read(storage: Path) -> _Manifest | None:
         """The manifest in a folder; None if there is none."""
         path = storage / "manifest.json"
         try:
-            fields = json.loads(path.read_text("utf-8"))
-            if fields.pop("format") != _FORMAT:
-                raise ValueError("its format has another version")
-            return _Manifest(**fields)
+            return _Manifest(**json.loads(path.read_text("utf-8")))
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError) as error:
             raise CheckpointError(f"{os.fsdecode(path)!r} is not the manifest of a cluster: {error}") from error
 
 
@@ -272,9 +273,6 @@ class _Step(NamedTuple):
 
     rows: Any
     plans: Sequence[Any]
-
-    def arguments(self, shard: int) -> tuple[Any, Any]:
-        return self.rows, self.plans[shard] if self.plans else None
 
 
 class ClusterHorde:
@@ -309,6 +307,8 @@ class ClusterHorde:
     ...     horde.run({"x": np.sin(np.arange(2000.0))}).shape
     (2000, 3)
     """
+
+    _manifest: _Manifest
 
     def __init__(
         self,
@@ -384,7 +384,7 @@ class ClusterHorde:
         """
         if self.is_warm:
             return self
-        source = self._read(table)
+        source = as_table(table, self._template.words)
         block, step, _ = read_first_rows(source, self.questions, self._template.step, rows)
         names, categories = tuple(source.names), tuple(source.categories)
         self._template.evaluator(names, categories, step)  # are its signals there?
@@ -406,7 +406,7 @@ class ClusterHorde:
             table: As for ``Horde.run``.
             first: As for ``Horde.run``.
         """
-        source = self._read(table)
+        source = as_table(table, self._template.words)
         begins = None if first is None else mask("first", first, "run", source.count_rows(), "row of the table")
         self.warm_up(source)
         manifest, digest, file = self._manifest, hashlib.blake2b(digest_size=16), self.storage / "predictions"
@@ -417,14 +417,13 @@ class ClusterHorde:
         while left > 0 and (block := next(blocks, None)) is not None:
             digest.update(block.values.tobytes())
             left -= len(block)
-        file.touch()
-        if left or digest.hexdigest() != run.digest or file.stat().st_size < size:
-            raise ValueError(
-                f"{self.storage}: an unfinished run on another table is in this folder. Run that table again, or "
-                "choose another folder."
-            )
-        os.truncate(file, size)
         with open(file, "ab") as output:
+            if left or digest.hexdigest() != run.digest or output.tell() < size:
+                raise ValueError(
+                    f"{self.storage}: an unfinished run on another table is in this folder. Run that table again, or "
+                    "choose another folder."
+                )
+            output.truncate(size)
             for block in blocks:
                 output.write(self._learn(block).tobytes())
                 output.flush()
@@ -459,7 +458,7 @@ class ClusterHorde:
     def cut(self) -> None:
         """The next row begins another sequence: forget the traces."""
         self._require_warm_up()
-        self._take(_Step(None, ()))
+        self._take(_Step(None, [None] * self._shards))
 
     # ------------------------------------------------------------------ saving
 
@@ -545,9 +544,6 @@ class ClusterHorde:
         if not self.is_warm:
             raise RuntimeError("The ClusterHorde has not been warmed up: call warm_up or run first.")
 
-    def _read(self, table: object) -> Table:
-        return table if isinstance(table, Table) else open_table(table, words=self._template.words)
-
     def _choose(self, names: tuple[str, ...], block: Block) -> str:
         """The engine for all questions together, from the first of their features."""
         maker = Features.from_config(self._makers[0][0])
@@ -572,7 +568,7 @@ class ClusterHorde:
 
     def _learn(self, block: Block) -> Array:
         """The predictions (B, Q) at the rows of the next block."""
-        predictions = self._take(_Step(self._running().put(block), ()))
+        predictions = self._take(_Step(self._running().put(block), [None] * self._shards))
         self._bytes += block.values.nbytes
         self.position += len(block)
         return np.concatenate(predictions, axis=1)
@@ -581,7 +577,8 @@ class ClusterHorde:
         """Let every shard take the next step; their predictions."""
         self._steps.append(step)
         try:
-            return self._tell("learn", self._newest.step + len(self._steps) - 1, step.arguments)
+            number = self._newest.step + len(self._steps) - 1
+            return self._tell("learn", number, lambda shard: (step.rows, step.plans[shard]))
         except BaseException:
             self._steps.pop()
             raise
@@ -597,7 +594,7 @@ class ClusterHorde:
                     calls[shard] = (method, self._newest, step, *arguments(shard))
                 else:
                     missed = self._steps[number - self._newest.step]
-                    calls[shard] = ("learn", self._newest, number, *missed.arguments(shard))
+                    calls[shard] = ("learn", self._newest, number, missed.rows, missed.plans[shard])
             for shard, (reached, predictions) in self._running().call(calls).items():
                 if at[shard] == step <= reached:
                     answers[shard] = predictions
@@ -714,7 +711,6 @@ def joblib_on_ray(address: str | None = None) -> Iterator[None]:
     with connect(address):
         from ray.util.joblib import register_ray
 
-        register_ray()
-        # Ray restarts a process that died, and repeats its task.
-        with joblib.parallel_config("ray", n_jobs=-1, ray_remote_args={"max_restarts": -1, "max_task_retries": 3}):
+        register_ray()  # type: ignore[no-untyped-call]
+        with joblib.parallel_config("ray", n_jobs=-1):
             yield

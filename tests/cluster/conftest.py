@@ -30,3 +30,13 @@ def ray() -> Iterator[Any]:
 
     with connect("local", 4) as connected:
         yield connected
+
+
+@pytest.fixture(scope="session")
+def expected() -> Any:
+    """The predictions of shards in this process that nothing disturbs."""
+    from emphatic.cluster import local
+    from tests.cluster.support import SETUP, features, log, questions
+
+    with local(questions(), features(), **SETUP) as horde:
+        return horde.run(log())

@@ -19,12 +19,6 @@ from emphatic.tables import open_table
 from tests.cluster.support import BLOCK, ROWS, SETUP, blocks, features, log, makers, questions
 
 
-@pytest.fixture(scope="module")
-def expected() -> Any:
-    with local(questions(), features(), **SETUP) as horde:
-        return horde.run(log())
-
-
 def collect(stream: Iterator[Any], answers: list[Any]) -> None:
     """Append one by one what a stream gives, until it fails."""
     for answer in stream:
@@ -138,9 +132,9 @@ def test_arguments(tmp_path: Path) -> None:
         ({"shards": 1, "questions": [GVF(lambda row: row["a"], gamma=0.9, name="f")]}, "function"),
     ]
     for options, message in cases:
-        arguments = {"questions": questions(), "features": features(), "storage": tmp_path / "storage"} | options
+        arguments: dict[str, Any] = {"questions": questions(), "features": features(), "storage": tmp_path / "storage"}
         with pytest.raises(ValueError, match=message):
-            ClusterHorde(**arguments, address="in-process")
+            ClusterHorde(**arguments | options, address="in-process")
     assert not list(tmp_path.iterdir())
     with local(questions(), features(), shards=1) as horde:
         for early in (lambda: list(horde.stream(blocks())), horde.gather, horde.cut):
@@ -275,12 +269,12 @@ def test_another_set_up_is_rejected(tmp_path: Path) -> None:
         ({"features": f.Features([f.Bias()])}, "features"),
         ({"stepsize": "autostep"}, "stepsize"),
     ):
-        arguments = {"questions": questions(), "features": features()} | setup | options
+        arguments: dict[str, Any] = {"questions": questions(), "features": features()} | setup | options
         with pytest.raises(ValueError, match=f"has a different {different}. Resume it with the same arguments"):
             local(**arguments)
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"format": 2}', '{"format": 1, "rows": -1}', "[1]"])
+@pytest.mark.parametrize("text", ["", "{}", '{"setup": {}, "place": 1}', "[1]"])
 def test_a_damaged_manifest_is_rejected(text: str, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"manifest\.json"):

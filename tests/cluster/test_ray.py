@@ -27,18 +27,6 @@ from tests.cluster.support import BLOCK, ROWS, SETUP, blocks, features, kill, lo
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("default")]  # Ray leaves files and processes open
 
 
-@pytest.fixture(scope="module")
-def expected() -> Any:
-    with local(questions(), features(), **SETUP) as horde:
-        return horde.run(log())
-
-
-def wide_log(rows: int, signals: int = 60) -> dict[str, Any]:
-    """A log whose first rows are megabytes."""
-    rng = np.random.default_rng(0)
-    return log(rows) | {f"x{i}": rng.normal(size=rows) for i in range(signals)}
-
-
 # ---------------------------------------------------------------------- shards that are killed
 
 
@@ -58,8 +46,8 @@ def test_shards_killed_in_a_stream(ray: Any, kills: int, every: Any, expected: A
 
 @pytest.mark.parametrize("rows", [200, 10_000])
 def test_a_shard_killed_while_it_warms_up_and_after(ray: Any, rows: int, tmp_path: Path) -> None:
-    """A warm-up of any size, shorter than a block and longer than many, comes to a shard that begins again."""
-    table = wide_log(10_000)
+    """A warm-up of any size, shorter than a block or of megabytes, comes to a shard that begins again."""
+    table = log(10_000) | {f"x{i}": np.random.default_rng(i).normal(size=10_000) for i in range(60)}
     setup = SETUP | {"block": 500}
 
     def stream() -> Iterator[Any]:
@@ -196,7 +184,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_machines_in_tasks_one_of_which_is_killed(ray: Any, fleet: Path, tmp_path: Path) -> None:
-    settings, killed = Settings(by="machine", exponential_only=False), []  # as the command has it
+    settings = Settings(by="machine", exponential_only=False)  # as the command has it
+    killed: list[int] = []
     emphatic.nexting.run(fleet, out=tmp_path / "alone", config=settings)
 
     def progress(phase: str, done: int, total: int) -> None:
@@ -236,16 +225,14 @@ def test_the_commands(fleet: Path, tmp_path: Path) -> None:
     nexting = ("nexting", fleet, "--by", "machine", "--quiet", "--out")
     sweep = ("sweep", "chain", "--alpha", ".1,.01", "--lambda", "0", "--runs", 4, "--steps", 100, "--out")
     for arguments, name in ((nexting, "predictions.parquet"), (sweep, "results.parquet")):
-        for out, flags in (("alone", ()), ("ray", ("--ray", "local"))):
-            done = run_command(*arguments, tmp_path / out, *flags)
+        for flags in ((), ("--ray", "local")):
+            done = run_command(*arguments, tmp_path / arguments[0] / str(len(flags)), *flags)
             assert done.returncode == 0, done.stderr
-        tables = [pq.read_table(tmp_path / out / name) for out in ("alone", "ray")]
-        assert tables[0].equals(tables[1])
-
-
-def test_no_cluster_at_the_address(fleet: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
-    done = run_command("nexting", fleet, "--by", "machine", "--out", tmp_path / "out", "--ray", "127.0.0.1:1")
-    assert done.returncode == 2, done.stderr
-    assert "127.0.0.1:1" in done.stderr.splitlines()[-1]
-    assert not (tmp_path / "out").exists()
+        files = [tmp_path / arguments[0] / flags / name for flags in ("0", "2")]
+        assert files[0].read_bytes() == files[1].read_bytes()
+    done = run_command(*nexting, tmp_path / "out", "--ray", "127.0.0.1:1")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("Error: No Ray answers at 127.0.0.1:1")
+    done = run_command("nexting", fleet, "--ray", "local")
+    assert done.returncode == 2
+    assert "--ray needs --by" in done.stderr.splitlines()[-1]

@@ -48,6 +48,7 @@ __all__ = [
     "YES",
     "Horde",
     "as_block",
+    "as_table",
     "probability",
     "read_blocks",
     "read_first_rows",
@@ -448,16 +449,13 @@ class Horde:
             guard: The new guard of the stream. It is warmed up on the same rows, and decides what is found from them;
                 after that it is to judge them as the first rows of the stream. By default all readings are sound.
         """
-        source = self._open(table)
+        source = as_table(table, self.words)
         block, step, clock = read_first_rows(source, self.questions, self.step, rows)
         if guard is not None:
             guard.warm_up(block.values).copy().mark(block)
         self.warm_up_on(source.names, source.categories, block, step)
         self._start_asking(Timing.of(clock, source.dated))
         return self
-
-    def _open(self, table: object) -> Table:
-        return table if isinstance(table, Table) else open_table(table, words=self.words)
 
     def warm_up_on(self, names: Sequence[str], categories: Sequence[str], block: Block, step: float | None) -> Self:
         """``warm_up`` on the rows of a block, of these signals and categories. Returns self.
@@ -963,7 +961,7 @@ class Horde:
         """
         self._replies, self._gathers = [], True
         try:
-            source = self._open(table)
+            source = as_table(table, self.words)
             begins = None if first is None else mask("first", first, "run", source.count_rows(), "row of the table")
             if not self.is_warm:
                 self.warm_up(source)
@@ -1396,6 +1394,11 @@ def _check_makers(features: object, names: Sequence[str]) -> Mapping[str, Featur
 
 
 # ------------------------------------------------------------------------------------------------ observations as rows
+
+
+def as_table(table: object, words: set[str]) -> Table:
+    """A table, opened if it is not: ``words`` are the columns that are read as words."""
+    return table if isinstance(table, Table) else open_table(table, words=words)
 
 
 def as_block(rows: Block | Mapping[str, Any] | Array, signals: Sequence[str], categories: Sequence[str]) -> Block:

@@ -366,8 +366,9 @@ def run_machines(job: Nexting, resume: bool = False, run_tasks: RunTasks = run_h
             weights = teacher
             for i, name in enumerate(rows.names):
                 of_machine = folder / f"{i:06d}"
-                options = {"folder": of_machine, "roles": roles, "teacher": weights, "offline": job.offline}
-                yield i, partial(run_machine, name, rows.table(i), single, **options, with_page=name in with_page)
+                options: dict[str, Any] = {"folder": of_machine, "roles": roles, "teacher": weights}
+                options |= {"offline": job.offline, "with_page": name in with_page}
+                yield i, partial(run_machine, name, rows.table(i), single, **options)
                 if weights is not None and (of_machine / "model.safetensors").exists():
                     weights = Horde.load_with(of_machine / "model.safetensors")[0]  # (each machine asks anew)
 
