@@ -83,23 +83,7 @@ def nexting(
         ),
     ] = None,
     ray: Annotated[
-        str | None, typer.Option(help="A Ray cluster to learn on, host:port, or 'local'.", rich_help_panel=_CLUSTER)
-    ] = None,
-    shards: Annotated[
-        int | None, typer.Option(help="Number of shards; default: one per node.", rich_help_panel=_CLUSTER)
-    ] = None,
-    storage: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for checkpoints that all nodes can reach; default: .cluster in the output folder.",
-            rich_help_panel=_CLUSTER,
-        ),
-    ] = None,
-    block: Annotated[
-        int | None, typer.Option(help="Rows per block that is sent; default: 1016.", rich_help_panel=_CLUSTER)
-    ] = None,
-    checkpoint_every: Annotated[
-        str | None, typer.Option(help="Time between checkpoints of the shards; default: 30s.", rich_help_panel=_CLUSTER)
+        str | None, typer.Option(help="With --by: a Ray cluster, host:port or 'local'.", rich_help_panel=_CLUSTER)
     ] = None,
     **flags: Any,
 ) -> None:
@@ -128,10 +112,6 @@ def nexting(
     if model is not None or no_learn or every is not None or warm_up is not None or save_every != _SAVE_EVERY:
         options = "--model, --no-learn, --every, --save-every and --warm-up"
         _refuse(f"{options} need a pipe: emphatic nexting - --model FILE.")
-    cluster = {"shards": shards, "storage": storage, "block": block, "checkpoint_every": checkpoint_every}
-    cluster = {name: value for name, value in cluster.items() if value is not None}
-    if cluster and ray is None:
-        _refuse(f"--{next(iter(cluster)).replace('_', '-')} needs a cluster: --ray ADDRESS, or --ray local.")
     folder = out
 
     began = time.perf_counter()
@@ -156,19 +136,20 @@ def nexting(
                 return 0
             arguments: dict[str, Any] = {
                 "out": folder,
-                "config": settings,
                 "resume": resume,
                 "overwrite": overwrite,
-                "write": write,
                 "progress": progress,
             }
             with compile_notice(progress):
-                result = library.run(path, **arguments) if ray is None else _run_on_ray(path, ray, cluster | arguments)
+                if ray is None:
+                    result = library.run(path, config=settings, write=write, **arguments)
+                else:
+                    result = _run_on_ray(path, settings, ray, arguments)
         if not quiet:
             _show(result, folder, began)
         return 0
 
-    raise typer.Exit(carry_out(command, lambda: _stopped(folder, ray is not None)))
+    raise typer.Exit(carry_out(command, lambda: _stopped(folder)))
 
 
 def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
@@ -210,27 +191,23 @@ def _default_folder(path: str, resume: bool, overwrite: bool) -> Path:
     return folder
 
 
-def _stopped(folder: Path | None, is_cluster: bool) -> str:
+def _stopped(folder: Path | None) -> str:
     """What to say after Ctrl-C."""
     from emphatic.nexting.runner import is_stopped
 
-    if is_cluster:
-        return f"Stopped. Continue with --resume --out {folder}, if rows had been learned."
     if folder is not None and is_stopped(folder):
         return f"Stopped. Continue with --resume --out {folder}."
     return "Stopped. Nothing was saved."
 
 
-def _run_on_ray(path: str, address: str, arguments: dict[str, Any]) -> NextingResult:
-    """``emphatic.nexting.run`` on a cluster."""
-    from emphatic.cluster.nexting import run
-    from emphatic.cluster.ray_shards import import_ray
+def _run_on_ray(path: str, settings: Settings, address: str, arguments: dict[str, Any]) -> NextingResult:
+    """``emphatic.nexting.run`` with the machines of a table on a Ray cluster."""
+    from emphatic.cluster import run_by_machine
 
     try:
-        import_ray(local=address == "local")
-    except ImportError as error:
+        return run_by_machine(path, settings, address=address, **arguments)
+    except ImportError as error:  # of Ray: the message has the pip command
         raise ValueError(str(error)) from error
-    return run(path, address=address, **arguments)
 
 
 def _follow_pipe(

@@ -4,7 +4,7 @@
 machine from its rows to its record, in a folder of its own, and is all that a machine needs: it may as well be called
 in another process. A record that is complete is never made again, so a run that was killed goes on with the machine
 that it was at, from that machine's own resume point, and gives the same bits. What runs the machines is the caller's
-to say: one after another by default, or a cluster's shards side by side.
+to say: one after another by default, or the tasks of a Ray cluster.
 
 With ``share`` each machine goes on with the weights of the one before; sequences are cut from one another, and ranges
 are found from the first rows of all machines.
@@ -22,6 +22,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -289,43 +290,8 @@ def run_machine(
     return record
 
 
-@dataclass(frozen=True, eq=False)
-class MachineTask:
-    """The arguments of ``run_machine`` for one machine: calling it gives the machine's record, in any process.
-
-    Args:
-        machine: The name of the machine.
-        rows: Its rows, in the order of time.
-        settings: What to predict, and how.
-        folder: The folder of the machine.
-        roles: What the columns are.
-        teacher: With shared weights, the Horde to go on with.
-        offline: Whether the predictions are compared with an offline fit.
-        with_page: Whether the page of the machine is written as well.
-    """
-
-    machine: str
-    rows: pa.Table
-    settings: Settings
-    folder: Path
-    roles: Mapping[str, ColumnRole]
-    teacher: Horde | None
-    offline: bool
-    with_page: bool
-
-    def __call__(self) -> dict[str, Any]:
-        return run_machine(
-            self.machine,
-            self.rows,
-            self.settings,
-            self.folder,
-            self.roles,
-            self.teacher,
-            self.offline,
-            self.with_page,
-        )
-
-
+#: ``run_machine`` with its arguments: calling it gives the machine's record, in any process.
+MachineTask = partial[dict[str, Any]]
 #: Runs the tasks of so many machines; the number and the record of each, as they are done.
 RunTasks = Callable[[Iterator[tuple[int, MachineTask]], int], Iterator[tuple[int, dict[str, Any]]]]
 
@@ -369,18 +335,15 @@ def unfinished_file(out: Path) -> Path:
     return out / UNFINISHED / "machines.json"
 
 
-def run_machines(
-    job: Nexting, resume: bool = False, run_tasks: RunTasks = run_here, folder: Path | None = None
-) -> NextingResult:
+def run_machines(job: Nexting, resume: bool = False, run_tasks: RunTasks = run_here) -> NextingResult:
     """Learn from every machine of a table, score them, and write the files of all together.
 
     Args:
         job: The table, the settings (with ``by``) and the output folder.
         resume: Whether to go on with a run that was stopped.
         run_tasks: Runs the machines; those with shared weights must be run one after another.
-        folder: The folder for what has been learned of each machine until all are done; default: in the output folder.
     """
-    folder = folder or job.out / UNFINISHED / "machines"
+    folder = job.out / UNFINISHED / "machines"
     with hold_folder(job.out):
         began = clock_time.perf_counter()
         table = _open_whole(job.source, job.settings)
@@ -403,8 +366,9 @@ def run_machines(
             weights = teacher
             for i, name in enumerate(rows.names):
                 of_machine = folder / f"{i:06d}"
-                options = (single, of_machine, roles, weights, job.offline, name in with_page)
-                yield i, MachineTask(name, rows.table(i), *options)
+                options: dict[str, Any] = {"folder": of_machine, "roles": roles, "teacher": weights}
+                options |= {"offline": job.offline, "with_page": name in with_page}
+                yield i, partial(run_machine, name, rows.table(i), single, **options)
                 if weights is not None and (of_machine / "model.safetensors").exists():
                     weights = Horde.load_with(of_machine / "model.safetensors")[0]  # (each machine asks anew)
 

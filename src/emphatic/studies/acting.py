@@ -188,15 +188,6 @@ class Acting:
             shards.append(Scores(costs.mean(axis=1), final, curve, training.diverged))
         return Scores.joined(shards)
 
-    def grain(self, settings: GridSettings, every: int) -> int:
-        """Settings can be cut anywhere: agents do not share anything.
-
-        Args:
-            settings: Settings of one algorithm.
-            every: Only 1 is possible.
-        """
-        return 1
-
 
 def acting(problem: str | World, episodes: int | None, seed: int, options: Mapping[str, Any] | None = None) -> Acting:
     """The source of a sweep over agents.

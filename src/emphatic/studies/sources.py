@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -202,7 +201,7 @@ class Simulated:
         # β = eta·α follows α
         step_sizes = ["alpha"] + ["beta"] * ("beta" in constants and rule.defaults.get("beta") == "eta")
         active = None if stream.active.all() else stream.active
-        size = every * max(1, _ERRORS // (settings.together * (1 if active is None else every)))
+        size = every * max(1, _ERRORS // (len(settings) * (1 if active is None else every)))
         learner = settings.learner(mdp.n, self._engine(mdp, settings, every, min(size, self.steps)))
         if self.theta is not None:
             learner.theta = self._first_weights(mdp)  # type: ignore[misc]  # least squares was rejected by ``check``
@@ -230,25 +229,11 @@ class Simulated:
         start = error(np.stack([self._first_weights(mdp), np.zeros(mdp.n)])).max()
         return Scores.of(total / -(-self.steps // every), error(learner.theta), curve, learner.frozen, float(start))
 
-    def grain(self, settings: GridSettings, every: int) -> int:
-        """The multiples at which these settings can be divided bit for bit; 0 if they cannot be."""
-        if isinstance(settings.rule, LeastSquaresRule):
-            return 0
-        grains = []
-        for mdp in self.tasks(0):
-            # where the steps of a block depend on the stream there are no fewer than this
-            steps = min(self.steps, every * max(1, _ERRORS // (settings.together * every)))
-            names = {self._engine(mdp, settings, every, T) for T in (steps, min(self.steps, max(steps, _ERRORS)))}
-            if len(names) > 1:
-                return 0
-            grains.append(_grain(settings, mdp.n, names.pop()))
-        return math.lcm(*grains)
-
     def _engine(self, mdp: MDP, settings: GridSettings, every: int, steps: int) -> str:
         """The engine of all settings together."""
         if every < _OFTEN or isinstance(settings.rule, LeastSquaresRule):
             return "dense"
-        return engines.choose(mdp.n, settings.together, steps, None, settings.stepped_rule)
+        return engines.choose(mdp.n, len(settings), steps, None, settings.stepped_rule)
 
     def _first_weights(self, mdp: MDP) -> Array:
         theta = np.zeros(mdp.n) if self.theta is None else np.asarray(self.theta, np.float64)
@@ -261,12 +246,6 @@ class Simulated:
         if self.d is None:
             return mdp.probe
         return mdp.Phi, mdp.v_pi, mdp.checked_weights(self.d, "sweep")
-
-
-def _grain(settings: GridSettings, n: int, engine: str) -> int:
-    """At multiples of how many learners an engine can be cut; 0 where it cannot."""
-    _, learners = engines.make(engine, settings.stepped_rule, n, 2, "float64").grain
-    return learners
 
 
 def _constants(settings: GridSettings, mdp: MDP) -> dict[str, Array]:
@@ -507,7 +486,7 @@ class Recorded:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", UndiscountedWarning)
             for start, stop in self._sequences():
-                for begin, end in _blocks(start, stop, edges, max(1, _PREDICTIONS // settings.together)):
+                for begin, end in _blocks(start, stop, edges, max(1, _PREDICTIONS // len(settings))):
                     block: dict[str, Any] = {
                         name: value[begin:end, None] if value.ndim == 1 else value for name, value in arguments.items()
                     }
@@ -524,17 +503,6 @@ class Recorded:
             mean, final = np.sqrt(sums.sum(axis=0) / counts.sum()), np.sqrt(late_sum / known[tenth:].sum())
         return Scores.of(mean, final, curve, learner.frozen, self.baselines(1)["θ = 0"])
 
-    def grain(self, settings: GridSettings, every: int) -> int:
-        """The multiples at which these settings can be divided bit for bit; 0 if they cannot be.
-
-        Args:
-            settings: Settings of one rule.
-            every: Ignored: every step has an error.
-        """
-        name = self._engine(settings, self.points(1, 1))
-        is_fixed = name != "auto" and not isinstance(settings.rule, LeastSquaresRule)
-        return _grain(settings, self.n or 1, name) if is_fixed else 0
-
     def _engine(self, settings: GridSettings, points: NDArray[np.int64]) -> str:
         """The engine of all settings together; features that are given by index leave it to the learner."""
         if isinstance(self.Phi, Active) or isinstance(settings.rule, LeastSquaresRule):
@@ -543,10 +511,10 @@ class Recorded:
             end - begin
             for start, stop in self._sequences()
             for begin, end in _blocks(
-                start, stop, np.unique([0, *points, self.steps]), max(1, _PREDICTIONS // settings.together)
+                start, stop, np.unique([0, *points, self.steps]), max(1, _PREDICTIONS // len(settings))
             )
         )
-        return engines.choose(self.n or 1, settings.together, first_block, None, settings.stepped_rule)
+        return engines.choose(self.n or 1, len(settings), first_block, None, settings.stepped_rule)
 
     def _run_arguments(self, settings: GridSettings) -> dict[str, Array]:
         """The arguments of ``run`` besides the features: (T,), (1, K) or a number."""
