@@ -1,4 +1,4 @@
-"""Questions in text, the headline and own questions: the same answers from a table, a service and a cluster."""
+"""Questions in text, the headline and own questions: the same answers from a table and a service."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 from emphatic import nexting
-from emphatic.cluster import nexting as cluster_nexting
-from emphatic.cluster.learner import IN_PROCESS
 from emphatic.nexting.settings import Settings
 from emphatic.serve.service import Service
 from tests.asking.test_nexting import ASK, readings, table
@@ -77,19 +75,6 @@ def test_a_service_gives_the_answers_of_the_table_and_after_a_kill_too(whole: di
     assert last == 699
     service.close()
     again.close()
-
-
-def test_a_cluster_gives_the_answers_of_the_table(whole: dict[str, Any], tmp_path: Path) -> None:
-    result = cluster_nexting.run(
-        table(), out=tmp_path / "out", config=SETTINGS, offline=False, address=IN_PROCESS, shards=2, block=200
-    )
-    for name, expected in whole.items():
-        column = result.predictions.column(name).to_numpy()
-        if name.startswith(tuple(ASK)):  # (of shards the means may differ by rounding, and with them what sees them)
-            np.testing.assert_array_equal(column, expected, err_msg=name)
-        elif column.dtype == np.float32:
-            np.testing.assert_allclose(column, expected, rtol=1e-6, atol=1e-6, err_msg=name)
-    assert [score["question"] for score in result.summary if "question" in score] == ["until high", "high"]
 
 
 @pytest.mark.serve

@@ -1,6 +1,6 @@
-"""Ray's processes in these tests know each other by a token of their own, and leave the user's alone.
+"""Ray is started once for the tests that need it; its processes know each other by a token of their own.
 
-Ray looks at the environment when it is imported, so that this is set before any test is.
+Ray looks at the environment when it is imported, so that the token is set before any test is.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import atexit
 import os
 import secrets
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.support import KILLS
+import pytest
 
 _folder = tempfile.TemporaryDirectory(prefix="emphatic-ray-")
 atexit.register(_folder.cleanup)
@@ -21,6 +22,11 @@ _token.write_text(secrets.token_hex(32))
 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(_token)}
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    if KILLS:
-        terminalreporter.write_line(f"{len(KILLS)} processes were ended by kill -9.")
+@pytest.fixture(scope="session")
+def ray() -> Iterator[Any]:
+    """Ray with four CPUs, to which this process is connected."""
+    pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
+    from emphatic.cluster import connect
+
+    with connect("local", 4) as connected:
+        yield connected

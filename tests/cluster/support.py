@@ -1,4 +1,4 @@
-"""A stream in blocks, what the same shards in one process make of it, and processes of Ray to kill."""
+"""A log and questions about it, and processes of shards to kill."""
 
 from __future__ import annotations
 
@@ -10,47 +10,51 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from emphatic.cluster import local
+from emphatic import GVF
+from emphatic import features as f
 
-N, K, BLOCKS, STEPS = 20, 32, 40, 60
-RULE = "true_online_etd"
-#: The processes that were killed with SIGKILL, one entry each: ``conftest`` says how many.
-KILLS: list[int] = []
-SETUP: dict[str, Any] = {"engine": "dense", "shards": 2, "block": STEPS}
+ROWS, BLOCK = 3000, 100
+SETUP: dict[str, Any] = {"shards": 2, "engine": "sparse", "block": BLOCK}
 
 
-def stream(begin: int = 0, blocks: int = BLOCKS, pause: float = 0.0) -> Iterator[dict[str, Any] | None]:
-    """Blocks from row ``begin`` on, each the same whenever it is made, with gaps among them."""
-    for b in range(begin // STEPS, blocks):
-        rng = np.random.default_rng(b)
-        before, Phi = (np.random.default_rng(1000 + i).normal(size=(STEPS, N)) / np.sqrt(N) for i in (b, b + 1))
-        if b % 7 == 3 and b * STEPS > begin:
-            yield None
+def log(rows: int = ROWS) -> dict[str, Any]:
+    t = np.arange(rows)
+    return {"a": np.sin(t / 9.0), "b": np.cos(t / 17.0), "mode": np.where(t % 50 < 25, "red", "blue")}
+
+
+def questions() -> list[GVF]:
+    return [GVF(name, horizon=h) for name in "ab" for h in (2, 9, 30, 100)]
+
+
+def features() -> f.Features:
+    """Six in all, for which other tests too compile a kernel."""
+    return f.Features([f.Bias(), f.SoftBins("a", bins=2), f.SoftBins("b", bins=3)])
+
+
+def makers() -> dict[str, f.Features]:
+    """Features of their own for every other question."""
+    other = f.Features([f.Bias(), f.SoftBins("b", bins=6), f.SoftBins("a", bins=2)])
+    shared = features()
+    return {question.name: shared if q % 2 else other for q, question in enumerate(questions())}
+
+
+def blocks(first: int = 0, rows: int = ROWS, pause: float = 0.0) -> Iterator[dict[str, Any]]:
+    """The log from a row on."""
+    for begin in range(first, rows, BLOCK):
         time.sleep(pause)
-        yield {
-            "Phi": np.vstack([before, Phi[:1]]), "R": rng.normal(size=(STEPS, K)),
-            "gamma_next": np.linspace(0.5, 0.95, K), "alpha": np.linspace(0.01, 0.05, K),
-            "lambda_": rng.uniform(0, 1, STEPS), "rho": rng.uniform(0, 2, STEPS), "I": rng.uniform(0, 1, (STEPS, K)),
-        }  # fmt: skip
+        yield {name: column[begin : begin + BLOCK] for name, column in log(rows).items()}
 
 
-def undisturbed(blocks: int = BLOCKS) -> tuple[list[NDArray[Any]], NDArray[Any]]:
-    """Predictions of each block and θ at the end, of the same shards in one process."""
-    with local(RULE, N, K, **SETUP) as learner:
-        return [made for made in learner.stream(stream(0, blocks)) if made is not None], learner.theta
-
-
-def shard_processes(root: int | None = None) -> list[int]:
-    """The processes of shards among the descendants of this process."""
-    parents, shards = {}, []
+def processes(title: bytes, root: int | None = None) -> list[int]:
+    """The descendants of a process, by default of this one, whose title begins with these words."""
+    parents, titled = {}, []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                if (entry / "cmdline").read_bytes().startswith(b"ray::Shard"):
-                    shards.append(int(entry.name))
+                if (entry / "cmdline").read_bytes().startswith(title):
+                    titled.append(int(entry.name))
             except OSError:
                 continue
     root = root or os.getpid()
@@ -62,14 +66,18 @@ def shard_processes(root: int | None = None) -> list[int]:
                 return True
         return False
 
-    return sorted(pid for pid in shards if descends(pid))
+    return sorted(pid for pid in titled if descends(pid))
 
 
-def kill(pid: int) -> bool:
-    """Whether it was there to be killed."""
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    KILLS.append(pid)
-    return True
+def kill(title: bytes = b"ray::Shard") -> int:
+    """Kill the first of these processes with SIGKILL, as soon as there is one."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        for pid in processes(title):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            return pid
+        time.sleep(0.02)
+    raise AssertionError(f"there is no process {title!r}")

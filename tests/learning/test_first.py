@@ -561,45 +561,6 @@ def test_a_cut_leaves_the_bits_of_sparse_weights(K: int | None, dtype: str) -> N
         assert relative_error(learner.predict(stream.Phi), predictions) < (1e-14 if dtype == "float64" else 1e-6)
 
 
-def test_shards_take_a_mask() -> None:
-    """``ClusterLearner.run(first=…)`` in blocks, beside one learner; and one warning for the whole log."""
-    stream = make(7, 50, 6, 4, rule="td", separate=True)
-    first = np.random.default_rng(7).random(50) < 0.2
-    with plain_python():
-        one = Learner("td", 6, 4, engine="reference")
-        expected = masked(one, stream, first)
-        with emphatic.cluster.local("td", 6, 4, shards=2, engine="reference", block=16) as learner:
-            assert np.allclose(masked(learner, stream, first), expected, rtol=1e-12, atol=1e-12)
-            assert np.array_equal(learner.theta, one.theta)
-        with emphatic.cluster.local("td", 6, 4, shards=2, engine="reference", block=16) as learner:
-            p: dict[str, Any] = stream.parameters()
-            assert len(warned(learner, Phi=stream.Phi, Phi_next=stream.Phi_next, **p)) == 1
-
-
-@pytest.mark.parametrize("rule", ["td", "true_online_td_last"])
-def test_a_stream_of_shards_warns_once(rule: str) -> None:
-    """Not in every shard and block; not where blocks have a mask; never for rules that take any φ'."""
-    blocks = []
-    for seed in range(4):
-        log = two_sequences(n=6, T=10)
-        blocks.append(log | {"R": np.random.default_rng(seed).normal(size=10)})
-    with plain_python():
-        for first in (None, np.zeros(10, bool)):
-            given = blocks if first is None else [block | {"first": first} for block in blocks]
-            with emphatic.cluster.local(rule, 6, 4, shards=2, engine="reference") as learner:
-                with warnings.catch_warnings(record=True) as seen:
-                    warnings.simplefilter("always")
-                    for _ in learner.stream(given):
-                        pass
-                theta = learner.theta
-            assert [warning.category for warning in seen] == [SequenceWarning] * (first is None and rule == "td")
-            assert all(warning.filename == __file__ for warning in seen)
-        one = Learner(rule, 6, 4, engine="reference")
-        for block in blocks:
-            one.run(**block, first=np.zeros(10, bool))
-        assert np.array_equal(theta, one.theta)
-
-
 # ------------------------------------------------------------------------------------------------ least squares
 
 

@@ -125,12 +125,12 @@ def test_a_killed_run_resumes_with_the_same_bits(share: bool, tmp_path: Path, mo
     calls = 0
     run_machine = machines.run_machine
 
-    def killed(*arguments: Any) -> Any:
+    def killed(*arguments: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 3:
             raise KeyboardInterrupt
-        return run_machine(*arguments)
+        return run_machine(*arguments, **options)
 
     monkeypatch.setattr(machines, "run_machine", killed)
     with pytest.raises(KeyboardInterrupt):

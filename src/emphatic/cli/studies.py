@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,9 +72,6 @@ def sweep(
     ray: Annotated[
         str | None, typer.Option(help="A Ray cluster to learn on, host:port, or 'local'.", rich_help_panel=_CLUSTER)
     ] = None,
-    shards: Annotated[
-        int | None, typer.Option(help="Processes on the cluster; default: one per CPU.", rich_help_panel=_CLUSTER)
-    ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write to; default: sweep/NAME.")] = None,
     config: Annotated[Path | None, typer.Option(help="Configuration file (TOML); flags override it.")] = None,
     resume: Annotated[
@@ -93,11 +91,9 @@ def sweep(
     from emphatic.report.plots import check_formats
     from emphatic.studies import sweep as run_sweep
 
-    if shards is not None and ray is None:
-        raise typer.Exit(report_error(ValueError("--shards needs a cluster: --ray ADDRESS, or --ray local.")))
     if (jobs is not None or threads is not None) and ray is not None:
         flag = "--threads" if jobs is None else "--jobs"
-        raise typer.Exit(report_error(ValueError(f"{flag} is for one machine. With --ray use --shards.")))
+        raise typer.Exit(report_error(ValueError(f"{flag} is for one machine. --ray uses all CPUs of the cluster.")))
     grid = {"rule": rule, "alpha": alpha, "lambda": lambda_, "eta": eta, "beta": beta, "kappa": kappa, "zeta": zeta}
     grid |= {"xi": xi, "stepsize": stepsize, "ridge": ridge, "forgetting": forgetting}
     grid |= {"epsilon": epsilon, "gamma": gamma}
@@ -125,12 +121,15 @@ def sweep(
             formats = [] if plot is None else check_formats(plot)
         except ImportError as error:  # before anything is learned: the message has the pip command
             return report_error(error)
-        with bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress:
-            result = (run_sweep if ray is None else _sweep_on_ray(ray))(
+        with (
+            nullcontext() if ray is None else _on_ray(ray),
+            bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress,
+        ):
+            result = run_sweep(
                 sweep_config.source(),
                 sweep_config.grids,
                 **sweep_config.arguments,
-                **({"jobs": _count_processes(jobs, threads)} if ray is None else {"address": ray, "shards": shards}),
+                jobs=_count_processes(jobs, threads),
                 out=folder,
                 resume=resume,
                 progress=lambda done, total: progress("learning", done, total),
@@ -153,16 +152,16 @@ def sweep(
     raise typer.Exit(carry_out(command, lambda: "Stopped. Run the same command again to continue."))
 
 
-def _sweep_on_ray(address: str) -> Callable[..., Sweep]:
-    """``emphatic.sweep`` on a cluster; ValueError where there is no Ray."""
-    from emphatic.cluster import sweep
-    from emphatic.cluster.ray_shards import import_ray
+@contextmanager
+def _on_ray(address: str) -> Iterator[None]:
+    """A context in which a sweep runs on a Ray cluster; ValueError where there is no Ray."""
+    from emphatic.cluster import joblib_on_ray
 
     try:
-        import_ray(local=address == "local")
-    except ImportError as error:
+        with joblib_on_ray(address):
+            yield
+    except ImportError as error:  # the message has the pip command
         raise ValueError(str(error)) from error
-    return sweep
 
 
 def _count_processes(jobs: int | None, threads: str | None) -> int | None:

@@ -11,8 +11,6 @@ import math
 import os
 import warnings
 import zlib
-from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
@@ -43,15 +41,25 @@ from emphatic.rules import AnyRule
 from emphatic.stepsizes import StepSize
 from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table, open_table
 
-__all__ = ["NO", "RATES", "REWARD", "YES", "BlockLearner", "Horde", "probability", "rows_of", "warm_up_rows"]
+__all__ = [
+    "NO",
+    "RATES",
+    "REWARD",
+    "YES",
+    "Horde",
+    "as_block",
+    "probability",
+    "read_blocks",
+    "read_first_rows",
+    "rows_of",
+    "warm_up_rows",
+]
 
 Array = NDArray[np.float64]
 #: A row as a caller gives it: {name: reading}, or the readings in the order of the signals.
 Observation = Mapping[str, Any] | Sequence[Any] | Array
 #: The probability (or density) of an action as a caller gives it.
 Chance = float | np.floating[Any] | None
-#: What learns blocks as they come, and yields the predictions at the rows of each, or None.
-Stream = Callable[[Iterable[Block]], Iterable[Any]]
 
 #: α = rate / mean φ·φ. Which of them is best depends on the signal: all are learned, and blended.
 RATES = (0.1, 0.3, 1.0)
@@ -102,116 +110,56 @@ def warm_up_rows(gammas: Iterable[float | None]) -> int:
     return max(500, min(most, round(4.0 / max(1.0 - longest, 1.0 / most))))
 
 
-class BlockLearner(ABC):
-    """Learns the rows of tables and other streams, block by block: ``Horde`` here, ``ClusterHorde`` in shards.
+def read_first_rows(
+    table: Table, questions: Iterable[GVF], step: float | None, rows: int | None = None
+) -> tuple[Block, float | None, Clock | None]:
+    """The first rows of a table, on which a horde is warmed up; the seconds of a step; and the table's clock.
 
-    A subclass says how it begins and how it learns a stream of blocks; how a table is opened, warmed up on and walked
-    through is the same for all.
+    Args:
+        table: The table.
+        questions: The questions.
+        step: The seconds of a step where they are known; else those of the clock are taken.
+        rows: The number of rows; by default that of ``warm_up_rows``.
     """
-
-    questions: tuple[GVF, ...]
-    #: The seconds of a step; None where it is not known.
-    step: float | None
-    #: Rows of a block that is read from a table.
-    block_rows = BLOCK
-
-    @property
-    @abstractmethod
-    def is_warm(self) -> bool:
-        """Whether ranges, categories and means are known, so that rows can be learned from."""
-
-    @property
-    @abstractmethod
-    def signals(self) -> tuple[str, ...]:
-        """The signals that questions may name."""
-
-    @property
-    @abstractmethod
-    def categories(self) -> tuple[str, ...]:
-        """The columns of labels."""
-
-    @property
-    @abstractmethod
-    def words(self) -> set[str]:
-        """The columns that are read as words: ON and OFF stay words there."""
-
-    @abstractmethod
-    def warm_up_on(self, names: Sequence[str], categories: Sequence[str], block: Block, step: float | None) -> Self:
-        """``warm_up`` on the rows of a block, of these signals and categories. Returns self."""
-
-    def warm_up(self, table: object, rows: int | None = None, guard: ReadingGuard | None = None) -> Self:
-        """Find ranges, categories and means from the first rows of a table.
-
-        Nothing is learned yet: the next row is the first. Returns self.
-
-        Args:
-            table: A ``Table``, or anything that ``open_table`` opens.
-            rows: The number of rows; by default four times the longest horizon, 500 to 10,000. A shorter table is used
-                whole.
-            guard: The new guard of the stream. It is warmed up on the same rows, and decides what is found from them;
-                after that it is to judge them as the first rows of the stream. By default all readings are sound.
-        """
-        source = self._open(table)
-        clock = source.clock()
-        step = clock.step if self.step is None and clock is not None else self.step
-        if rows is None:
-            rows = warm_up_rows(question.constant_gamma(step) for question in self.questions)
-        block = next(source.blocks(rows))
-        if guard is not None:
-            guard.warm_up(block.values).copy().mark(block)
-        warm = self.warm_up_on(source.names, source.categories, block, step)
-        warm._start_asking(Timing.of(clock, source.dated))
-        return warm
-
-    def _start_asking(self, timing: Timing) -> None:  # noqa: B027
-        """Begin to answer what is asked in text, where that can be."""
-
-    def _open(self, table: object) -> Table:
-        return table if isinstance(table, Table) else open_table(table, words=self.words)
-
-    def _run(self, table: object, stream: Stream, first: ArrayLike | None) -> Array:
-        """The predictions (T, Q) at all rows of a table; warms up on its first rows if that has not been done."""
-        source = self._open(table)
-        begins = None if first is None else mask("first", first, "run", source.count_rows(), "row of the table")
-        if not self.is_warm:
-            self.warm_up(source)
-        predictions = [answers for _, answers in self._blocks(source, None, 0, stream, begins) if answers is not None]
-        return np.concatenate(predictions) if predictions else np.empty((0, len(self.questions)))
-
-    def _blocks(
-        self,
-        table: Table,
-        clock: Clock | None,
-        start: int,
-        stream: Stream,
-        first: NDArray[np.bool_] | None = None,
-    ) -> Iterator[tuple[Block, Any]]:
-        """Each block of a table, and what ``stream`` answers to it; a stream may read ahead.
-
-        ``first`` is a mask of rows that begin a sequence, besides those that the clock finds.
-        """
-        if (tuple(table.names), tuple(table.categories)) != (self.signals, self.categories):
-            wanted = f"have the columns {', '.join((*self.signals, *self.categories))}"
-            raise refusal("table", type(self).__name__, wanted, ", ".join((*table.names, *table.categories)))
-        unanswered: deque[Block] = deque()
-
-        def read() -> Iterator[Block]:
-            for block in table.blocks(self.block_rows, start, clock):
-                if first is not None:
-                    begins = first[block.row : block.row + len(block)]
-                    block.gap = block.gap | begins if len(block.gap) else begins
-                unanswered.append(block)
-                yield block
-
-        for answers in stream(read()):
-            yield unanswered.popleft(), answers
-
-    def as_block(self, rows: Block | Mapping[str, Any] | Array) -> Block:
-        """Rows as ``observe_many`` takes them as a block; each row follows the row before."""
-        return rows if isinstance(rows, Block) else Block(0, *rows_of(rows, self.signals, self.categories))
+    clock = table.clock()
+    if step is None and clock is not None:
+        step = clock.step
+    if rows is None:
+        rows = warm_up_rows(question.constant_gamma(step) for question in questions)
+    return next(table.blocks(rows)), step, clock
 
 
-class Horde(BlockLearner):
+def read_blocks(
+    table: Table,
+    rows: int,
+    signals: Sequence[str],
+    categories: Sequence[str],
+    clock: Clock | None = None,
+    start: int = 0,
+    first: NDArray[np.bool_] | None = None,
+) -> Iterator[Block]:
+    """The blocks of a table, which must have the columns that a horde was warmed up on.
+
+    Args:
+        table: The table.
+        rows: The rows of a block.
+        signals: The signals of the horde.
+        categories: Its columns of labels.
+        clock: What finds the gaps, standing at row ``start``; by default a new clock of the table.
+        start: The number of the first row.
+        first: A mask of rows that begin a sequence, besides those that the clock finds.
+    """
+    if (tuple(table.names), tuple(table.categories)) != (tuple(signals), tuple(categories)):
+        wanted = f"have the columns {', '.join((*signals, *categories))}"
+        raise refusal("table", "Horde", wanted, ", ".join((*table.names, *table.categories)))
+    for block in table.blocks(rows, start, clock):
+        if first is not None:
+            begins = first[block.row : block.row + len(block)]
+            block.gap = block.gap | begins if len(block.gap) else begins
+        yield block
+
+
+class Horde:
     """Many questions about one stream of named signals.
 
     A question with constant γ has one learner for each of the ``rates``, whose predictions are combined by their errors
@@ -267,6 +215,9 @@ class Horde(BlockLearner):
     >>> horde.learn(1, 2.0, {"x": 0.6}, terminated=False).shape
     (1,)
     """
+
+    #: Rows of a block that is read from a table.
+    block_rows = BLOCK
 
     def __init__(
         self,
@@ -485,6 +436,29 @@ class Horde(BlockLearner):
         setup = self.setup
         return Evaluator(self.questions, signals, categories, step, setup.rule, self._mu, bool(setup.chances))
 
+    def warm_up(self, table: object, rows: int | None = None, guard: ReadingGuard | None = None) -> Self:
+        """Find ranges, categories and means from the first rows of a table.
+
+        Nothing is learned yet: the next row is the first. Returns self.
+
+        Args:
+            table: A ``Table``, or anything that ``open_table`` opens.
+            rows: The number of rows; by default four times the longest horizon, 500 to 10,000. A shorter table is used
+                whole.
+            guard: The new guard of the stream. It is warmed up on the same rows, and decides what is found from them;
+                after that it is to judge them as the first rows of the stream. By default all readings are sound.
+        """
+        source = self._open(table)
+        block, step, clock = read_first_rows(source, self.questions, self.step, rows)
+        if guard is not None:
+            guard.warm_up(block.values).copy().mark(block)
+        self.warm_up_on(source.names, source.categories, block, step)
+        self._start_asking(Timing.of(clock, source.dated))
+        return self
+
+    def _open(self, table: object) -> Table:
+        return table if isinstance(table, Table) else open_table(table, words=self.words)
+
     def warm_up_on(self, names: Sequence[str], categories: Sequence[str], block: Block, step: float | None) -> Self:
         """``warm_up`` on the rows of a block, of these signals and categories. Returns self.
 
@@ -609,8 +583,8 @@ class Horde(BlockLearner):
         self._require()
         if self._asked is None:
             raise RuntimeError(
-                "This Horde does not know the times of its rows: it learns transitions, or comes from a file of an "
-                "earlier version. Questions in text need a Horde that was warmed up on a table."
+                "This Horde does not know the times of its rows: it learns transitions. Questions in text need a Horde "
+                "that was warmed up on a table."
             )
         with self._guard:
             self._asked.add(text)
@@ -754,7 +728,7 @@ class Horde(BlockLearner):
             if block is None:
                 self.cut()
             else:
-                yield self.advance(self.as_block(block))
+                yield self.advance(as_block(block, self.signals, self.categories))
 
     def _forget(self) -> None:
         self._was_cut = True
@@ -989,11 +963,15 @@ class Horde(BlockLearner):
         """
         self._replies, self._gathers = [], True
         try:
-            predictions = self._run(table, self.stream, first)
+            source = self._open(table)
+            begins = None if first is None else mask("first", first, "run", source.count_rows(), "row of the table")
+            if not self.is_warm:
+                self.warm_up(source)
+            predictions = [answers for _, answers in self.blocks(source, first=begins)]
         finally:
             self._gathers = False
         self._warn_of_divergence()
-        return predictions
+        return np.concatenate(predictions) if predictions else np.empty((0, len(self.questions)))
 
     def _warn_of_divergence(self) -> None:
         """Name the questions of which all learners are frozen; each once.
@@ -1017,15 +995,19 @@ class Horde(BlockLearner):
                 3,
             )
 
-    def blocks(self, table: Table, clock: Clock | None = None, start: int = 0) -> Iterator[tuple[Any, Array]]:
+    def blocks(
+        self, table: Table, clock: Clock | None = None, start: int = 0, first: NDArray[np.bool_] | None = None
+    ) -> Iterator[tuple[Block, Array]]:
         """``run`` in blocks: each block of the table, and the predictions at its rows.
 
         Args:
             table: The table.
             clock: What finds the gaps, standing at row ``start``; by default a new clock of the table.
             start: The number of the first row.
+            first: As for ``run``.
         """
-        return self._blocks(table, clock, start, self.stream)
+        for block in read_blocks(table, self.block_rows, self.signals, self.categories, clock, start, first):
+            yield block, self.advance(block)
 
     # ------------------------------------------------------------------ transitions
 
@@ -1233,6 +1215,9 @@ class Horde(BlockLearner):
             "mu": _FUNCTION if callable(self._mu) else self._mu,
             "scaled": setup.scaled,
             "centred": setup.centred,
+            "least_squares": setup.least_squares,
+            "weekly": setup.weekly,
+            "stepsize": setup.kind["stepsize"].config() if "stepsize" in setup.kind else None,
             "kind": {key: value for key, value in setup.kind.items() if key != "stepsize"},
             # (JSON has no infinity; for learners the largest number is the same)
             "extra": {
@@ -1244,15 +1229,9 @@ class Horde(BlockLearner):
             "more": entries,
             **header_of_first,
         }
-        if setup.least_squares:
-            saved["least_squares"] = True
-        if not setup.weekly:
-            saved["weekly"] = False
         if self._asked is not None:
             saved["asked"], of_asked = checkpoint.pack({**self._asked.state(), "cut": self._was_cut}, _ASKED)
             tensors |= of_asked
-        if "stepsize" in setup.kind:
-            saved["stepsize"] = setup.kind["stepsize"].config()
         if states:
             saved["of"] = [group.questions.tolist() for group in self._groups]
             tensors |= _join_groups(
@@ -1269,8 +1248,7 @@ class Horde(BlockLearner):
     def _restore(self, header: Mapping[str, Any], stored: Mapping[str, Stored], engine: str | None) -> None:
         """Restore the state of a new horde. ValueError and others if it is invalid."""
         saved = header["horde"]
-        of_features = self._makers[0].signals
-        signals = tuple(saved.get("signals", of_features))
+        of_features, signals = self._makers[0].signals, tuple(saved["signals"])
         if signals not in (of_features, (*of_features, REWARD)):
             raise ValueError("its signals are not those of its features")
         rule, groups = self.setup.rule, saved.get("groups", [])
@@ -1420,6 +1398,11 @@ def _check_makers(features: object, names: Sequence[str]) -> Mapping[str, Featur
 # ------------------------------------------------------------------------------------------------ observations as rows
 
 
+def as_block(rows: Block | Mapping[str, Any] | Array, signals: Sequence[str], categories: Sequence[str]) -> Block:
+    """Rows as ``observe_many`` takes them as a block; each row follows the row before. A block stays as it is."""
+    return rows if isinstance(rows, Block) else Block(0, *rows_of(rows, signals, categories))
+
+
 def rows_of(observations: Any, signals: Sequence[str], categories: Sequence[str]) -> tuple[Array, None, dict[str, Any]]:
     """The rows (B, C) of all signals, NaN where a reading is missing, no times, and labels, of ``observe_many``."""
     if isinstance(observations, Mapping):
@@ -1553,7 +1536,7 @@ def _saved_arguments(
     saved = header["horde"]
     if rule is None:
         checkpoint.check_own_rule(header)
-    behaviour = saved.get("mu") if mu is None else mu
+    behaviour = saved["mu"] if mu is None else mu
     if isinstance(behaviour, str):
         raise ValueError("its 'mu' was a function, which a file cannot hold: pass it again as mu=…")
     questions = [GVF.from_config(table) for table in saved["questions"]]
@@ -1568,14 +1551,14 @@ def _saved_arguments(
         "features": features,
         "rule": rule or saved["rule"],
         "rates": saved["rates"],
-        "alpha": saved.get("alpha"),
+        "alpha": saved["alpha"],
         "step": saved["step"],
         "mu": behaviour,
         "scaled": saved["scaled"],
-        "centred": saved.get("centred", True),
-        "stepsize": saved.get("stepsize"),
-        "least_squares": saved.get("least_squares", False),
-        "weekly": saved.get("weekly", True),
+        "centred": saved["centred"],
+        "stepsize": saved["stepsize"],
+        "least_squares": saved["least_squares"],
+        "weekly": saved["weekly"],
         **kind,
         **saved["extra"],
     }

@@ -1,60 +1,56 @@
 """The first phases of a run: a table is opened, and its rows are learned from, once and in order.
 
-``open_log`` looks at a table and fills in the settings. ``learn_log`` sends its blocks to an ``Executor`` (the Horde in
-this process, or a cluster) and writes predictions and readings in parts as they come back, with a resume point now and
-then: a run that was killed goes on from the last one, and gives the same bits as if it had not been.
+``open_log`` looks at a table and fills in the settings. ``learn_log`` has a Horde learn from its blocks, and writes
+predictions and readings in parts, with a resume point now and then: a run that was killed goes on from the last one,
+and gives the same bits as if it had not been.
 """
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import logging
-import math
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from emphatic import rules
 from emphatic.asking.answers import Asked, Timing
 from emphatic.asking.headline import MOST_SIGNALS, Headline
-from emphatic.common.locks import UNFINISHED, Follower, count_cores
-from emphatic.common.parts import PartStore, ResumePoint
+from emphatic.common.locks import UNFINISHED
+from emphatic.common.parts import PartStore
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.hordes.seasons import find_periods
+from emphatic.learning.inputs import Active
 from emphatic.nexting.intervals import Derived
 from emphatic.nexting.settings import ENGINE, WORDS, Settings, default_horizons
 from emphatic.questions.gvf import GVF
 from emphatic.scores.returns import rows_to_score
-from emphatic.tables import Block, Clock, ReadingGuard, Table
+from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table
 from emphatic.tables.columns import CONSTANT, ColumnRole, Increments, find_roles
 from emphatic.tables.table import MIXED_UNITS, Caller, open_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Executor", "Learned", "Learners", "LocalExecutor", "OpenedLog", "Progress", "learn_log", "open_log"]
+__all__ = ["Learned", "OpenedLog", "Progress", "ResumePoint", "learn_log", "open_log"]
 
 Array = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 """Called with the phase, how much is done, and of how much: 0 while that is not known."""
-OnCheckpoint = Callable[[int], Mapping[str, Any]]
-Announce = Callable[[str], None]
 
 _log = logging.getLogger("emphatic.nexting.runner")
 
@@ -63,10 +59,6 @@ _log = logging.getLogger("emphatic.nexting.runner")
 SAVE, _QUICK, _TIMES_AS_LONG = 10.0, 0.5, 20.0
 #: Numbers that wait to be written, at most: what keeps memory flat.
 WAITING = 1 << 20
-#: Bytes of parts that stay in memory for scoring; those of a log that would take more are read from the disk, all.
-_IN_MEMORY = 1 << 28
-#: Bytes of a row of parts for each column, and for each question in the component answers.
-_COLUMN_BYTES, _ANSWER_BYTES = 8, 24
 #: Rows at the start of a table that settings, ranges and its identity are found from.
 FIRST = 10_000
 #: What is written in parts.
@@ -81,30 +73,8 @@ MEMBERS, OUTSIDE = 8, 4
 MANY, FEW_MEMBERS, FEW_OUTSIDE = 128, 4, 0
 #: The questions of more signals than that whose calendar has the hours of the week: 25 kB each, those of the day 2 kB.
 WEEKLY = 512
-#: Nanoseconds that one learner takes for one active feature of a row, and for a row; and what the program itself takes.
-_ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 250 << 20
-#: Bytes that a question takes besides its weights, and for each row that is learned from at a time.
-_QUESTION_BYTES, _ROW_BYTES = 105_000, 400
-#: Numbers that ridges keep for a feature and question, and matrices of all features while the offline fit is solved;
-#: the most features that it has, and the bytes of sums of several fits that are made together.
-_RIDGE_COLUMNS, _SOLVED, _FITTED, _FITS_BYTES = 5, 6, 4096, 1 << 26
-#: Nanoseconds that ridges take for a pair of active features of a row, and for n³ of a solution.
-_PAIR_NS, _SOLVE_NS = 1.0, 0.05
-#: Nanoseconds that scoring takes for a row and question, more where values at each horizon are written too, and for a
-#: pair of active features in the offline fit; seconds besides; and those of the report, for itself and for a signal.
-_SCORED_NS, _COLUMNS_NS, _FIT_NS, _SCORING = 600.0, 800.0, 2.0, 0.3
-_REPORT, _SIGNAL, _DRAWN = 0.3, 0.06, 100
-#: Nanoseconds of a question and row besides: seasons, combination, interval, alarm.
-_QUESTION_NS = 2000.0
 #: Answers of all questions that are worked on at a time, and the rows that are learned from at a time, at least.
 _TOGETHER, _FEWEST_ROWS = 1 << 17, 64
-#: Nanoseconds that a question of one line takes for a row.
-_ASKED_NS = 25_000.0
-#: A log of more rows is told beforehand what the values at each horizon cost.
-_LONG = 2_000_000
-#: Seconds that features of their own cost the questions that share them, once and for each block of rows; and those
-#: that the verdict on a question takes, and its columns.
-_MAKER, _MAKER_BLOCK, _JUDGED = 0.03, 0.006, 0.0035
 
 
 # ---------------------------------------------------------------------- the Horde that settings describe
@@ -112,37 +82,6 @@ _MAKER, _MAKER_BLOCK, _JUDGED = 0.03, 0.006, 0.0035
 # With C signals at H horizons there are C·H questions, and features grow with C as well: the weights grow with its
 # square. Above ``LIMIT`` bytes of them, "*" in the features of a question stands for the signals that it is about and
 # the few that are most related to them, found in the warm-up by correlation.
-
-
-class Size(NamedTuple):
-    """How large a run will be: learners, the features of each, bytes of memory, and seconds to learn; then to score,
-    and to write the report."""
-
-    learners: int
-    features: int
-    memory: int
-    seconds: float
-    scoring: float = 0.0
-    report: float = 0.0
-
-    @property
-    def phases(self) -> dict[str, float]:
-        """The seconds of each phase."""
-        return {"learning": self.seconds, "scoring": self.scoring, "report": self.report}
-
-    def text(self, settings: Settings, seconds: float | None = None) -> str:
-        """The same in words.
-
-        Args:
-            settings: The settings of the run.
-            seconds: How long it takes in all, where that is known better.
-        """
-        seconds = sum(self.phases.values()) if seconds is None else seconds
-        text = f"{self.learners:,} learners × {self.features:,} features: about {self.memory / 1e6:,.0f} MB of memory"
-        text += f" and {max(1, seconds):,.0f} s." if seconds < 120 else f" and {seconds / 60:,.0f} min."
-        if settings.related is None:
-            return text
-        return f"{text} There are many signals, so a question uses only those most related to its own signal."
 
 
 def choose_related(table: Table, rows: int, predict: Sequence[str]) -> dict[str, list[str]]:
@@ -290,95 +229,6 @@ def _restricted(config: Mapping[str, Any], seen: Sequence[str], own: Sequence[st
     return {key: replaced(value, seen) if key == "of" else value for key, value in config.items()}
 
 
-def expected_size(horde: Horde, rows: int) -> Size:
-    """How large a run of so many rows is: weights and memory closely, time roughly."""
-    makers, K = horde.makers, [learner.K or 1 for learner in horde.learners]
-    vectors = len(rules.get(horde.rule).vectors)
-    weights = 8 * vectors * sum(maker.n * k for maker, k in zip(makers, K, strict=True))
-    row = sum(k * (_ROW_NS + _ACTIVE_NS * maker.active) * 1e-9 for maker, k in zip(makers, K, strict=True))
-    n = max(maker.n for maker in makers)
-    memory, seconds = _PROGRAM_BYTES + 2 * weights, rows * row + _MAKER * (len(makers) - 1)
-    questions = len(horde.questions)
-    seconds += rows * questions * _QUESTION_NS * 1e-9
-    seconds += _MAKER_BLOCK * (len(makers) - 1) * math.ceil(rows / block_rows(questions))
-    memory += _QUESTION_BYTES * questions + _ROW_BYTES * questions * min(rows, block_rows(questions))
-    for maker, group in zip(makers, horde.groups, strict=True):
-        if group.ridges is not None:
-            memory += 8 * maker.n * (maker.n + _RIDGE_COLUMNS * len(group.questions))
-            solutions = rows / 1000 + 10 * math.log(1 + rows / 64)
-            seconds += rows * _PAIR_NS * 1e-9 * maker.active**2 + solutions * _SOLVE_NS * 1e-9 * maker.n**3
-    # The offline fit sums φφᵀ of both sides of its cut, for all rows and those known at each horizon, and solves.
-    horizons = len(np.unique(horde.gamma))
-    sums = [16 * min(maker.n, _FITTED) ** 2 * (1 + horizons) for maker in makers]
-    memory += max(max(sums), min(sum(sums), _FITS_BYTES)) + _SOLVED * 8 * n**2
-    return Size(sum(K), n, memory, seconds)
-
-
-def _with_scoring(size: Size, log: OpenedLog, horde: Horde, asked: Asked, offline: bool) -> Size:
-    """The size of a run with the seconds that scoring and the report take, roughly."""
-    questions, makers = len(horde.questions), horde.makers
-    # (a second core reads and writes the columns beside scoring)
-    columns = _COLUMNS_NS if asked.headline is not None and count_cores() == 1 else 0.0
-    row = questions * (_SCORED_NS + columns)
-    if offline:
-        row += _FIT_NS * sum(maker.active**2 for maker in makers if maker.n <= _FITTED)
-    signals = min(len(log.settings.predict or ()), _DRAWN)
-    scoring = log.rows * row * 1e-9 + _SCORING + _JUDGED * questions
-    return size._replace(scoring=scoring, report=_REPORT + _SIGNAL * signals)
-
-
-def _parts_size(log: OpenedLog, horde: Horde, derived: Derived, asked: Asked) -> int:
-    """The bytes of all parts of a log in memory."""
-    columns = len(horde.names) + len(derived.names) + len(asked.names) + len(log.table.names) + 4
-    return log.rows * (_COLUMN_BYTES * columns + _ANSWER_BYTES * len(horde.names))
-
-
-def check_memory(size: Size, signals: int, free: int | None) -> None:
-    """ValueError if a run would take more memory than is free, with the number of signals that would fit.
-
-    Args:
-        size: How large the run is.
-        signals: The number of signals that are predicted.
-        free: The bytes that are free; None if that is not known.
-    """
-    if free is None or size.memory <= free:
-        return
-    fit = int(signals * (free - _PROGRAM_BYTES) / max(size.memory - _PROGRAM_BYTES, 1))
-    remedy = f"About {fit:,} of the {signals:,} signals would fit" if fit > 0 else "No signal would fit"
-    raise ValueError(
-        f"the run would take about {size.memory / 1e9:,.1f} GB of memory, and {free / 1e9:,.1f} GB are free. {remedy}: "
-        "choose signals with predict=…, or give fewer horizons=…"
-    )
-
-
-def free_memory() -> int | None:
-    """The bytes of memory that this process may still take; None where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, ValueError, StopIteration):
-        return None
-    try:  # in a container
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text("ascii"))
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text("ascii"))
-        statistics = dict(line.split() for line in Path("/sys/fs/cgroup/memory.stat").read_text("ascii").splitlines())
-    except (OSError, ValueError):
-        return free
-    return min(free, limit - used + int(statistics.get("file", 0)))
-
-
-def release_memory() -> None:
-    """Give memory that is free inside this process back to the system, where that can be done.
-
-    What learning leaves behind in small pieces would otherwise lie beside what scoring takes.
-    """
-    import pyarrow as pa
-
-    pa.default_memory_pool().release_unused()
-    with suppress(OSError, AttributeError):  # glibc has it, others do not
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 def is_large(settings: Settings, C: int) -> bool:
     """Whether C signals are too many to see in every question: more than ``UNGROUPED``, or the weights too large."""
     if C > UNGROUPED:
@@ -446,6 +296,30 @@ class OpenedLog:
         """ValueError if the table had another number of rows when it was read."""
         if rows != self.rows:
             raise ValueError(f"{self.table.name}: the table changed while it was read: {self.rows} rows, then {rows}.")
+
+    def phi(self, maker: Features) -> Iterator[Active]:
+        """The features of all rows, in blocks.
+
+        Args:
+            maker: Makes them, and is as it is before the first row.
+        """
+        hold = Hold(len(self.table.names))
+        for rows in self.log_rows():
+            yield Active(*make_features(maker, rows, *hold.fill(rows.guarded)))
+
+    def readings(self) -> tuple[Array, NDArray[np.bool_], NDArray[np.bool_]]:
+        """All rows at once.
+
+        Returns:
+            The signals to predict (T, C) as they are learned from, with the last value where one is missing; which of
+            them are missing; and the rows (T,) that do not follow the previous row.
+        """
+        places = [self.table.names.index(name) for name in self.settings.predict or ()]
+        hold = Hold(len(self.table.names))
+        blocks = [(*hold.fill(rows.guarded), rows.gap) for rows in self.log_rows()]
+        readings, missing, gap = (np.concatenate([block[i] for block in blocks]) for i in range(3))
+        self.check_rows(len(gap))
+        return readings[:, places], missing[:, places], gap
 
     def log_rows(self) -> Iterator[LogRows]:
         """All rows from the first, in blocks."""
@@ -748,171 +622,12 @@ class RowChecksum:
     def hexdigest(self) -> str:
         """The checksum as text."""
         columns = {name: checksum.hexdigest() for name, checksum in sorted(self._columns.items())}
-        return xxhash.xxh3_128_hexdigest(json.dumps([self.rows, columns]).encode())
+        return hashlib.blake2b(json.dumps([self.rows, columns]).encode(), digest_size=16).hexdigest()
 
     def _update(self, column: str, data: bytes) -> None:
         if column not in self._columns:
-            self._columns[column] = xxhash.xxh3_128()
+            self._columns[column] = hashlib.blake2b(digest_size=16)
         self._columns[column].update(data)
-
-
-# ---------------------------------------------------------------------- who learns
-
-
-class Learners(Protocol):
-    """The learners of one run, at some row of its log."""
-
-    @property
-    def rows(self) -> int:
-        """The rows learned from so far."""
-
-    @property
-    def answers(self) -> Mapping[str, Array]:
-        """The component answers (B, Q) at the block whose predictions came last, by name; empty if none are kept."""
-
-    def stream(self, blocks: Iterator[Block], on_checkpoint: OnCheckpoint) -> Generator[Array]:
-        """Learn from blocks; the predictions (B, Q) of each, in order.
-
-        Args:
-            blocks: The blocks, from row ``rows`` on.
-            on_checkpoint: Called with a number of rows before the learners are saved as they are after these; the
-                state that it returns is saved with them.
-        """
-
-    def save(self, state: Mapping[str, Any]) -> None:
-        """Save the learners as they are when a stream has ended, with a ``state``."""
-
-    def finish(self) -> Horde:
-        """All questions as one Horde."""
-
-
-class Executor(Protocol):
-    """Where a run learns: in this process, or on a cluster."""
-
-    #: Why no component answers are scored, where none are kept.
-    without_answers: str
-    #: Rows of a block.
-    block: int
-
-    @property
-    def stopped_run(self) -> str:
-        """The run that was stopped, as messages name it."""
-
-    def find_point(self) -> ResumePoint | None:
-        """Where a stopped run resumes; None if there is none. ValueError if the output cannot be resumed here."""
-
-    def prepare(self, log: OpenedLog, horde: Horde) -> Learners:
-        """Learners before the first row; ``horde`` is the Horde of all questions as it is there."""
-
-    def resume(self, log: OpenedLog, point: ResumePoint) -> Learners:
-        """Learners where a stopped run resumes."""
-
-    def is_resumable(self, error: BaseException, resumed: bool) -> bool:
-        """Whether the files that a run leaves after this error are there to resume from."""
-
-    def close(self, finished: bool) -> None:
-        """End the learners; when the run is ``finished``, remove all that was saved to resume from."""
-
-
-def checkpoint_file(out: Path) -> Path:
-    """The checkpoint of an unfinished run in an output folder."""
-    return out / UNFINISHED / "model.safetensors"
-
-
-class LocalExecutor:
-    """Learns in this process. Its resume point is a checkpoint of the Horde, which lies beside the parts.
-
-    Args:
-        out: The output folder.
-    """
-
-    without_answers = "with one rate, the prediction of its learner is used"
-
-    block = BLOCK
-
-    def __init__(self, out: Path) -> None:
-        self._out, self._checkpoint = out, checkpoint_file(out)
-        #: Whether a run was interrupted here: its folder is there, perhaps without a checkpoint.
-        self._interrupted = self._checkpoint.parent.exists()
-
-    @cached_property
-    def _saved(self) -> tuple[Horde, dict[str, Any]]:
-        return Horde.load_with(self._checkpoint)
-
-    @property
-    def stopped_run(self) -> str:
-        return f"{self._out}: the unfinished run there"
-
-    def find_point(self) -> ResumePoint | None:
-        if self._checkpoint.exists():
-            horde, state = self._saved
-            return ResumePoint(horde.rows, state)
-        if self._interrupted or not (self._out / "model.safetensors").exists():
-            return None
-        raise ValueError(f"{self._out}: nothing to resume: the run there is finished.")
-
-    def prepare(self, log: OpenedLog, horde: Horde) -> Learners:
-        self.block = min(self.block, block_rows(len(horde.questions)))
-        return _LocalLearners(horde, self._checkpoint)
-
-    def resume(self, log: OpenedLog, point: ResumePoint) -> Learners:
-        horde = self._saved[0]
-        self.block = min(self.block, block_rows(len(horde.questions)))
-        return _LocalLearners(horde, self._checkpoint)
-
-    def is_resumable(self, error: BaseException, resumed: bool) -> bool:
-        return (resumed or not isinstance(error, Exception)) and self._checkpoint.exists()
-
-    def close(self, finished: bool) -> None:
-        """Nothing is left: the checkpoint has become the model of the finished run."""
-
-
-def block_rows(questions: int) -> int:
-    """The rows to learn from at a time: fewer where there are very many questions, so that memory does not grow."""
-    return max(_FEWEST_ROWS, min(BLOCK, _TOGETHER // questions // _FEWEST_ROWS * _FEWEST_ROWS))
-
-
-class _LocalLearners:
-    """A Horde in this process, which is saved every ``SAVE`` seconds, or less often where that takes long."""
-
-    def __init__(self, horde: Horde, checkpoint: Path) -> None:
-        self._horde, self._checkpoint = horde, checkpoint
-
-    @property
-    def rows(self) -> int:
-        return self._horde.rows
-
-    @property
-    def answers(self) -> Mapping[str, Array]:
-        return self._horde.answers
-
-    def stream(self, blocks: Iterator[Block], on_checkpoint: OnCheckpoint) -> Generator[Array]:
-        begin, due = self.rows, time.perf_counter() + SAVE
-        for block in blocks:
-            # Always after whole blocks: a run that resumes from here cuts the rows at the same places.
-            now = time.perf_counter()
-            if self.rows > begin and now >= due:
-                self.save(on_checkpoint(self.rows))
-                saved = time.perf_counter()
-                due = saved + max(SAVE, _TIMES_AS_LONG * (saved - now - _QUICK))
-            yield self._horde.advance(block)
-
-    def save(self, state: Mapping[str, Any]) -> None:
-        self._horde.save(self._checkpoint, **state)
-
-    def finish(self) -> Horde:
-        return self._horde
-
-    @contextmanager
-    def divide_work(self, second: Follower) -> Iterator[None]:
-        """Within it, a second thread takes a share of the work on each block."""
-        try:
-            for group in self._horde.groups:
-                group.divide_work(second)
-            yield
-        finally:
-            for group in self._horde.groups:
-                group.divide_work(Follower())
 
 
 # ---------------------------------------------------------------------- stopping
@@ -967,7 +682,6 @@ class Learned:
         makers: The state of each maker of features before the first row.
         store: The parts.
         seconds: How long learning took.
-        without_answers: Why no component answers were kept, if none were.
     """
 
     log: OpenedLog
@@ -980,7 +694,6 @@ class Learned:
     makers: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
     store: PartStore
     seconds: float
-    without_answers: str
 
     @property
     def learners(self) -> int:
@@ -1013,6 +726,18 @@ class Learned:
         return Features.load(*self.makers[maker])
 
 
+class ResumePoint(NamedTuple):
+    """Where a stopped run resumes: all parts of the rows that the horde has learned from are on the disk.
+
+    Attributes:
+        horde: The horde after these rows.
+        state: What the run needs besides to go on from there.
+    """
+
+    horde: Horde
+    state: Mapping[str, Any]
+
+
 class Resumption(NamedTuple):
     """How a log is learned from: the parts, and where to go on after the rows that were learned before.
 
@@ -1029,7 +754,18 @@ class Resumption(NamedTuple):
     point: ResumePoint | None
 
 
-def find_resumption(log: OpenedLog, out: Path, executor: Executor, resume: bool, progress: Progress) -> Resumption:
+def checkpoint_file(out: Path) -> Path:
+    """The checkpoint of an unfinished run in an output folder."""
+    return out / UNFINISHED / "model.safetensors"
+
+
+def find_point(out: Path) -> ResumePoint | None:
+    """Where the run that was stopped in an output folder resumes; None if it was stopped before it saved anything."""
+    path = checkpoint_file(out)
+    return ResumePoint(*Horde.load_with(path)) if path.exists() else None
+
+
+def find_resumption(log: OpenedLog, out: Path, point: ResumePoint | None, progress: Progress) -> Resumption:
     """Where a run on this log begins, or resumes; ValueError if the run that was stopped there is not the same."""
     identity = _identify(log)
     digest = RowChecksum()
@@ -1037,19 +773,13 @@ def find_resumption(log: OpenedLog, out: Path, executor: Executor, resume: bool,
     text = json.dumps([identity, log.settings.table(), digest.hexdigest()])
     store = PartStore(out / UNFINISHED, hashlib.sha256(text.encode()).hexdigest()[:32])
     checksum = RowChecksum()
-    point = executor.find_point() if resume else None
-    if point is None:
-        return Resumption(store, identity, checksum, None)
-    state = point.state
-    if any(state.get(name) is None for name in ("counts", "run", "guard")):
-        raise ValueError(f"{executor.stopped_run} was written by an earlier version. Start again with --overwrite.")
-    if (
-        state.get("settings") != log.settings.table()
-        or state.get("table") != identity | {"is": state.get("table", {}).get("is")}
+    if point is not None and (
+        point.state["settings"] != log.settings.table()
+        or point.state["table"] != identity | {"is": point.state["table"]["is"]}
         or not _is_same_run(log, store.run, point, checksum, progress)
     ):
         raise ValueError(
-            f"{executor.stopped_run} used another table or other settings. "
+            f"{out}: the unfinished run there used another table or other settings. "
             "Resume with the same ones, or start again with --overwrite."
         )
     return Resumption(store, identity, checksum, point)
@@ -1065,109 +795,95 @@ def _identify(log: OpenedLog) -> dict[str, Any]:
 
 def _is_same_run(log: OpenedLog, run: str, point: ResumePoint, checksum: RowChecksum, progress: Progress) -> bool:
     """Whether these are the rows that an unfinished run has read: all of them are read again."""
+    rows = point.horde.rows
     for block in log.table.blocks(BLOCK):
-        checksum.add(block, point.rows - checksum.rows)
-        progress("checking", checksum.rows, point.rows)
-        if checksum.rows >= point.rows:
+        checksum.add(block, rows - checksum.rows)
+        progress("checking", checksum.rows, rows)
+        if checksum.rows >= rows:
             break
     return (checksum.hexdigest(), run) == (point.state["table"]["is"], point.state["run"])
 
 
-def learn_log(
-    log: OpenedLog,
-    executor: Executor,
-    resumption: Resumption,
-    progress: Progress,
-    announce: Announce,
-    offline: bool = True,
-    threads: int = 1,
-) -> Learned:
+def block_rows(questions: int) -> int:
+    """The rows to learn from at a time: fewer where there are very many questions, so that memory does not grow."""
+    return max(_FEWEST_ROWS, min(BLOCK, _TOGETHER // questions // _FEWEST_ROWS * _FEWEST_ROWS))
+
+
+def learn_log(log: OpenedLog, resumption: Resumption, progress: Progress) -> Learned:
     """Learn from all rows of a log, or from those after the point where a stopped run resumes.
+
+    The state is saved every ``SAVE`` seconds, or less often where that takes long.
 
     Args:
         log: The log.
-        executor: Who learns.
         resumption: Where to begin.
-        progress: Called after every block. Its method ``expect``, if it has one, is called before the first row with
-            the seconds that are expected of each phase, and returns how long the run takes in all.
-        announce: Called before the first row, with how large the run will be.
-        offline: Whether an offline fit is made later, which takes time.
-        threads: With two or more, a second thread answers and writes what the first has learned from, with the same
-            bits. With one, parts are still written by a thread of their own, if there is a second core.
+        progress: Called after every block.
     """
-    from emphatic.engines.compiled import blas_threads  # late: it imports numba
-
     began = time.perf_counter()
-    point, store = resumption.point, resumption.store
-    if point is None:
-        store.clear()
-    else:
-        store.drop(point.rows, *KINDS)
+    store, identity, checksum, point = resumption
     guard = log.new_guard()
     horde = log.warmed_up(guard)
     makers = [maker.save() for maker in horde.makers]
     if point is None:
+        store.clear()
         clock, counts = log.table.clock(), ReadingCounts.none(len(log.table.names))
-        learners = executor.prepare(log, horde)
     else:
+        horde = point.horde
+        store.drop(horde.rows, *KINDS)
         began -= float(point.state["seconds"])
         clock = None if point.state["clock"] is None else Clock.restore(point.state["clock"])
         counts = ReadingCounts(**point.state["counts"])
         guard = ReadingGuard.restore(point.state["guard"])
-        if point.state.get("increments") is not None:
+        if point.state["increments"] is not None:
             log.table.increments = Increments.restore(point.state["increments"])
-        learners = executor.resume(log, point)
     derived, asked = _derive(log, horde, store)
-    size = expected_size(horde, log.rows)
-    seconds = 0.0 if asked.headline is None else asked.headline.seconds(log.rows)
-    seconds += _ASKED_NS * 1e-9 * log.rows * len(asked)
-    # (a second thread answers while the first one learns)
-    size = size._replace(seconds=max(size.seconds, seconds) if threads > 1 else size.seconds + seconds)
-    size = _with_scoring(size, log, horde, asked, offline)
-    parts, free = _parts_size(log, horde, derived, asked), free_memory()
-    if parts <= _IN_MEMORY and (free is None or size.memory + parts <= free):
-        store.room, size = _IN_MEMORY, size._replace(memory=size.memory + parts)
-    check_memory(size, len(log.settings.predict or ()), free)
-    expect = getattr(progress, "expect", None)
-    announce(size.text(log.settings, None if expect is None else expect(size.phases)))
-    if (note := describe_headline(log.settings, asked.headline, log.rows)) is not None:
-        announce(note)
-    states = _States(log, resumption, clock, guard, counts, began)
-    follower, files = Follower(threads), Follower(1 if threads > 1 else count_cores())
-    writer = _PartWriter(log, store, horde.names, derived, asked, follower, files)
+    for note in describe_headline(log.settings, asked.headline):
+        _log.warning("%s: %s", log.table.name, note)
+    writer = _PartWriter(log, store, horde.names, derived, asked)
 
-    def on_checkpoint(rows: int) -> Mapping[str, Any]:
-        follower.wait()
-        writer.flush(rows)
-        files.wait()
-        return states.take(rows)
+    def save(**further: Any) -> None:
+        writer.flush()
+        increments = log.table.increments
+        state = {
+            "settings": log.settings.table(),
+            "run": store.run,
+            "table": {**identity, "is": checksum.hexdigest()},
+            "notation": log.table.notation.config(),
+            "clock": None if clock is None else clock.state(),
+            "guard": guard.state(),
+            "increments": None if increments is None else increments.state(),
+            "counts": asdict(counts),
+            "seconds": time.perf_counter() - began,
+        }
+        horde.save(store.folder / "model.safetensors", **state, **further)
 
-    # Values at each horizon take the second thread about as long as learning takes the first: then it has enough to do.
-    is_free = asked.headline is None
-    divided = learners.divide_work(follower) if isinstance(learners, _LocalLearners) and is_free else nullcontext()
-    # Threads that limit BLAS by turns would undo each other's limits.
-    single_blas = nullcontext() if follower.is_alone else blas_threads(1)
-    with catch_stop() as request, single_blas, files, follower, divided:
-        blocks = states.read(learners.rows, executor.block, request)
-        with closing(learners.stream(blocks, on_checkpoint)) as stream:
-            for predictions in stream:
-                block = states.receive()
-                is_scored = block.row + len(block) > log.rows // 2
-                writer.add(block, predictions, learners.answers if is_scored else {})
-                progress("learning", block.row + len(block), log.rows)
-        rows = learners.rows
-        if rows < log.rows and request.signal is not None:
-            learners.save(on_checkpoint(rows))
+    due = time.perf_counter() + SAVE
+    remaining = horde.rows < log.rows
+    with catch_stop() as request:
+        for block in log.table.blocks(block_rows(len(horde.questions)), horde.rows, clock) if remaining else ():
+            checksum.add(block)
+            predictions = horde.advance(guard.mark(block))
+            counts.add(block)
+            end = block.row + len(block)
+            writer.add(block, predictions, horde.answers if end > log.rows // 2 else {})
+            progress("learning", end, log.rows)
+            if request.signal is not None:
+                break
+            # Always after whole blocks: a run that resumes from here cuts the rows at the same places.
+            now = time.perf_counter()
+            if now >= due and end < log.rows:
+                save()
+                saved = time.perf_counter()
+                due = saved + max(SAVE, _TIMES_AS_LONG * (saved - now - _QUICK))
+        if horde.rows < log.rows and request.signal is not None:
+            save()
             raise KeyboardInterrupt(request.signal)
-        log.check_rows(rows)
-        horde = learners.finish()
+        log.check_rows(horde.rows)
         grid = None if log.table.grid is None else log.table.grid.state()
-        state = on_checkpoint(rows)  # (first: it waits until all rows are answered)
-        horde.save(store.folder / "model.safetensors", **{**state, **derived.state(), **asked.state(), "grid": grid})
+        save(**derived.state(), **asked.state(), grid=grid)
         if request.signal is not None:
             raise KeyboardInterrupt(request.signal)
-    seconds = time.perf_counter() - began
-    return Learned(log, horde, clock, counts, guard, derived, asked, makers, store, seconds, executor.without_answers)
+    return Learned(log, horde, clock, counts, guard, derived, asked, makers, store, time.perf_counter() - began)
 
 
 def _derive(log: OpenedLog, horde: Horde, store: PartStore) -> tuple[Derived, Asked]:
@@ -1206,91 +922,19 @@ def make_headline(
     return headline if len(headline) else None
 
 
-def describe_headline(settings: Settings, headline: Headline | None, rows: int) -> str | None:
-    """What there is to say before a run about the values at each horizon: what they cost, or that there are none."""
+def describe_headline(settings: Settings, headline: Headline | None) -> list[str]:
+    """What there is to say before a run about the values at each horizon: that there are none, or at other times."""
     count = len(settings.predict or ())
     if headline is None and settings.exponential_only is None and count > MOST_SIGNALS:
-        return (
+        return [
             f"values at each horizon are left out, with {count:,} signals: choose at most {MOST_SIGNALS} with "
-            "--predict, ask for one with --ask, or set exponential_only = false."
-        )
-    if headline is None:
-        return None
-    notes = [
+            "'predict', ask for one with 'ask', or set exponential_only = false."
+        ]
+    between = {} if headline is None else headline.between_rows()
+    return [
         f"{length} is not a whole number of rows: the value at +{length} is that of the nearest reading, at +{nearest}."
-        for length, nearest in headline.between_rows().items()
+        for length, nearest in between.items()
     ]
-    if rows > _LONG:
-        minutes = max(1.0, headline.seconds(rows) / 60.0)
-        notes.append(
-            f"values at each horizon and means up to it take about {minutes:,.0f} min of that; --exponential-only "
-            "leaves them out."
-        )
-    return " ".join(notes) or None
-
-
-class _States:
-    """What a run needs to resume at the end of each block, beside its learners and parts.
-
-    Learners may be some blocks behind the reader, and are saved where all of them have come to: so the state at the end
-    of every block is remembered until a resume point is past it.
-    """
-
-    def __init__(
-        self,
-        log: OpenedLog,
-        resumption: Resumption,
-        clock: Clock | None,
-        guard: ReadingGuard,
-        counts: ReadingCounts,
-        began: float,
-    ) -> None:
-        self._log, self._checksum, self._clock, self._counts = log, resumption.checksum, clock, counts
-        self._guard, self._began = guard, began
-        table = log.table
-        self._constant = {
-            "settings": log.settings.table(),
-            "run": resumption.store.run,
-            "when": [table.time, table.a_second],
-            "notation": table.notation.config(),
-        }
-        self._identity = resumption.identity
-        self._sent: list[tuple[Block, dict[str, Any]]] = []
-        self._at: dict[int, dict[str, Any]] = {}
-        if resumption.point is not None:
-            self._at[resumption.point.rows] = dict(resumption.point.state)
-
-    def read(self, start: int, rows: int, request: StopRequest) -> Iterator[Block]:
-        """The blocks of the table from row ``start`` on; they end when a signal comes."""
-        if start == self._log.rows:
-            return
-        for block in self._log.table.blocks(rows, start, self._clock):
-            self._checksum.add(block)
-            self._guard.mark(block)
-            clock = None if self._clock is None else self._clock.state()
-            table = {**self._identity, "is": self._checksum.hexdigest()}
-            state = {"table": table, "clock": clock, "guard": self._guard.copy()}
-            if self._log.table.increments is not None:
-                state["increments"] = self._log.table.increments.state()
-            self._sent.append((block, state))
-            yield block
-            if request.signal is not None:
-                return
-
-    def receive(self) -> Block:
-        """The next block that was learned from."""
-        block, state = self._sent.pop(0)
-        self._counts.add(block)
-        end = block.row + len(block)
-        self._at[end] = state | {"seconds": time.perf_counter() - self._began, "counts": asdict(self._counts)}
-        return block
-
-    def take(self, rows: int) -> dict[str, Any]:
-        """The state after so many rows; earlier ones are forgotten."""
-        self._at = {row: state for row, state in self._at.items() if row >= rows}
-        state = self._constant | self._at[rows]
-        guard = state.get("guard")  # (as it was saved, or as it is)
-        return state | {"guard": guard.state() if isinstance(guard, ReadingGuard) else guard}
 
 
 class _LearnedRows(NamedTuple):
@@ -1304,10 +948,6 @@ class _LearnedRows(NamedTuple):
     derived: Mapping[str, NDArray[Any]]
     asked: Mapping[str, Array]
 
-    @property
-    def end(self) -> int:
-        return self.block.row + len(self.block)
-
 
 class _PartWriter:
     """Writes the predictions, readings and component answers of a log in parts, with intervals and alarms.
@@ -1316,18 +956,8 @@ class _PartWriter:
     second half of the log. A row takes four bytes an answer and question.
     """
 
-    def __init__(
-        self,
-        log: OpenedLog,
-        store: PartStore,
-        names: Sequence[str],
-        derived: Derived,
-        asked: Asked,
-        follower: Follower,
-        files: Follower,
-    ) -> None:
+    def __init__(self, log: OpenedLog, store: PartStore, names: Sequence[str], derived: Derived, asked: Asked) -> None:
         self._log, self._store, self._names, self._derived, self._asked = log, store, names, derived, asked
-        self._follower, self._files = follower, files
         self._waiting: list[_LearnedRows] = []
 
     def add(self, block: Block, predictions: Array, answers: Mapping[str, Array]) -> None:
@@ -1336,39 +966,21 @@ class _PartWriter:
         Intervals, alarms and answers are computed here, not when a part is written: each block then takes about as
         long as the one before, and the time that is left can be told from it.
         """
-        if self._asked.headline is None:
-            self._follower.call(self._add, block, predictions, answers)
-        else:  # Values at each horizon take about as long as learning: intervals are left to the thread that learns.
-            self._follower.call(self._add, block, predictions, answers, self._derive(block, predictions))
-
-    def _derive(self, block: Block, predictions: Array) -> Mapping[str, NDArray[Any]]:
         rows = LogRows.from_block(block)
-        return self._derived(predictions, rows.values, rows.gap, rows.time, rows.guarded, rows.labels)
-
-    def _add(
-        self,
-        block: Block,
-        predictions: Array,
-        answers: Mapping[str, Array],
-        derived: Mapping[str, NDArray[Any]] | None = None,
-    ) -> None:
-        if derived is None:
-            derived = self._derive(block, predictions)
-        rows = LogRows.from_block(block)
+        derived = self._derived(predictions, rows.values, rows.gap, rows.time, rows.guarded, rows.labels)
         with np.errstate(all="ignore"):
             differences = {name: (answer - predictions).astype(np.float32) for name, answer in answers.items()}
         width = predictions.shape[1] * (1 + len(answers)) + block.values.shape[1] + len(block.labels)
         asked = self._asked(rows.values, rows.guarded, rows.gap, rows.time, predictions)
         self._waiting.append(_LearnedRows(block, predictions, differences, len(block) * width, derived, asked))
         if sum(learned.size for learned in self._waiting) >= WAITING:
-            self.flush(block.row + len(block))
+            self.flush()
 
-    def flush(self, rows: int) -> None:
-        """Write the blocks that wait, up to that row; they are on the disk when ``files`` has no more calls to make."""
-        due = [learned for learned in self._waiting if learned.end <= rows]
+    def flush(self) -> None:
+        """Write the blocks that wait."""
+        due, self._waiting = self._waiting, []
         if due:
-            self._waiting = self._waiting[len(due) :]
-            self._files.call(self._write, due)
+            self._write(due)
 
     def _write(self, due: Sequence[_LearnedRows]) -> None:
         import pyarrow as pa

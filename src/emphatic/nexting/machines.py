@@ -4,7 +4,7 @@
 machine from its rows to its record, in a folder of its own, and is all that a machine needs: it may as well be called
 in another process. A record that is complete is never made again, so a run that was killed goes on with the machine
 that it was at, from that machine's own resume point, and gives the same bits. What runs the machines is the caller's
-to say: one after another by default, or a cluster's shards side by side.
+to say: one after another by default, or the tasks of a Ray cluster.
 
 With ``share`` each machine goes on with the weights of the one before; sequences are cut from one another, and ranges
 are found from the first rows of all machines.
@@ -12,6 +12,7 @@ are found from the first rows of all machines.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -21,12 +22,12 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from emphatic.common.files import atomic_file
@@ -38,10 +39,10 @@ from emphatic.learning.returns import UndiscountedWarning
 from emphatic.nexting.intervals import alarms_by_signal
 from emphatic.nexting.learning import (
     FIRST,
-    LocalExecutor,
     Progress,
     checkpoint_file,
     choose_columns,
+    find_point,
     find_resumption,
     learn_log,
     make_guard,
@@ -166,7 +167,7 @@ class MachineRows:
 
     def checksum(self) -> str:
         """What tells these rows from others."""
-        digest = xxhash.xxh3_128(json.dumps([self.names, self.edges]).encode())
+        digest = hashlib.blake2b(json.dumps([self.names, self.edges]).encode(), digest_size=16)
         for name, column in self.columns.items():
             is_text = column.dtype == object
             digest.update(name.encode() + (json.dumps(column.tolist()).encode() if is_text else column.tobytes()))
@@ -266,11 +267,10 @@ def run_machine(
     except ValueError as error:
         record["why"] = str(error).removeprefix("the table: ")
     else:
-        executor = LocalExecutor(folder)
-        resumption = find_resumption(log, folder, executor, checkpoint_file(folder).exists(), progress)
+        resumption = find_resumption(log, folder, find_point(folder), progress)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", UndiscountedWarning)
-            learned = learn_log(log, executor, resumption, progress, lambda text: None)
+            learned = learn_log(log, resumption, progress)
             scored = score_log(learned, offline, progress)
         scored.summary[0]["reading"] = reading = ingest_summary(scored)
         seconds = {"reading": log.seconds, "learning": learned.seconds, "scoring": scored.seconds}
@@ -290,43 +290,8 @@ def run_machine(
     return record
 
 
-@dataclass(frozen=True, eq=False)
-class MachineTask:
-    """The arguments of ``run_machine`` for one machine: calling it gives the machine's record, in any process.
-
-    Args:
-        machine: The name of the machine.
-        rows: Its rows, in the order of time.
-        settings: What to predict, and how.
-        folder: The folder of the machine.
-        roles: What the columns are.
-        teacher: With shared weights, the Horde to go on with.
-        offline: Whether the predictions are compared with an offline fit.
-        with_page: Whether the page of the machine is written as well.
-    """
-
-    machine: str
-    rows: pa.Table
-    settings: Settings
-    folder: Path
-    roles: Mapping[str, ColumnRole]
-    teacher: Horde | None
-    offline: bool
-    with_page: bool
-
-    def __call__(self) -> dict[str, Any]:
-        return run_machine(
-            self.machine,
-            self.rows,
-            self.settings,
-            self.folder,
-            self.roles,
-            self.teacher,
-            self.offline,
-            self.with_page,
-        )
-
-
+#: ``run_machine`` with its arguments: calling it gives the machine's record, in any process.
+MachineTask = partial[dict[str, Any]]
 #: Runs the tasks of so many machines; the number and the record of each, as they are done.
 RunTasks = Callable[[Iterator[tuple[int, MachineTask]], int], Iterator[tuple[int, dict[str, Any]]]]
 
@@ -370,18 +335,15 @@ def unfinished_file(out: Path) -> Path:
     return out / UNFINISHED / "machines.json"
 
 
-def run_machines(
-    job: Nexting, resume: bool = False, run_tasks: RunTasks = run_here, folder: Path | None = None
-) -> NextingResult:
+def run_machines(job: Nexting, resume: bool = False, run_tasks: RunTasks = run_here) -> NextingResult:
     """Learn from every machine of a table, score them, and write the files of all together.
 
     Args:
         job: The table, the settings (with ``by``) and the output folder.
         resume: Whether to go on with a run that was stopped.
         run_tasks: Runs the machines; those with shared weights must be run one after another.
-        folder: The folder for what has been learned of each machine until all are done; default: in the output folder.
     """
-    folder = folder or job.out / UNFINISHED / "machines"
+    folder = job.out / UNFINISHED / "machines"
     with hold_folder(job.out):
         began = clock_time.perf_counter()
         table = _open_whole(job.source, job.settings)
@@ -404,8 +366,8 @@ def run_machines(
             weights = teacher
             for i, name in enumerate(rows.names):
                 of_machine = folder / f"{i:06d}"
-                options = (single, of_machine, roles, weights, job.offline, name in with_page)
-                yield i, MachineTask(name, rows.table(i), *options)
+                options = {"folder": of_machine, "roles": roles, "teacher": weights, "offline": job.offline}
+                yield i, partial(run_machine, name, rows.table(i), single, **options, with_page=name in with_page)
                 if weights is not None and (of_machine / "model.safetensors").exists():
                     weights = Horde.load_with(of_machine / "model.safetensors")[0]  # (each machine asks anew)
 
@@ -522,11 +484,10 @@ def _sum_counts(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     unreadable: Counter[str] = Counter()
     guarded: dict[str, Counter[str]] = {}
     for reading in readings:
-        unreadable.update(reading.get("unreadable", {}))
+        unreadable.update(reading["unreadable"])
         for name, counts in reading["guarded"].items():
             guarded.setdefault(name, Counter()).update(counts)
-    # A record of an earlier version does not count the times that are missing.
-    sums = {name: sum(reading.get(name, 0) for reading in readings) for name in ("gaps", "backwards", "times_missing")}
+    sums = {name: sum(reading[name] for reading in readings) for name in ("gaps", "backwards", "times_missing")}
     by_signal = {name: dict(counts) for name, counts in guarded.items()}
     return {**sums, "unreadable": dict(unreadable), "guarded": by_signal}
 
@@ -564,8 +525,8 @@ def _write(
     if reading["time"].get("why") and not first["reading"]["time"].get("why"):
         reading["time"] = first["reading"]["time"]
     for _, record in learned:  # in place: with many machines two copies of all scores would not fit
-        for name in ("summary", "asked", "curves"):  # (a record of an earlier version has none asked)
-            record[name] = [{"machine": record["machine"], **entry} for entry in record.get(name, ())]
+        for name in ("summary", "asked", "curves"):
+            record[name] = [{"machine": record["machine"], **entry} for entry in record[name]]
     summary, asked, curves = (
         [entry for _, record in learned for entry in record[name]] for name in ("summary", "asked", "curves")
     )
@@ -679,9 +640,8 @@ def _file_name(machine: str) -> str:
     """A name for a file: the machine's own, with signs that files may not have written as %2F."""
     name = quote(machine, safe=" +@=,()äöüÄÖÜß").replace(".", "%2E") if machine.startswith(".") else ""
     name = name or quote(machine, safe=" +@=,()äöüÄÖÜß")
-    return (
-        name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{xxhash.xxh3_64_hexdigest(machine.encode())}"
-    )
+    digest = hashlib.blake2b(machine.encode(), digest_size=8).hexdigest()
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{digest}"
 
 
 def describe_machine(record: Mapping[str, Any]) -> dict[str, Any]:

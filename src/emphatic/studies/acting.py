@@ -200,15 +200,6 @@ class Acting:
         curve = costs[:, points].astype(np.float32)
         return Scores(costs.mean(axis=1), final, curve, ~np.isfinite(costs).all(axis=1))
 
-    def grain(self, settings: GridSettings, every: int) -> int:
-        """Settings can be cut anywhere: agents do not share anything.
-
-        Args:
-            settings: Settings of one algorithm.
-            every: Only 1 is possible.
-        """
-        return 1
-
 
 def acting(problem: str | World, episodes: int | None, seed: int, options: Mapping[str, Any] | None = None) -> Acting:
     """The source of a sweep over agents.

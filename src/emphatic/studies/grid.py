@@ -250,13 +250,6 @@ class GridSettings:
     rule: SweptRule
     values: Mapping[str, NDArray[np.float64]]
     stepsize: StepSize | None = None
-    #: The settings that these were cut from; 0 if they were not. What depends on their number is decided for all.
-    cut_from: int = 0
-
-    @property
-    def together(self) -> int:
-        """The number of settings for which engine and blocks are chosen."""
-        return self.cut_from or len(self)
 
     @property
     def method(self) -> str:
@@ -308,10 +301,6 @@ class GridSettings:
     def take(self, numbers: Sequence[int]) -> GridSettings:
         """The settings with these numbers."""
         return replace(self, values={name: column[list(numbers)] for name, column in self.values.items()})
-
-    def shard(self, begin: int, end: int) -> GridSettings:
-        """The same, to learn as they do among all of these, to the last bit."""
-        return replace(self.select(begin, end), cut_from=self.together)
 
     def select(self, begin: int, end: int) -> GridSettings:
         """The settings from number ``begin`` up to ``end``."""

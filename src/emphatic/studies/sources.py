@@ -9,13 +9,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -25,7 +23,7 @@ from emphatic import engines
 from emphatic.learning import inputs
 from emphatic.learning.inputs import Active, refusal
 from emphatic.learning.returns import UndiscountedWarning, returns
-from emphatic.nexting.runner import Nexting
+from emphatic.nexting.learning import open_log
 from emphatic.nexting.settings import Settings as NextingSettings
 from emphatic.problems import MDP, Tasks
 from emphatic.scores import known_return
@@ -203,7 +201,7 @@ class Simulated:
         # β = eta·α follows α
         step_sizes = ["alpha"] + ["beta"] * ("beta" in constants and rule.defaults.get("beta") == "eta")
         active = None if stream.active.all() else stream.active
-        size = every * max(1, _ERRORS // (settings.together * (1 if active is None else every)))
+        size = every * max(1, _ERRORS // (len(settings) * (1 if active is None else every)))
         learner = settings.learner(mdp.n, self._engine(mdp, settings, every, min(size, self.steps)))
         if self.theta is not None:
             learner.theta = self._first_weights(mdp)  # type: ignore[misc]  # least squares was rejected by ``check``
@@ -231,25 +229,11 @@ class Simulated:
         start = error(np.stack([self._first_weights(mdp), np.zeros(mdp.n)])).max()
         return Scores.of(total / -(-self.steps // every), error(learner.theta), curve, learner.frozen, float(start))
 
-    def grain(self, settings: GridSettings, every: int) -> int:
-        """The multiples at which these settings can be divided bit for bit; 0 if they cannot be."""
-        if isinstance(settings.rule, LeastSquaresRule):
-            return 0
-        grains = []
-        for mdp in self.tasks(0):
-            # where the steps of a block depend on the stream there are no fewer than this
-            steps = min(self.steps, every * max(1, _ERRORS // (settings.together * every)))
-            names = {self._engine(mdp, settings, every, T) for T in (steps, min(self.steps, max(steps, _ERRORS)))}
-            if len(names) > 1:
-                return 0
-            grains.append(_grain(settings, mdp.n, names.pop()))
-        return math.lcm(*grains)
-
     def _engine(self, mdp: MDP, settings: GridSettings, every: int, steps: int) -> str:
         """The engine of all settings together."""
         if every < _OFTEN or isinstance(settings.rule, LeastSquaresRule):
             return "dense"
-        return engines.choose(mdp.n, settings.together, steps, None, settings.stepped_rule)
+        return engines.choose(mdp.n, len(settings), steps, None, settings.stepped_rule)
 
     def _first_weights(self, mdp: MDP) -> Array:
         theta = np.zeros(mdp.n) if self.theta is None else np.asarray(self.theta, np.float64)
@@ -262,12 +246,6 @@ class Simulated:
         if self.d is None:
             return mdp.probe
         return mdp.Phi, mdp.v_pi, mdp.checked_weights(self.d, "sweep")
-
-
-def _grain(settings: GridSettings, n: int, engine: str) -> int:
-    """At multiples of how many learners an engine can be cut; 0 where it cannot."""
-    _, learners = engines.make(engine, settings.stepped_rule, n, 2, "float64").grain
-    return learners
 
 
 def _constants(settings: GridSettings, mdp: MDP) -> dict[str, Array]:
@@ -406,10 +384,11 @@ class Recorded:
         chosen = NextingSettings(predict=(predict,), horizons=(horizon,), time=time, delimiter=delimiter)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UndiscountedWarning)
-            job = Nexting(source, chosen, Path()).open().begin()
-        x, missing, gap = job.readings()
-        gamma, base = float(job.horde.gamma[0]), float(job.horde.base[0])
-        blocks = list(job.phi())
+            log = open_log(source, chosen, lambda *_: None)
+            horde = log.warmed_up(log.new_guard())
+        x, missing, gap = log.readings()
+        gamma, base = float(horde.gamma[0]), float(horde.base[0])
+        blocks = list(log.phi(horde.makers[0]))
         Phi = Active(*(np.concatenate([getattr(block, name) for block in blocks]) for name in ("indices", "values")))
         G, known = known_return(x[:, 0], missing[:, 0], gap, gamma)
         return cls(
@@ -417,12 +396,12 @@ class Recorded:
             np.where(missing[1:, 0], 0.0, (1.0 - gamma) * (x[1:, 0] - base)),
             gamma,
             rho=np.where(missing[1:, 0], 0.0, 1.0),
-            lambda_=job.settings.gvfs()[0].default_lambda(gamma),
+            lambda_=log.settings.gvfs()[0].default_lambda(gamma),
             cuts=(np.flatnonzero(gap[1:]) + 1).tolist(),
             outcome=(np.where(known, G - base, 0.0)[:-1], known[:-1]),
             others={"persistence": x[:-1, 0] - base},
-            n=job.horde.features.n,
-            name=f"{os.path.basename(job.table.name)}: {predict} at {horizon}",
+            n=horde.features.n,
+            name=f"{os.path.basename(log.table.name)}: {predict} at {horizon}",
         )
 
     @property
@@ -507,7 +486,7 @@ class Recorded:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", UndiscountedWarning)
             for start, stop in self._sequences():
-                for begin, end in _blocks(start, stop, edges, max(1, _PREDICTIONS // settings.together)):
+                for begin, end in _blocks(start, stop, edges, max(1, _PREDICTIONS // len(settings))):
                     block: dict[str, Any] = {
                         name: value[begin:end, None] if value.ndim == 1 else value for name, value in arguments.items()
                     }
@@ -524,17 +503,6 @@ class Recorded:
             mean, final = np.sqrt(sums.sum(axis=0) / counts.sum()), np.sqrt(late_sum / known[tenth:].sum())
         return Scores.of(mean, final, curve, learner.frozen, self.baselines(1)["θ = 0"])
 
-    def grain(self, settings: GridSettings, every: int) -> int:
-        """The multiples at which these settings can be divided bit for bit; 0 if they cannot be.
-
-        Args:
-            settings: Settings of one rule.
-            every: Ignored: every step has an error.
-        """
-        name = self._engine(settings, self.points(1, 1))
-        is_fixed = name != "auto" and not isinstance(settings.rule, LeastSquaresRule)
-        return _grain(settings, self.n or 1, name) if is_fixed else 0
-
     def _engine(self, settings: GridSettings, points: NDArray[np.int64]) -> str:
         """The engine of all settings together; features that are given by index leave it to the learner."""
         if isinstance(self.Phi, Active) or isinstance(settings.rule, LeastSquaresRule):
@@ -543,10 +511,10 @@ class Recorded:
             end - begin
             for start, stop in self._sequences()
             for begin, end in _blocks(
-                start, stop, np.unique([0, *points, self.steps]), max(1, _PREDICTIONS // settings.together)
+                start, stop, np.unique([0, *points, self.steps]), max(1, _PREDICTIONS // len(settings))
             )
         )
-        return engines.choose(self.n or 1, settings.together, first_block, None, settings.stepped_rule)
+        return engines.choose(self.n or 1, len(settings), first_block, None, settings.stepped_rule)
 
     def _run_arguments(self, settings: GridSettings) -> dict[str, Array]:
         """The arguments of ``run`` besides the features: (T,), (1, K) or a number."""

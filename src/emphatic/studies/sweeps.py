@@ -45,8 +45,6 @@ Source = Simulated | Recorded | Acting
 #: A problem, the name of one, or a function that makes one.
 Problem = str | MDP | Tasks | Callable[..., MDP | Tasks]
 Result = TypeVar("Result")
-#: Runs tasks by number, and yields the number and scores of each as they are done.
-RunTasks = Callable[[Mapping[int, "Task"]], Iterator[tuple[int, Scores]]]
 
 
 class Track(Protocol):
@@ -78,7 +76,6 @@ def sweep(
     tolerance: float | None = None,
     distribution: bool = False,
     jobs: int | None = None,
-    run_tasks: RunTasks | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = True,
     progress: Progress | None = None,
@@ -117,8 +114,6 @@ def sweep(
         distribution: Whether the page shows the errors of all runs of the best settings.
         jobs: Number of processes, for joblib, whose ``parallel_config`` also chooses a cluster. The table is the same
             for any number.
-        run_tasks: What runs the tasks instead of joblib, as ``emphatic.cluster.sweep`` does in shards: a function of
-            {number: task} that yields (number, scores), in any order.
         out: A folder for the table and a page. A stopped sweep resumes from there.
         resume: If False, the results of a stopped sweep in ``out`` are not used.
         progress: Called now and then with the learner-steps done so far and in total.
@@ -139,7 +134,6 @@ def sweep(
         _check_seed_and_jobs(seed, jobs)
         if episodes is not None and not (isinstance(problem, World | Acting) or is_world(problem)):
             raise refusal("episodes", "sweep", "be left out: this is not a control problem", repr(episodes))
-        run = functools.partial(_run_tasks, jobs=jobs) if run_tasks is None else run_tasks
         if isinstance(problem, Recorded):
             _check_log_arguments(theta=theta, d=d, rerun=rerun or None, steps=steps)
             source: Source = problem
@@ -155,12 +149,12 @@ def sweep(
         if tolerance is not None and not is_share(tolerance):
             raise refusal("tolerance", "sweep", "be a number between 0 and 1", repr(tolerance))
         count = _StepCount(progress)
-        result, store = _carry_out(plan, folder, resume, run, count)
+        result, store = _carry_out(plan, folder, resume, jobs, count)
         result = replace(result, tolerance=tolerance, distribution=bool(distribution))
         stores = [store]
         for chosen in (result.choose(), result.lines_of_figures()) if rerun else ():
             if chosen:
-                fresh, store = _carry_out(plan.rerun(chosen, rerun), folder, resume, run, count)
+                fresh, store = _carry_out(plan.rerun(chosen, rerun), folder, resume, jobs, count)
                 is_best = result.rerun is None
                 result = replace(result, rerun=fresh) if is_best else replace(result, rerun_lines=fresh)
                 stores.append(store)
@@ -241,10 +235,10 @@ def _send_curves(result: Sweep, track: Track) -> None:
 
 #: Settings that learn side by side in one task, at most: a task should take seconds, and its errors little memory.
 _TOGETHER = 2048
-#: Settings of a shard of a task, at least: reading the stream costs as much as some settings.
-_FEW = 16
 #: The default number of points of a curve.
 _POINTS = 50
+#: Tasks of each process, after which those that are done are stored, where joblib's backend returns all at once.
+_TURNS = 8
 
 
 def on_one_thread(function: Callable[..., Result], *arguments: object) -> Result:
@@ -268,25 +262,6 @@ class Task:
 
     def __call__(self) -> Scores:
         return on_one_thread(self.source.score, self.run, self.settings, self.every, self.points)
-
-    def cut(self, count: int) -> list[Task]:
-        """The same in ``count`` shards, or as many as there can be without another bit: ``Scores.joined`` joins them.
-
-        A shard gets no fewer than a multiple of the engine's grain that is worth a task of its own.
-        """
-        grain = self.source.grain(self.settings, self.every) if count > 1 else 0
-        if not grain:
-            return [self]
-        unit = -(-_FEW // grain) * grain
-        K = len(self.settings)
-        count = max(1, min(count, K // unit))
-        edges = [unit * round(i * K / count / unit) for i in range(count)] + [K]
-        if count == 1:
-            return [self]
-        return [
-            replace(self, first=self.first + begin, settings=self.settings.shard(begin, end))
-            for begin, end in pairwise(edges)
-        ]
 
 
 @dataclass(frozen=True)
@@ -490,7 +465,7 @@ class _StepCount:
 
 
 def _carry_out(
-    plan: SweepPlan, folder: Path | None, resume: bool, run: RunTasks, count: _StepCount
+    plan: SweepPlan, folder: Path | None, resume: bool, jobs: int | None, count: _StepCount
 ) -> tuple[Sweep, TaskStore]:
     """Run all unfinished tasks; returns the store of the finished ones."""
     from emphatic.engines.compiled import blas_threads  # late: numba is imported on first use
@@ -503,7 +478,7 @@ def _carry_out(
     started = time.perf_counter()
     # Each task sets one thread too, but where tasks share a process, the first to end would reset it for the others.
     with blas_threads(1):
-        for number, scores in run(unfinished):
+        for number, scores in _run_tasks(unfinished, jobs):
             finished = time.perf_counter()
             store.put(number, scores, finished - started)
             started = finished
@@ -520,9 +495,14 @@ def _run_tasks(tasks: Mapping[int, Task], jobs: int | None) -> Iterator[tuple[in
     if len(tasks) < 2 or (processes in (None, 1) and isinstance(backend, joblib.parallel.LokyBackend)):
         yield from map(_run_task, tasks.items())
         return
-    returned = "generator_unordered" if backend.supports_return_generator else "list"
-    pool = joblib.Parallel(n_jobs=processes, return_as=returned, pre_dispatch="2*n_jobs")
-    yield from pool(joblib.delayed(_run_task)(numbered) for numbered in tasks.items())
+    work = [joblib.delayed(_run_task)(numbered) for numbered in tasks.items()]
+    if backend.supports_return_generator:
+        yield from joblib.Parallel(n_jobs=processes, return_as="generator_unordered", pre_dispatch="2*n_jobs")(work)
+        return
+    with joblib.Parallel(n_jobs=processes) as pool:
+        together = _TURNS * joblib.effective_n_jobs(processes)
+        for begin in range(0, len(work), together):  # what is done is stored before the next tasks begin
+            yield from pool(work[begin : begin + together])
 
 
 def _run_task(numbered: tuple[int, Task]) -> tuple[int, Scores]:
