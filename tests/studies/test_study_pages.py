@@ -292,7 +292,7 @@ def test_plot_of_a_sweep_without_matplotlib(
     """One line with the pip command, before anything is learned."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SystemExit) as stopped:
-        app(["sweep", "chain", "--plot", "svg", "--out", str(tmp_path / "out")])
+        app(["sweep", "chain", "--figures", "--out", str(tmp_path / "out")])
     assert stopped.value.code == 2
     assert capsys.readouterr().err == "Error: Figures need matplotlib: pip install 'emphatic[plot]'\n"
     assert not (tmp_path / "out").exists()

@@ -200,17 +200,17 @@ def _import_rule(path: str) -> AnyRule:
     """The rule at MODULE:NAME."""
     module, _, name = path.partition(":")
     if not (module and name):
-        raise ValueError(f"--rule {path}: a rule of your own is given as MODULE:NAME.")
+        raise ValueError(f"rule {path}: a rule of your own is given as MODULE:NAME.")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
         rule = getattr(importlib.import_module(module), name)
     except ImportError as error:
-        raise ValueError(f"--rule {path}: the module {module!r} cannot be imported: {error}.") from error
+        raise ValueError(f"rule {path}: the module {module!r} cannot be imported: {error}.") from error
     except AttributeError:
-        raise ValueError(f"--rule {path}: the module {module!r} has no {name!r}.") from None
+        raise ValueError(f"rule {path}: the module {module!r} has no {name!r}.") from None
     if not isinstance(rule, AnyRule):
-        raise ValueError(f"--rule {path}: must be an emphatic.Rule or ElementwiseRule. Got {rule!r:.100} instead.")
+        raise ValueError(f"rule {path}: must be an emphatic.Rule or ElementwiseRule. Got {rule!r:.100} instead.")
     return rule
 
 
