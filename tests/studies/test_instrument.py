@@ -310,26 +310,10 @@ def test_figures_that_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.plain
 def test_figures_by_the_command(tmp_path: Path) -> None:
-    flags = [
-        "--rules",
-        "td",
-        "--alpha",
-        ".01,.1",
-        "--lambda",
-        "0,.9",
-        "--runs",
-        "2",
-        "--steps",
-        "50",
-        "--rerun",
-        "2",
-        "--figures",
-    ]
-    result = RUNNER.invoke(app, ["sweep", "chain", *flags, "--out", str(tmp_path)])
+    words = "--rules td --alpha .01,.1 --lambda 0,.9 --runs 2 --steps 50 --rerun 2 --figures"
+    result = RUNNER.invoke(app, ["sweep", "chain", *words.split(), "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    assert {f"{kind}.svg" for kind in ("alpha", "rules", "lambda", "steps")} < {
-        path.name for path in tmp_path.iterdir()
-    }
+    assert {"alpha.svg", "rules.svg", "lambda.svg", "steps.svg"} < {path.name for path in tmp_path.iterdir()}
     assert "2 runs to choose and 2 others to report" in " ".join(result.output.split())
 
 
