@@ -117,7 +117,7 @@ class Agent:
         self.algorithm = algorithm_of(algorithm)
         self.policy = policy_of(epsilon)
         self._actions = _actions_of(actions)
-        check_numbers(self.algorithm, alpha, gamma, lambda_)
+        _check_numbers(self.algorithm, alpha, gamma, lambda_)
         self.alpha, self.gamma, self.lambda_ = float(alpha), float(gamma), float(lambda_)
         self._stepsize = stepsize
         self._observer = observer_of(features)
@@ -402,7 +402,7 @@ class Agent:
         self._learner, self._guard, self._engine = learner, learner._guard, learner._engine
         self._kernels = ActingKernels(self._engine)
         numbers = (self.alpha, self.gamma, self.lambda_)
-        self._setting = settings_of(self.algorithm, self._observer.n, *numbers, self.policy)
+        self._setting = _settings_of(self.algorithm, self._observer.n, *numbers, self.policy)
         self._work: tuple[NDArray[Any], ...] = ()
         self._reserve(self._observer.slots)
 
@@ -447,15 +447,8 @@ class Agent:
         return Diverged(self.learner.steps, of="learning")
 
 
-def check_numbers(algorithm: Algorithm, alpha: float, gamma: float, lambda_: float) -> None:
-    """ValueError unless these are numbers with which an agent can learn.
-
-    Args:
-        algorithm: The agent's algorithm.
-        alpha: The step size α.
-        gamma: The discount γ.
-        lambda_: The trace parameter λ.
-    """
+def _check_numbers(algorithm: Algorithm, alpha: float, gamma: float, lambda_: float) -> None:
+    """ValueError unless these are numbers with which an agent can learn."""
     numbers = {"alpha": (alpha, math.inf), "gamma": (gamma, 1.0), "lambda_": (lambda_, 1.0)}
     for name, (value, most) in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
@@ -496,19 +489,10 @@ def check_end(algorithm: Algorithm, gamma: float, env: Environment, function: st
         raise refusal("gamma", function, wanted, show(gamma), "Or use differential_sarsa or differential_q.")
 
 
-def settings_of(
+def _settings_of(
     algorithm: Algorithm, n: int, alpha: float, gamma: float, lambda_: float, policy: EpsilonGreedy | Softmax
 ) -> NDArray[np.float64]:
-    """The numbers of an agent, as kernels take them.
-
-    Args:
-        algorithm: The agent's algorithm.
-        n: The number of features of a state.
-        alpha: The step size α.
-        gamma: The discount γ.
-        lambda_: The trace parameter λ.
-        policy: How it chooses actions.
-    """
+    """The numbers of an agent, as kernels take them."""
     eta, sigma, following, ratio, cuts, greedy = algorithm.codes
     softmax, kind, start, end, steps = policy.codes
     setting = {

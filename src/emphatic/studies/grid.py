@@ -29,17 +29,8 @@ from emphatic.rules import AnyRule
 from emphatic.rules._traits import RuleTraits
 from emphatic.stepsizes import StepSize
 
-__all__ = [
-    "ControlRule",
-    "Grid",
-    "GridSettings",
-    "LeastSquaresRule",
-    "find_rule",
-    "parameters",
-    "parse_numbers",
-    "resolve",
-]
-__all__ += ["ControlRule", "settings"]
+__all__ = ["ControlRule", "Grid", "GridSettings", "LeastSquaresRule", "find_rule", "parameters", "parse_numbers"]
+__all__ += ["resolve", "settings"]
 
 # ---------------------------------------------------------------------- numbers as text
 
