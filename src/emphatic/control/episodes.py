@@ -142,8 +142,8 @@ def _plan(agent: Agent, world: World) -> tuple[NDArray[Any], ...] | None:
 def _words_of(agent: Agent) -> NDArray[np.uint64]:
     """The state of the agent's random numbers, as worlds have theirs."""
     bits = agent._generator.bit_generator
-    assert isinstance(bits, np.random.PCG64)
     bits.state = agent._before
+    assert isinstance(bits, np.random.PCG64)
     return state_words(bits.advance(agent._drawn))
 
 
