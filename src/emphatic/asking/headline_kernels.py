@@ -1159,7 +1159,6 @@ def _answer_horizon(
         _f3, _f2, _f3, _f4, _f3, _f4, _f3, _f3, _f3, _f3, _f3, _f2, _f3, _f3, _f2, _f1, _f3,
     ),
     allocates=False,
-    as_one=True,
 )  # fmt: skip
 def advance(
     constants: Floats, horizons: Floats, paces: Floats, picks: Places, values: Floats, held: Floats, others: Floats,

@@ -431,7 +431,7 @@ class Engine(ABC):
         return {}
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:  # noqa: B027
-        """Restore what ``pending`` returned; ValueError if it is invalid."""
+        """Restore what ``pending`` returned, of learners of this process."""
 
     def saved(self) -> dict[str, NDArray[Any]]:
         """What ``pending`` returns, as a file holds it."""

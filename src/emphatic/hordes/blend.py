@@ -236,47 +236,14 @@ class Combination:
         return self.arrays()["errors"]
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what ``arrays`` returned; ValueError if it does not fit.
-
-        A state with ``blends``, of the combination that was there before this one, has what R is made of: that and the
-        statistics of the readings are taken over, weights and shares are found from them, and the rest starts anew.
-        """
+        """Restore what ``arrays`` returned; ValueError if it does not fit."""
         state = self.arrays()
-        _overwrite(state, self._translated(arrays) if "blends" in arrays else arrays, "combination")
+        _overwrite(state, arrays, "combination")
         for name, lanes in self._lanes.items():
             rows = np.zeros((lanes.shape[0] * lanes.shape[-1], *lanes.shape[1:-1]))
             rows[: len(self.gamma)] = state[name]
             lanes[:] = np.moveaxis(rows.reshape(len(lanes), -1, *lanes.shape[1:-1]), 1, -1)
         self._due[:] = self._lanes["scalars"][:, _LEARNED] + 1.0
-
-    def _translated(self, saved: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """The arrays of a state with ``blends``: u = v − m, b = mean of (G − m) u, C = mean of u uᵀ."""
-        Q, N = len(self.gamma), self.E + _SAFE
-        shapes = {"scalars": (Q, 12), "vectors": (Q, 5, N + 1), "blends": (Q, 2, N - 1), "products": (Q, N - 1, N - 1)}
-        for name, shape in shapes.items():
-            if name not in saved or saved[name].shape != shape or not np.isfinite(saved[name]).all():
-                raise ValueError(f"its {name!r} of the combination do not fit")
-        old, b, C = saved["scalars"], saved["vectors"][:, 3, : N - 1], saved["products"]
-        arrays = {name: np.zeros_like(array) for name, array in self.arrays().items()}
-        arrays["scalars"][:, :9] = old[:, :9]  # what was seen and learned; the names are those of the kernels
-        arrays["scalars"][:, 12:14] = old[:, 3:5]  # the range of the readings for that of the trace
-        error = old[:, 7] / (1.0 - self.gamma**2)  # mean of (G − p)²
-        R = arrays["errors"]
-        R[:] = (error + old[:, 11])[:, None, None]  # mean of (G − m)²
-        R[:, : N - 1] -= b[:, :, None]
-        R[:, :, : N - 1] -= b[:, None, :]
-        R[:, : N - 1, : N - 1] += np.tril(C) + np.tril(C, -1).transpose(0, 2, 1)
-        diagonal = np.arange(N)
-        R[:, diagonal, diagonal] = np.maximum(R[:, diagonal, diagonal], 0.05 * error[:, None])
-        arrays["weights"][:] = 1.0 / N
-        shares = saved["vectors"][:, 0, : N - 1]
-        known = shares.sum(axis=1) > 0.0
-        arrays["weights"][known, :, N - 1] = 0.0
-        arrays["weights"][known, :, : N - 1] = (shares / np.maximum(shares.sum(axis=1), 1e-9)[:, None])[known, None]
-        arrays["mixtures"][:, 0] = 1.0 / _MIXTURES
-        arrays["mixtures"][:, 1] = error[:, None]
-        arrays["vectors"][:, 9] = 1.0  # trusted
-        return arrays
 
 
 class RateBlend:
@@ -326,9 +293,8 @@ class RateBlend:
         return {"state": self.state, "open_rows": self.open_rows}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what ``arrays`` returned, or begin where a file has none; ValueError if it does not fit."""
-        if arrays:
-            _overwrite(self.arrays(), arrays, "rates")
+        """Restore what ``arrays`` returned; ValueError if it does not fit."""
+        _overwrite(self.arrays(), arrays, "rates")
 
 
 @cache

@@ -153,7 +153,8 @@ class Group:
             self.seasons = Seasons(gamma, subjects.reshape(-1).astype(np.int64), evaluator.step, setup.weekly)
         #: The place of the answers of seasons among the single answers.
         self._optional = E + (0 if self.ridges is None else len(STRENGTHS))
-        self.blend: Blend | Combination = self._combination() if setup.least_squares else Blend(gamma, E)
+        count = self._optional + (0 if self.seasons is None else len(ANSWERS))
+        self.blend: Blend | Combination = Combination(gamma, count) if setup.least_squares else Blend(gamma, E)
         #: The questions whose answers are not blended, and the blend of their rates, if there is one.
         self._unblended, self._exact = np.flatnonzero(~blended), evaluator.exact[questions][~blended]
         self.rates: RateBlend | None = None
@@ -218,11 +219,6 @@ class Group:
         periods = self.seasons.periods
         questions = self.questions[self._blended].tolist()
         return {q: periods[c] for q, c in zip(questions, self.seasons.signal.tolist(), strict=True)}
-
-    def _combination(self) -> Combination:
-        """Before the first row: the combination of all answers that there are."""
-        count = self._optional + (0 if self.seasons is None else len(ANSWERS))
-        return Combination(self.gamma[self._blended], count)
 
     def divide_work(self, second: Follower) -> None:
         """Let a second thread take the ridges of each block, and half of the combinations; the bits are the same.
@@ -617,9 +613,6 @@ class Group:
         fill_in("base", self.base, arrays["horde.base"])
         self._room = None
         fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
-        if self.seasons is not None and "seasons.counts" not in arrays:  # saved by a version without them
-            self.seasons = None
-            self.blend = self._combination()
         if self.seasons is not None:
             self.seasons.restore(_with_zeros(arrays, "seasons."))
         self.blend.restore(_with_zeros(arrays, "blend."))
@@ -628,7 +621,7 @@ class Group:
         if self.ridges is not None:
             self.ridges.base[:] = self.base[self._blended]
             self.ridges.restore(_with_zeros(arrays, "ridges."))
-        self.open = bool(saved.get("open", "horde.indices" in arrays))
+        self.open = bool(saved["open"])
         if "horde.indices" in arrays:
             phi = Active(arrays["horde.indices"], arrays["horde.values"])
             if phi.shape != (1, self.features.active) or phi.top >= self.features.n:

@@ -609,8 +609,8 @@ class Horde(BlockLearner):
         self._require()
         if self._asked is None:
             raise RuntimeError(
-                "This Horde does not know the times of its rows: it learns transitions, or comes from a file of an "
-                "earlier version. Questions in text need a Horde that was warmed up on a table."
+                "This Horde does not know the times of its rows: it learns transitions. "
+                "Questions in text need a Horde that was warmed up on a table."
             )
         with self._guard:
             self._asked.add(text)
@@ -1241,13 +1241,11 @@ class Horde(BlockLearner):
             "rows": self._rows,
             "hold": self._hold.state(),
             "counts": evaluator.counts,
+            "least_squares": setup.least_squares,
+            "weekly": setup.weekly,
             "more": entries,
             **header_of_first,
         }
-        if setup.least_squares:
-            saved["least_squares"] = True
-        if not setup.weekly:
-            saved["weekly"] = False
         if self._asked is not None:
             saved["asked"], of_asked = checkpoint.pack({**self._asked.state(), "cut": self._was_cut}, _ASKED)
             tensors |= of_asked
@@ -1270,7 +1268,7 @@ class Horde(BlockLearner):
         """Restore the state of a new horde. ValueError and others if it is invalid."""
         saved = header["horde"]
         of_features = self._makers[0].signals
-        signals = tuple(saved.get("signals", of_features))
+        signals = tuple(saved["signals"])
         if signals not in (of_features, (*of_features, REWARD)):
             raise ValueError("its signals are not those of its features")
         rule, groups = self.setup.rule, saved.get("groups", [])
@@ -1553,7 +1551,7 @@ def _saved_arguments(
     saved = header["horde"]
     if rule is None:
         checkpoint.check_own_rule(header)
-    behaviour = saved.get("mu") if mu is None else mu
+    behaviour = saved["mu"] if mu is None else mu
     if isinstance(behaviour, str):
         raise ValueError("its 'mu' was a function, which a file cannot hold: pass it again as mu=…")
     questions = [GVF.from_config(table) for table in saved["questions"]]
@@ -1568,14 +1566,14 @@ def _saved_arguments(
         "features": features,
         "rule": rule or saved["rule"],
         "rates": saved["rates"],
-        "alpha": saved.get("alpha"),
+        "alpha": saved["alpha"],
         "step": saved["step"],
         "mu": behaviour,
         "scaled": saved["scaled"],
-        "centred": saved.get("centred", True),
+        "centred": saved["centred"],
         "stepsize": saved.get("stepsize"),
-        "least_squares": saved.get("least_squares", False),
-        "weekly": saved.get("weekly", True),
+        "least_squares": saved["least_squares"],
+        "weekly": saved["weekly"],
         **kind,
         **saved["extra"],
     }

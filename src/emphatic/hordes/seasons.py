@@ -351,7 +351,7 @@ class Seasons:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``arrays`` returned; ValueError if it does not fit."""
-        self._remember(len(arrays["codes"]))  # (earlier versions saved ``SPAN`` rows from the first)
+        self._remember(len(arrays["codes"]))
         for name, array in self.arrays().items():
             stored = arrays[name]
             if name in _REMEMBERED:
@@ -363,7 +363,7 @@ class Seasons:
                 _questions_of(self._lanes[name])[self._place] = stored
         places = 2 * self.cells.shape[2] + 2
         if (
-            len(arrays["codes"]) not in (SPAN, _span(int(self.counts[0])))
+            len(arrays["codes"]) != _span(int(self.counts[0]))
             or not ((self.period >= 0) & (self.period < SPAN)).all()
             or not ((self.codes >= 0) & (self.codes < places)).all()
             or not 0.0 <= self.counts[0] < 2**53

@@ -214,9 +214,7 @@ class Sparse(Engine):
         return self._lazy.pending() | {"bounds": self.scalars[:, self.M : -1]}
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
-        if pending:
-            self._lazy.check(pending)
-            self._lazy.fill(pending, self.scalars[:, self.M : -1])
+        self._lazy.fill(pending)
 
     def saved(self) -> dict[str, NDArray[Any]]:
         return shorten_stamps(self.pending())
@@ -256,16 +254,6 @@ class Lazy(NamedTuple):
         fields = {name: self.columns[name] for name in self.layout.names}
         return fields | {"scale": self.scale, "epoch": self.epoch, "table": self.table[:, :, :used]}
 
-    def check(self, pending: Mapping[str, NDArray[Any]]) -> None:
-        """ValueError if these are not arrays that ``pending`` could have returned."""
-        present = self._check_scales(pending)
-        for name in self.layout.names:
-            hold(name, pending[name], self.columns.dtype[name].name, self.columns.shape)
-            if name[0] == "E":
-                stamp, j = pending[name], int(name[1:]) - self.layout.w
-                if not ((stamp >= 0) & (stamp <= present[:, j, None])).all():
-                    raise ValueError(f"its stamps {name!r} are out of range")
-
     def _check_scales(self, pending: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
         """Check what is not one number a column; returns the present epoch of every trace, (K, traces)."""
         hold("epoch", pending["epoch"], "int64", self.epoch.shape)
@@ -280,10 +268,8 @@ class Lazy(NamedTuple):
             raise ValueError("one of its scales is 0")
         return present
 
-    def fill(self, pending: Mapping[str, NDArray[Any]], bounds: NDArray[np.float64]) -> None:
-        """Take over arrays that have been checked, and the bounds on |X|, which are checked here."""
-        hold("bounds", pending["bounds"], "float64", bounds.shape)
-        bounds[:] = choose_bounds(pending["bounds"], bounds)
+    def fill(self, pending: Mapping[str, NDArray[Any]]) -> None:
+        """Take over arrays that ``pending`` returned."""
         for name in self.layout.names:
             self.columns[name] = pending[name]
         self._fill_scales(pending)

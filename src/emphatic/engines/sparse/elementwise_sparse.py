@@ -266,11 +266,8 @@ class SparseElementwise(Engine):
         return Lazy(self._layout, *self._lazy).pending() | lists | {"bounds": self.scalars[:, self.M : -1]}
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
-        if pending:
-            lazy = Lazy(self._layout, *self._lazy)
-            lazy.check(pending)
-            self._resume_live(pending)
-            lazy.fill(pending, self.scalars[:, self.M : -1])
+        self._resume_live(pending)
+        Lazy(self._layout, *self._lazy).fill(pending)
 
     def saved(self) -> dict[str, NDArray[Any]]:
         return shorten_stamps(self.pending())
