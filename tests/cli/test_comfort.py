@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,9 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import emphatic
-from emphatic.cli import app, terminal
-from emphatic.cli import terminal as estimate_module
-from emphatic.cli.terminal import KERNELS, Estimate
+from emphatic.cli import app
 from emphatic.hordes.horde import BLOCK
 from tests.support import processes
 
@@ -94,86 +91,12 @@ def test_quiet_prints_nothing_and_otherwise_progress_is_in_plain_lines(call: Cal
     assert code == 0
     assert "offline ridge fit" in said
     lines = [line.removeprefix("emphatic: ") for line in wrong.splitlines()]
-    lines = [line for line in lines if not re.match(r"compiling|kernels are compiled first", line)]  # (a first run)
-    assert [line.split()[0].strip(",") for line in lines] == ["reading", "6", "learning", "scoring"]
-    assert re.fullmatch(r"6 learners × \d+ features: about \d+ MB of memory and \d+ s\.", lines[1])
+    lines = [line for line in lines if line != "compiling (once)"]  # (a first run)
+    assert [line.split()[0] for line in lines] == ["reading", "learning", "scoring"]
     assert "emphatic: learning 100%, 600 of 600 rows\n" in wrong
     code, said, wrong = call("nothing.csv", "--quiet")
     assert (code, said) == (2, "")
     assert wrong.startswith("Error: ")
-
-
-@pytest.mark.parametrize("compiling", [0.0, 30.0])
-@pytest.mark.parametrize("slow", [1.0, 3.0])
-def test_the_time_left_is_right_within_a_factor_of_three_halves(
-    compiling: float, slow: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Work of 60 s, whose first tenth is slower, after a first block that compiles."""
-    clock = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: clock)
-    report, blocks = terminal.PlainLines("rows"), 120
-    pace = [slow if block < blocks // 10 else 1.0 for block in range(blocks)]
-    ends = 100.0 + compiling + 60.0 * np.cumsum(pace) / np.sum(pace)
-    finish = ends[-1]
-    for block in range(blocks):
-        if block == 0 and compiling:
-            clock = 100.0 + compiling
-            report("compiling", 0, 0)
-        clock = float(ends[block])
-        report("learning", 1000 * (block + 1), 1000 * blocks)
-        for line in capsys.readouterr().err.splitlines():
-            said = re.search(r"about (\d+) s left", line)
-            if said is not None and clock - ends[0] > 10.0 * slow:
-                assert 1 / 1.5 < float(said[1]) / max(finish - clock, 1.0) < 1.5
-    assert clock > 150.0
-
-
-@pytest.mark.parametrize("slow", [0.5, 1.0, 3.0])
-@pytest.mark.parametrize("is_cold", [False, True])
-def test_the_whole_time_of_a_run_is_estimated_with_its_kernels(
-    is_cold: bool, slow: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A machine that is slower or faster than expected, with an empty cache or a full one; then the same run again."""
-    monkeypatch.setattr(estimate_module, "compiled_kernels", lambda folder: set() if is_cold else {*KERNELS})
-    monkeypatch.setattr(estimate_module, "count_cores", lambda: 2)
-    phases, clock = {"learning": 30.0, "scoring": 10.0, "report": 2.0}, 0.0
-
-    def now() -> float:
-        return clock
-
-    def compile_kernels(estimate: Estimate, names: list[str]) -> None:
-        nonlocal clock
-        for name in names:
-            estimate.begin_kernel()
-            clock += slow * KERNELS[name]
-            estimate.end_kernel(f"emphatic_{name.replace('/', '_')}_0123")
-
-    for again in (False, True):
-        estimate = Estimate(tmp_path, clock=now)
-        assert bool(estimate.missing) == is_cold
-        early = [name for name in estimate.missing if name not in estimate_module._LATE]
-        late = [name for name in estimate.missing if name not in early]
-        compiling = slow * max(sum(KERNELS[name] for name in names) for names in (early, late))
-        begin = clock
-        compile_kernels(estimate, early[:3])
-        whole = slow * sum(phases.values()) + compiling - (clock - begin)
-        finish = clock + whole
-        told: list[tuple[float, float | None]] = [(clock, estimate.expect(phases))]
-        for phase in ("learning", "scoring"):
-            for block in range(40):
-                if block == 0 and phase == "learning" and is_cold:
-                    compile_kernels(estimate, early[3:])
-                    clock = begin + compiling  # those of a second process
-                clock += slow * phases[phase] / 40
-                told.append((clock, estimate.left(phase, block + 1, 40)))
-        clock += slow * phases["report"]
-        assert clock == pytest.approx(finish)
-        begin = 0.0 if is_cold or again else finish - 0.9 * whole  # nothing was measured before
-        for then, left in told:
-            assert left is not None
-            assert then < begin or 1 / 1.5 < left / (finish - then) < 1.5
-        estimate.finish()
-        clock += 1000.0
 
 
 def test_a_first_run_says_that_it_compiles(wave: Path, tmp_path: Path) -> None:
@@ -195,7 +118,7 @@ with compile_notice(lambda *given: print(*given)):
         subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=True).stdout
         for _ in range(2)
     ]
-    assert said == ["compiling 0 0\ncompiled\nagain\n", "compiled\nagain\n"]
+    assert said == ["compiling (once) 0 0\ncompiled\nagain\n", "compiled\nagain\n"]
 
 
 def test_the_help_has_the_ten_options_that_matter_first_and_the_others_in_groups(

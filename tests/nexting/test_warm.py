@@ -1,4 +1,4 @@
-"""Kernels that are compiled ahead are those that a default run and a service need."""
+"""Kernels that are compiled ahead are those that a service needs; a run compiles in two processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def spy(function, *arguments, **options):
 compiled._compiled = spy
 folder = tempfile.TemporaryDirectory()
 """
-WARM = "from emphatic.nexting.warm import *\ncompile_for_live()\ncompile_for_questions()\ncompile_for_logs()\n"
+WARM = "from emphatic.nexting.warm import *\ncompile_for_live()\ncompile_for_questions()\n"
 LOG = """
 import emphatic, numpy as np
 t = np.arange(3000)
@@ -52,24 +52,8 @@ def kernels(code: str) -> set[str]:
 
 
 @pytest.mark.long
-def test_exactly_what_a_default_run_and_a_service_need_is_compiled() -> None:
-    assert kernels(WARM) == kernels(LOG) | kernels(LIVE)
-
-
-@pytest.mark.long
-def test_the_command_fills_an_empty_cache(tmp_path: Path) -> None:
-    env = {**os.environ, "EMPHATIC_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "emphatic", "warm"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    assert "has all kernels of nexting and serve" in done.stdout
-    kept = {path.name for path in (tmp_path / "cache").rglob("*")}
-    assert len(kept) > 30
-    for code in (LOG, LIVE):
-        subprocess.run([sys.executable, "-c", SPY + code], env=env, capture_output=True, check=True)
-    assert {path.name for path in (tmp_path / "cache").rglob("*")} == kept
-    env["EMPHATIC_CACHE_DIR"] = "/proc/none"
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert (done.returncode, "EMPHATIC_CACHE_DIR" in done.stderr) == (2, True)
+def test_exactly_what_a_service_needs_is_compiled() -> None:
+    assert kernels(WARM) == kernels(LIVE)
 
 
 def test_settings_about_signals_do_not_matter(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -91,51 +90,3 @@ def test_packages_are_measured_by_what_their_files_take_on_disk(tmp_path: Path) 
     sizes = measure_packages(tmp_path)
     assert list(sizes) == ["large", "small"]
     assert sizes["large"] == pytest.approx(400 / 1024, abs=0.02)
-
-
-#: Compiles one kernel, or reads it from a disk, and prints how often which of both happened.
-ACCUMULATE = """
-import numpy as np
-from emphatic.engines import generated
-from emphatic.learning import sequence_kernels
-x = np.ones((3, 1))
-sequence_kernels.accumulate(x, 0.5 * x, np.empty((3, 1)), np.empty((3, 1), bool), 0.0)
-stats = sequence_kernels.accumulate.stats
-print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), generated.packaged_kernels() is not None)
-"""
-
-
-def run_code(code: str, package: Path, cache: Path) -> str:
-    """What code prints with the package of that folder."""
-    env = os.environ | {"PYTHONPATH": str(package), "EMPHATIC_CACHE_DIR": str(cache)}
-    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
-
-
-def build_wheel(folder: Path, kernels: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    env = os.environ | {"EMPHATIC_KERNELS": str(kernels)}
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.long
-def test_a_wheel_with_kernels_does_not_compile_them(tmp_path: Path) -> None:
-    pytest.importorskip("hatchling", reason="needs hatchling: pip install --group test")
-    kernels, package, cache = tmp_path / "kernels", tmp_path / "package", tmp_path / "cache"
-    refused = build_wheel(tmp_path, kernels)
-    assert refused.returncode != 0
-    assert "emphatic warm" in refused.stderr
-    fill = f"{ACCUMULATE}\ngenerated.name_processor(generated.cache_folder())"
-    assert run_code(fill, ROOT / "src", kernels).split() == ["0", "1", "False"]
-    built = build_wheel(tmp_path, kernels)
-    assert built.returncode == 0, built.stderr
-    (wheel,) = tmp_path.glob("*.whl")
-    assert not wheel.name.endswith("none-any.whl")  # machine code is of one platform
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(package)
-    assert run_code(ACCUMULATE, package, cache).split() == ["1", "0", "True"]
-    assert not [path for path in cache.rglob("*") if path.is_file()]
-    # On another processor they are of no use: the cache folder is filled as ever.
-    with (package / "emphatic" / "kernels" / "processor").open("a") as file:
-        file.write("another")
-    assert run_code(ACCUMULATE, package, cache).split() == ["0", "1", "False"]
-    assert run_code(ACCUMULATE, package, cache).split() == ["1", "0", "False"]

@@ -60,8 +60,6 @@ _DAY_ROWS = 100_000
 _SLACK = 0.1
 #: Rows that a plot shows.
 RECENT = 2000
-#: The numbers that earlier versions saved as the state of a question.
-_FORMER_STATE = 26
 #: The first Monday after the epoch, less a week: weeks begin on Mondays.
 _MONDAY = 3 * _DAY
 
@@ -407,7 +405,7 @@ class Asked:
             return None
         of_headline = saved.get("headline")
         pairs = () if of_headline is None else (of_headline["predicted"], of_headline["horizons"])
-        asked = cls._new(saved["texts"], signals, timing, saved.get("coverage", 0.8), find_periods, *pairs)
+        asked = cls._new(saved["texts"], signals, timing, saved["coverage"], find_periods, *pairs)
         asked.restore(state)
         return asked
 
@@ -859,31 +857,17 @@ class _Answerer:
         """Go on from ``arrays``; ValueError if they do not fit."""
         k = _kernels()
         for name, array in self._arrays.items():
-            if name in ("levels", "choices", "calibration") and name not in saved:  # (of an earlier version)
-                continue
-            new = np.array(saved[name], np.float64) if name in saved else None
-            if name == "squares" and new is not None and new.shape == (k.COMPONENT_COUNT,):  # (of an earlier version)
-                new = np.pad(new, (0, len(array) - len(new)), constant_values=new.max())
-            waits = name in ("when", "reading", "pending")
-            if new is None or new.shape[waits:] != array.shape[waits:]:
+            new, waits = np.array(saved[name], np.float64), name in ("when", "reading", "pending")
+            if new.shape[waits:] != array.shape[waits:]:
                 raise ValueError(f"what was learned for {self.question.text!r} does not fit: {name}")
             self._arrays[name] = new
         state = np.array(saved["state"], np.float64)
-        if state.ndim != 1 or not _FORMER_STATE <= len(state) <= len(self.state):
+        if state.shape != self.state.shape:
             raise ValueError(f"what was learned for {self.question.text!r} does not fit: state")
-        self.state = np.concatenate([state, np.zeros(len(self.state) - len(state))])
-        if "choices" not in saved:  # (what waits has another meaning there in an earlier version)
-            self._arrays["pending"][:, k.OUTCOME] = 0.0
-            if self.question.is_event:
-                self._arrays["pending"][:, k.UNCORRECTED] = np.nan
-        self.state[k.END_READING] -= self.state[k.FIRST_READING]
-        self.state[k.END_PENDING] -= self.state[k.FIRST_PENDING]
-        self.state[k.FIRST_READING] = self.state[k.FIRST_PENDING] = 0.0
-        if "blocks" in saved:  # (earlier versions did not save them: the verdict is then about what follows)
-            self._blocks.restore(np.array(saved["blocks"], np.float64))
-            guess = self._blocks.guess_begin(int(self.state[k.ROW]))
-            self._half = int(saved["half"][0]) if "half" in saved else self._half or guess
-            self._constants[k.HALF] = self._half
+        self.state = state
+        self._blocks.restore(np.array(saved["blocks"], np.float64))
+        self._half = int(saved["half"][0])
+        self._constants[k.HALF] = self._half
         rows = np.array(saved["recent_rows"], np.float64).reshape(-1, 8)
         self._recent = [rows] if len(rows) else []
 

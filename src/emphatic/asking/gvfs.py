@@ -346,8 +346,7 @@ class _Followed:
                 raise ValueError(f"what was saved of the returns of {self.question.name!r} does not fit: {name}")
         self._arrays = {name: np.array(saved[name], np.float64) for name in self._arrays}
         self._blocks.restore(np.array(saved["blocks"], np.float64))
-        guess = self._blocks.guess_begin(int(self._arrays["question"][_kernels().ROW]))
-        self._half = int(saved["half"][0]) if "half" in saved else self._half or guess
+        self._half = int(saved["half"][0])
         self._fixed[_kernels().HALF] = self._half
         self.recent = np.array(saved["recent"], np.float64).reshape(-1, len(_SHOWN))
 

@@ -49,8 +49,6 @@ _SHARED = 150
 _PICKS = (1, 19, 2, 8, 7, 23, 4, 9, 20, 26, 6, 10, 29, 30, 3, 5, 11, 21, 22, 24, 25, 27, 28, 12, 13, 14)
 #: Rows of a window that are learned from, and that are scored, at most; points at which its season is looked up.
 _LEARNED, _SCORED, _LOOKED_UP = 64, 4096, 12
-#: Nanoseconds for a pair of features of a row that is learned from, and for a signal at a horizon.
-_PAIR_NS, _SIGNAL_NS = 0.15, 700.0
 #: Rows before periods are looked for, and the factor by which they grow until the next time: at first, and once as many
 #: rows are looked through as ever will be.
 _FIRST_SEARCH, _GROWTH, _LATE_GROWTH = 40, 1.25, 2.0
@@ -346,18 +344,6 @@ class Headline:
     def __len__(self) -> int:
         return len(self.questions)
 
-    def seconds(self, rows: int) -> float:
-        """How long so many rows take, roughly.
-
-        Args:
-            rows: The number of rows.
-        """
-        k = _kernels()
-        learned = float((1.0 / self._horizons[:, k.STRIDE]).sum())
-        width, horizons, count = self._constants[k.OWN], len(self.horizons), len(self.predicted)
-        row = learned * (_PAIR_NS * (self.features**2 + count * width**2)) + horizons * count * _SIGNAL_NS
-        return float(rows * row * 1e-9)
-
     def __call__(self, values: Array, held: Array, when: Array, forecasts: Array | None) -> Array:
         """Answer, low, high and usual (B, Q, 4) at the next rows, after learning from the windows that they close.
 
@@ -570,24 +556,11 @@ class Headline:
         """Go on from ``arrays``; ValueError if they do not fit."""
         k = _kernels()
         new = {name: np.array(array, np.float64) for name, array in saved.items()}
-        if "climate" in new and new["climate"].shape[-1] == 2:  # (of an earlier version, without levels by hour)
-            new["climate"] = np.pad(new["climate"], [(0, 0)] * (new["climate"].ndim - 1) + [(0, 2)])
-        if "bounds" in new and new["bounds"].shape[-1:] == (2,):  # (of an earlier version, which did not count)
-            new["bounds"] = np.pad(new["bounds"], [(0, 0), (0, 2)])
-        for name, axes in (("own_P", 2), ("P", 2), ("own_W", 1), ("W", 1)):  # (earlier versions did not pad features)
-            if name in new:
-                new[name] = _padded(new[name], axes)
-        for name in ("past", "cycle"):  # (earlier versions did not look for periods)
-            new.setdefault(name, self._arrays[name].copy())
-        if "targets" in new and new["targets"].shape[-1:] == (k.CHOICE + 1,):  # (of an earlier version)
-            new["targets"] = np.pad(new["targets"], [(0, 0), (0, 0), (0, k.TARGET - k.CHOICE - 1)])
         for name, array in self.arrays().items():
             grows = name in ("readings", "sums", "records", "stored")
-            if name == "half" and name not in new:  # (of an earlier version)
-                continue
             if name == "past" and new[name].shape[:-1] == array.shape[:-1]:
                 continue
-            if name not in new or new[name].shape[grows:] != array.shape[grows:]:
+            if new[name].shape[grows:] != array.shape[grows:]:
                 raise ValueError(f"what was learned for the values at each horizon does not fit: {name}")
         rooms = new["horizons"][:, [k.RECORD_ROOM, k.STORED_ROOM]].sum(0)
         if (len(new["records"]), len(new["stored"])) != tuple(rooms) or len(new["readings"]) != k.BLOCK * len(
@@ -597,10 +570,7 @@ class Headline:
         self._arrays = {name: self._arranged(name, new) for name in self._arrays}
         self._horizons, self.state = new["horizons"], new["state"]
         self._latest = new["last"][None], new["last_row"][1:2], new["last_row"][None, 2:]
-        if "half" in new:
-            self._half = int(new["half"][0])
-        elif not self._half and self.questions:
-            self._half = self._scored(0)._blocks.guess_begin(int(self.state[k.ROW]))
+        self._half = int(new["half"][0])
         self._constants[k.HALF] = self._half
         self._gather()
 
@@ -625,8 +595,8 @@ def _aligned(array: Array) -> Array:
 class _LaneLayout(NamedTuple):
     """How an array of the kernel is saved: the numbers of one signal after those of the other.
 
-    The kernel has each number of all signals side by side, padded to whole vectors. Files keep the form that they had
-    before it did, so that models of earlier versions go on.
+    The kernel has each number of all signals side by side, padded to whole vectors. Files have no padding, and do not
+    depend on the width of vectors.
 
     Args:
         lead: The first axes, which are the same in both forms; −1 for a number of rows that grows.

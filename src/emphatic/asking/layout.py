@@ -73,11 +73,10 @@ CONSTANTS = 32
     SCALE_ROWS,
     SCALE_SUM,
     ABSOLUTE,
-) = range(26)
-#: How often the least and the largest value were reached. (Earlier versions saved something else in the two places
-#: before these, which are not used.)
-TIMES_LEAST, TIMES_MOST = 28, 29
-STATE = 30
+    TIMES_LEAST,
+    TIMES_MOST,
+) = range(28)
+STATE = 28
 
 # What waits for the label of a row: when it was, its keys, its answer, and then features and component answers.
 (

@@ -1,10 +1,9 @@
-"""``emphatic nexting``, on a table and on a pipe, and ``emphatic figures``."""
+"""``emphatic nexting``, on a table and on a pipe."""
 
 from __future__ import annotations
 
 import logging
 import statistics
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -15,7 +14,6 @@ import typer
 
 from emphatic.cli.terminal import (
     FAILURES,
-    Estimate,
     bars,
     carry_out,
     compile_notice,
@@ -29,11 +27,9 @@ if TYPE_CHECKING:
     from emphatic.nexting.runner import NextingResult
     from emphatic.nexting.write_back import Written
 
-__all__ = ["check_live_options", "figures", "nexting", "read_settings"]
+__all__ = ["check_live_options", "nexting", "read_settings"]
 
 _OUTPUT, _LIVE, _CLUSTER = "Output", "Live", "On a cluster"
-#: Seconds of compilation that are announced.
-_NOTICED = 3.0
 #: How often the model of a pipe is saved by default.
 _SAVE_EVERY = "30s"
 
@@ -68,12 +64,6 @@ def nexting(
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
-    threads: Annotated[
-        str,
-        typer.Option(
-            help="Number of threads, or auto for one a core. The results do not depend on it.", rich_help_panel=_OUTPUT
-        ),
-    ] = "1",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.", rich_help_panel=_OUTPUT)] = False,
     model: Annotated[
         Path | None, typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel=_LIVE)
@@ -138,8 +128,6 @@ def nexting(
                 "--resume, --overwrite, --no-offline and --print-config need a file. A pipe always continues from its "
                 "--model."
             )
-        if threads != "1":
-            _refuse("--threads needs a file: readings of a pipe are learned from one after the other.")
         if write is not None or any(flags[name] is not None for name in ("query", "range", "step")):
             _refuse("--query, --range, --step and --write need a table: name a database or a file instead of -.")
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
@@ -151,16 +139,13 @@ def nexting(
     cluster = {name: value for name, value in cluster.items() if value is not None}
     if cluster and ray is None:
         _refuse(f"--{next(iter(cluster)).replace('_', '-')} needs a cluster: --ray ADDRESS, or --ray local.")
-    if threads != "1" and ray is not None:
-        _refuse("--threads is for one process. With --ray use --shards.")
     folder = out
 
     began = time.perf_counter()
 
     def command() -> int:
         nonlocal folder
-        estimate = _estimate(flags, quiet or print_config)
-        with bars(_rate, "rows", quiet or print_config, estimate) as progress:
+        with bars(_rate, "rows", quiet or print_config) as progress:
             progress("reading", 0, 0)  # before anything is imported that takes a while
             from emphatic import nexting as library
             from emphatic.nexting.write_back import is_finished, write_back
@@ -183,51 +168,14 @@ def nexting(
                 "offline": not no_offline,
                 "write": write,
                 "progress": progress,
-                "announce": None if quiet else _announce,
             }
             with compile_notice(progress):
-                if ray is None:
-                    result = library.run(path, threads=threads, **arguments)
-                else:
-                    result = _run_on_ray(path, ray, cluster | arguments)
-        estimate.finish()
+                result = library.run(path, **arguments) if ray is None else _run_on_ray(path, ray, cluster | arguments)
         if not quiet:
             _show(result, folder, began)
         return 0
 
     raise typer.Exit(carry_out(command, lambda: _stopped(folder, ray is not None)))
-
-
-def figures(
-    folder: Annotated[Path, typer.Argument(help="The output folder of emphatic nexting, or a report.html.")],
-    out: Annotated[Path | None, typer.Option(help="The folder to write to; default: FOLDER/figures.")] = None,
-    whole: Annotated[bool, typer.Option("--whole", help="Plot the whole log instead of its last part.")] = False,
-) -> None:
-    """Write the plots of a report as SVG files, one for each signal and one of the learning curves."""
-    from emphatic.report.plots import check_formats, draw_file, file_names, read_plots
-
-    def command() -> int:
-        page = folder / "report.html" if folder.is_dir() else folder
-        if not page.is_file():
-            raise ValueError(f"{folder}: no report found. Give the output folder of a finished run.")
-        try:
-            plots = read_plots(page.read_text("utf-8"))
-        except ValueError:
-            raise ValueError(f"{page}: this is not a report of emphatic nexting, or it is damaged.") from None
-        if not plots:
-            raise ValueError(f"{page}: this report has no plots.")
-        try:
-            check_formats("svg")
-        except ImportError as error:
-            return report_error(error)
-        into = out or page.parent / "figures"
-        into.mkdir(parents=True, exist_ok=True)
-        for name, (_, plot) in zip(file_names(label for label, _ in plots), plots, strict=True):
-            draw_file(plot, into / f"{name}.svg", "whole" if whole and "whole" in plot.views else "")
-        print(f"{len(plots)} figures: {into}")
-        return 0
-
-    raise typer.Exit(carry_out(command, lambda: "Stopped."))
 
 
 def read_settings(config: Path | None, flags: dict[str, Any]) -> Settings:
@@ -248,24 +196,8 @@ def _refuse(message: str) -> None:
     raise typer.Exit(2)
 
 
-def _estimate(flags: Mapping[str, Any], quiet: bool) -> Estimate:
-    """How long the run takes; before a first run, how long its kernels take to compile."""
-    from emphatic.engines.generated import cache_folder
-
-    without = [] if flags["ask"] else ["asking/kernels"]
-    without += ["asking/headline_kernels"] if flags["exponential_only"] else []
-    estimate = Estimate(cache_folder(), without)
-    if estimate.compilation > _NOTICED and not quiet:
-        _announce(f"kernels are compiled first, about {estimate.compilation:.0f} s; later runs skip this.")
-    return estimate
-
-
 def _rate(phase: str, speed: float) -> str:
     return f"{speed:,.0f} rows/s" if phase != "scoring" else ""
-
-
-def _announce(text: str) -> None:
-    print(f"emphatic: {text}", file=sys.stderr)
 
 
 def _default_folder(path: str, resume: bool, overwrite: bool) -> Path:

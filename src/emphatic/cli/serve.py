@@ -1,10 +1,9 @@
-"""``emphatic serve``, and ``emphatic warm``, which compiles ahead what it needs."""
+"""``emphatic serve``."""
 
 from __future__ import annotations
 
 import logging
 import os
-import time
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +15,7 @@ from emphatic.cli.nexting import check_live_options, read_settings
 from emphatic.cli.terminal import FAILURES, JsonFormatter, LogFormat, LogLevel, report_error, with_settings
 from emphatic.nexting.settings import Settings
 
-__all__ = ["PublishAs", "serve", "warm"]
+__all__ = ["PublishAs", "serve"]
 
 _BROKERS, _DELIVERY, _ACCESS, _LOGS = "Brokers", "Delivery", "Access", "Log messages"
 
@@ -298,27 +297,3 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, JournalError | CheckpointError):
         return os.EX_DATAERR
     return os.EX_TEMPFAIL if isinstance(error, InUseError | OSError | MemoryError) else 2
-
-
-def warm() -> None:
-    """Compile the kernels of nexting and serve in advance.
-
-    The first run of emphatic nexting or emphatic serve compiles kernels, which takes a minute or so. Run this command
-    when you build an image, or after an installation: then no run has to wait for it. The cache is $EMPHATIC_CACHE_DIR,
-    or the user's cache folder; it may be read-only afterwards. Kernels are compiled for the processor of this machine.
-    """
-    from emphatic.engines.generated import cache_folder, name_processor
-    from emphatic.nexting.warm import compile_for_live, compile_for_logs, compile_for_questions
-
-    began = time.monotonic()
-    try:
-        folder = cache_folder()
-        if folder is None:
-            raise ValueError("the cache folder cannot be written. Set EMPHATIC_CACHE_DIR to a folder that you own.")
-        compile_for_live()
-        compile_for_questions()
-        compile_for_logs()
-        name_processor(folder)
-    except FAILURES as error:
-        raise typer.Exit(report_error(error)) from None
-    typer.echo(f"{folder}: has all kernels of nexting and serve, after {time.monotonic() - began:.1f} s.")

@@ -1,10 +1,4 @@
-"""What all commands share: flags from declared settings, how a command ends, its log, and its progress.
-
-How long a run still takes, compilation included, is an ``Estimate``. What is expected of the phases of a run, and of
-the kernels that must be compiled first, says how they compare. How fast this machine is at present is measured: by the
-kernels that were compiled so far, then by the rows. Which kernels are compiled already, the cache folder shows. A file
-there remembers how long compiling and the last run took beside what was expected of them.
-"""
+"""What all commands share: flags from declared settings, how a command ends, its log, and its progress."""
 
 from __future__ import annotations
 
@@ -20,18 +14,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from emphatic.common.files import atomic_file
-from emphatic.common.locks import count_cores
 from emphatic.common.settings import Setting, declared_settings
 from emphatic.nexting.settings import Settings
 
@@ -39,16 +30,8 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
-__all__ = ["KERNELS", "Estimate", "Estimating", "GroupedCommand", "JsonFormatter", "LogFormat", "LogLevel", "bars"]
-__all__ += [
-    "carry_out",
-    "compile_notice",
-    "compiled_kernels",
-    "flag_values",
-    "log_to_stderr",
-    "report_error",
-    "with_settings",
-]
+__all__ = ["GroupedCommand", "JsonFormatter", "LogFormat", "LogLevel", "bars", "carry_out", "compile_notice"]
+__all__ += ["flag_values", "log_to_stderr", "report_error", "with_settings"]
 
 
 class LogLevel(StrEnum):
@@ -238,13 +221,12 @@ def _query_flag(match: re.Match[str]) -> str:
 
 # ---------------------------------------------------------------------- progress
 
+_COMPILING = "compiling (once)"
+
 
 @contextmanager
 def bars(
-    rate: Callable[[str, float], str] = lambda phase, speed: "",
-    plain: str = "",
-    quiet: bool = False,
-    estimate: Estimate | None = None,
+    rate: Callable[[str, float], str] = lambda phase, speed: "", plain: str = "", quiet: bool = False
 ) -> Iterator[Report]:
     """Progress bars on standard error, one a phase, with the time left.
 
@@ -253,112 +235,52 @@ def bars(
         plain: The unit of the work: where standard error is not a terminal there are plain lines with it, and nothing
             without.
         quiet: Whether to show nothing.
-        estimate: How long the whole takes; without, the time left is that of the phase.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        lines = PlainLines(plain, estimate) if plain and not quiet else lambda phase, done, total: None
-        yield lines if estimate is None else Estimating(lines, estimate)
+        yield PlainLines(plain) if plain and not quiet else lambda phase, done, total: None
         return
     description, rate_text = TextColumn("{task.description:9}"), TextColumn("{task.fields[rate]}")
-    remaining = TimeRemainingColumn() if estimate is None else TextColumn("{task.fields[left]}")
-    columns = (description, BarColumn(), TaskProgressColumn(), rate_text, remaining)
+    columns = (description, BarColumn(), TaskProgressColumn(), rate_text, TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as shown:
         tasks: dict[str, TaskID] = {}
 
         def progress(phase: str, done: int, total: int) -> None:
             if phase not in tasks:
-                tasks[phase] = shown.add_task(phase, total=total or None, rate="", left="")
+                tasks[phase] = shown.add_task(phase, total=total or None, rate="")
+            if _COMPILING in tasks:
+                shown.update(tasks[_COMPILING], visible=phase == _COMPILING)
             speed = shown.tasks[tasks[phase]].speed
-            left = None if estimate is None else estimate.left(phase, done, total)
-            left = shown.tasks[tasks[phase]].time_remaining if left is None else left
-            words = "" if left is None else f"about {_in_words(left)} left"
-            shown.update(
-                tasks[phase],
-                completed=done,
-                total=total or None,
-                rate=rate(phase, speed) if speed else "",
-                left=words,
-            )
+            shown.update(tasks[phase], completed=done, total=total or None, rate=rate(phase, speed) if speed else "")
 
-        yield progress if estimate is None else Estimating(progress, estimate)
-
-
-class Estimating:
-    """Progress of a run whose phases are estimated.
-
-    Args:
-        show: Shows it.
-        estimate: How long the run takes.
-    """
-
-    def __init__(self, show: Report, estimate: Estimate) -> None:
-        self._show, self.estimate = show, estimate
-
-    def __call__(self, phase: str, done: int, total: int) -> None:
-        self._show(phase, done, total)
-
-    def expect(self, phases: Mapping[str, float]) -> float:
-        """The seconds that are expected of each phase; how long the run takes in all."""
-        return self.estimate.expect(phases)
+        yield progress
 
 
 class PlainLines:
     """A line on standard error when a phase begins, and every few seconds while it lasts.
 
-    The time that is left is that of the ``estimate``. Without one it is found from the speed of late: since the last
-    tenth of the phase's rows at least, and since the last compilation, whose time says nothing of what follows.
-
     Args:
         unit: The unit of the work.
-        estimate: How long the whole takes.
     """
 
-    def __init__(self, unit: str, estimate: Estimate | None = None) -> None:
-        self._unit, self._estimate = unit, estimate
-        #: When how much was done, of each phase, since something was compiled last.
-        self._seen: dict[str, list[tuple[float, int]]] = {}
-        self._phase, self._last = "", 0.0
+    def __init__(self, unit: str) -> None:
+        self._unit, self._phases, self._last = unit, set[str](), 0.0
 
     def __call__(self, phase: str, done: int, total: int) -> None:
         clock = time.monotonic()
-        is_new = phase not in self._seen
-        if phase == "compiling":
-            self._seen[self._phase] = []
-        else:
-            self._phase = phase
-        seen = self._seen.setdefault(phase, [])
-        seen.append((clock, done))
-        left = None if self._estimate is None else self._estimate.left(phase, done, total)
-        left = _time_left(seen, total) if left is None else left
-        if not is_new and clock - self._last < EVERY:
+        if phase in self._phases and clock - self._last < EVERY:
             return
+        self._phases.add(phase)
         self._last = clock
         line = f"emphatic: {phase}"
         if total:
             line += f" {100 * done // total}%"
         if done and phase != "scoring":
             line += f", {done:,} of {total:,} {self._unit}" if total else f", {done:,} {self._unit}"
-        if left is not None and (done < total or not total):
-            line += f", about {_in_words(left)} left"
         print(line, file=sys.stderr, flush=True)
-
-
-def _in_words(seconds: float) -> str:
-    return f"{max(1.0, seconds):.0f} s" if seconds < 120.0 else f"{seconds / 60.0:.0f} min"
-
-
-def _time_left(seen: Sequence[tuple[float, int]], total: int) -> float | None:
-    """The seconds that are left, by the speed of late; None where that is not known."""
-    clock, done = seen[-1]
-    late = [(then, count) for then, count in seen[:-1] if clock - then >= EVERY and done - count >= 0.1 * done]
-    began, count_then = late[-1] if late else seen[0]
-    if not count_then < done < total or clock <= began:
-        return None
-    return (clock - began) * (total - done) / (done - count_then)
 
 
 @contextmanager
@@ -366,240 +288,12 @@ def compile_notice(progress: Report) -> Iterator[None]:
     """While kernels are compiled, which a first run does, show that as a phase of its own."""
     from numba.core import event
 
-    estimate: Estimate | None = getattr(progress, "estimate", None)
-
     class Listener(event.Listener):
         def on_start(self, event: Any) -> None:
-            if estimate is not None:
-                estimate.begin_kernel()
-            progress("compiling", 0, 0)
+            progress(_COMPILING, 0, 0)
 
         def on_end(self, event: Any) -> None:
-            if estimate is not None:
-                estimate.end_kernel(event.data["dispatcher"].py_func.__module__)
+            pass
 
     with event.install_listener("numba:compile", Listener()):
         yield
-
-
-# ---------------------------------------------------------------------- how long a run still takes
-
-
-#: The modules of kernels that a run on a table needs, and the seconds that each took to compile when this was written,
-#: by two processes on two cores.
-KERNELS = {
-    "tables/guard_kernels": 3.7,
-    "features/kernels": 3.5,
-    "asking/headline_kernels": 9.8,
-    "asking/kernels": 22.5,
-    "hordes/ridge_kernels": 3.7,
-    "engines/sparse/sparse_many_kernels": 12.0,
-    "hordes/season_kernels": 4.2,
-    "hordes/blend_kernels": 4.7,
-    "nexting/interval_kernels": 3.4,
-    "nexting/alarm_kernels": 1.5,
-    "scores/kernels": 2.6,
-}
-#: Seconds, and the share of a phase, that count as measured as they were expected: the first moments decide little, and
-#: the first rows take longer than those that follow.
-_PRIOR, _PRIOR_SHARE = 1.0, 0.15
-#: How long phases take beside what is expected of them, on a machine on which no run has ended yet.
-_PACE = 0.9
-#: The share of the time of a phase that lies before the part by which its pace is judged.
-_EARLIER = 0.5
-_FILE = "times.json"
-#: The kernels that a second process compiles meanwhile (``emphatic.engines.generated``).
-_LATE = {
-    *("asking/headline_kernels", "hordes/blend_kernels", "hordes/ridge_kernels", "hordes/season_kernels"),
-    *("nexting/interval_kernels", "nexting/alarm_kernels", "scores/kernels"),
-}
-
-
-class Estimate:
-    """The time that a run still takes.
-
-    Args:
-        folder: The cache folder, in which measured times are remembered; None for nowhere.
-        without: The kernels that this run does not need.
-        clock: The present time in seconds.
-    """
-
-    def __init__(
-        self,
-        folder: Path | None,
-        without: Sequence[str] = (),
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._clock, self._path = clock, None if folder is None else folder / _FILE
-        self._memory = _read(self._path)
-        before, unneeded = float(self._memory["compiling"]), {*without, *compiled_kernels(folder)}
-        #: The kernels that are missing, with the seconds that each is expected to take.
-        self.missing: dict[str, float] = {name: before * KERNELS[name] for name in KERNELS if name not in unneeded}
-        self._compiled: dict[str, float] = {}
-        self._first: float | None = None
-        self._begun = 0.0
-        self._depth = 0
-        self._phases: dict[str, float] = {}
-        self._phase = ""
-        self._seen: dict[str, list[tuple[float, float]]] = {}
-
-    # ------------------------------------------------------------------ kernels
-
-    @property
-    def compilation(self) -> float:
-        """The seconds in which the missing kernels are expected to be compiled: on two cores, in two processes."""
-        late = sum(seconds for name, seconds in self.missing.items() if name in _LATE)
-        early = sum(self.missing.values()) - late
-        return max(early, late) if count_cores() > 1 else early + late
-
-    def begin_kernel(self) -> None:
-        """A kernel begins to be compiled, perhaps within another."""
-        self._depth += 1
-        if self._depth == 1:
-            self._begun = self._clock()
-            self._first = self._begun if self._first is None else self._first
-
-    def end_kernel(self, module: str) -> None:
-        """A kernel of a generated module was compiled."""
-        self._depth -= 1
-        name = _kernel_of(module)
-        if self._depth == 0 and name in KERNELS:
-            self._compiled[name] = self._compiled.get(name, 0.0) + self._clock() - self._begun
-
-    def _compiling(self) -> float:
-        """The seconds until all kernels are compiled. When the first rows have passed, they are."""
-        if len(self._seen.get("learning", ())) > 1:
-            return 0.0
-        passed = 0.0 if self._first is None else self._clock() - self._first
-        return max(self._pace_of_compiling() * self.compilation - passed, 0.0)
-
-    def _pace_of_compiling(self) -> float:
-        """Measured beside expected seconds of the modules that this process has compiled."""
-        order = list(self._compiled)[:-1]  # (the last one may have further kernels)
-        expected = sum(self.missing.get(name, 0.0) for name in order)
-        return (sum(self._compiled[name] for name in order) + _PRIOR) / (expected + _PRIOR)
-
-    # ------------------------------------------------------------------ phases
-
-    def expect(self, phases: Mapping[str, float]) -> float:
-        """What is expected of the phases that follow, in seconds, in their order; what all take on this machine."""
-        self._phases, self._phase = dict(phases), next(iter(phases))
-        self._seen = {self._phase: [(self._clock(), 0.0)]}
-        return self._compiling() + self._first_pace() * sum(phases.values())
-
-    def _first_pace(self) -> float:
-        """How long phases take beside what is expected, before anything was measured in this run."""
-        pace = self._memory["pace"]
-        return _PACE * self._pace_of_compiling() if pace is None else float(pace)
-
-    def left(self, phase: str, done: int, total: int) -> float | None:
-        """The seconds that are left; None where that is not known.
-
-        Args:
-            phase: The present phase.
-            done: How much of it is done.
-            total: Of how much.
-        """
-        if phase in self._phases and total:
-            seen = self._seen.setdefault(phase, [(self._seen[self._phase][-1][0], 0.0)])
-            if len(seen) == 1 and phase == next(iter(self._phases)):
-                seen[0] = (
-                    self._clock(),
-                    done / total,
-                )  # the first rows wait for kernels, or were learned before a stop
-            seen.append((self._clock(), done / total))
-            self._phase = phase
-        elif phase != "compiling" or not self._phases:
-            return None
-        names, share = list(self._phases), self._seen[self._phase][-1][1]
-        later = sum(self._phases[name] for name in names[names.index(self._phase) + 1 :])
-        return self._compiling() + self._pace(self._phase) * (self._phases[self._phase] * (1.0 - share) + later)
-
-    def _pace(self, phase: str) -> float:
-        """How long a phase takes beside what is expected of it, by the later part of what is done."""
-        seen = self._seen[phase]
-        (begin, _), (now, share) = seen[0], seen[-1]
-        middle = begin + _EARLIER * (now - begin)
-        then, share_then = max((point for point in seen if point[0] <= middle), default=seen[0])
-        expected, names = self._phases[phase] * (share - share_then), list(self._seen)
-        before = names.index(phase) - 1
-        prior = self._first_pace() if before < 0 else self._pace(names[before])
-        was_measured = before >= 0 or self._memory["pace"] is not None or bool(self._compiled)
-        weight = max(_PRIOR, _PRIOR_SHARE * self._phases[phase] if was_measured else 0.0)
-        return (now - then + weight * prior) / (expected + weight)
-
-    # ------------------------------------------------------------------ what is remembered
-
-    def finish(self) -> None:
-        """Remember what was measured, after a run that has ended well."""
-        if self._path is None:
-            return
-        compiling = min(max(self._memory["compiling"] * self._pace_of_compiling(), 0.1), 10.0)
-        pace, phases = self._first_pace(), self._phases
-        if phases:
-            begin, share = self._seen[next(iter(phases))][0]
-            expected = sum(phases.values()) - share * next(iter(phases.values()))
-            pace = min(max((self._clock() - begin + _PRIOR) / (expected + _PRIOR), 0.1), 10.0)
-        memory = {"compiling": round(compiling, 3), "pace": round(pace, 3)}
-        with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_file(self._path) as file:
-                file.write(json.dumps(memory).encode())
-
-
-def _kernel_of(module: str) -> str:
-    """The entry of ``KERNELS`` for the name of a generated module; the name itself if there is none.
-
-    >>> [_kernel_of(f"emphatic_{name}_46f1388856306784") for name in ("scores_kernels", "sparse_many_td_float64")]
-    ['scores/kernels', 'engines/sparse/sparse_many_kernels']
-    """
-    return next((name for name in KERNELS if module.startswith(f"emphatic_{_generated_name(name)}_")), module)
-
-
-def _generated_name(name: str) -> str:
-    """How the generated modules of a kernel are called."""
-    return "sparse_many" if name.endswith("sparse_many_kernels") else name.replace("/", "_")
-
-
-def compiled_kernels(folder: Path | None) -> set[str]:
-    """Those of ``KERNELS`` whose machine code, of their present source, the package or the cache folder has.
-
-    Args:
-        folder: The cache folder; None if there is none.
-    """
-    from emphatic.engines.generated import machine_code, packaged_kernels
-
-    modules = [
-        place / name.partition(".")[0]
-        for place in (packaged_kernels(), folder)
-        if place is not None
-        for name in machine_code(place)
-        if name.endswith(".nbi")
-    ]
-    return {name for name in KERNELS if _is_compiled(name, modules)}
-
-
-def _is_compiled(name: str, modules: Sequence[Path]) -> bool:
-    """Whether one of these generated modules, which are compiled, has a kernel's present source."""
-    path = Path(__file__).parents[1] / f"{name}.py"
-    if not path.exists():
-        return True
-    source = path.read_text("utf-8").replace("from __future__ import annotations\n", "", 1).strip()
-    body = source[source.find("\nimport") :]  # (a kernel that is composed with a rule begins with the rule)
-    for module in modules:
-        if module.name.startswith(f"emphatic_{_generated_name(name)}_"):
-            with suppress(OSError, UnicodeDecodeError):
-                if body in module.with_suffix(".py").read_text("utf-8"):
-                    return True
-    return False
-
-
-def _read(path: Path | None) -> dict[str, Any]:
-    """What is remembered; nothing where there is no such file, or it is damaged."""
-    memory: dict[str, Any] = {"compiling": 1.0, "pace": None}
-    if path is None:
-        return memory
-    with suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
-        saved = json.loads(path.read_text("utf-8"))
-        memory = {name: min(max(float(saved[name]), 0.1), 10.0) for name in memory}
-    return memory

@@ -10,9 +10,6 @@ corrupting state. Its ``users`` is 0 when nobody uses the object, −1 when one 
 n threads only read, and below −1 when one waits for these to end. There is no lock: the interpreter changes threads
 when a function is entered, after a call and on a jump backwards, and none of these comes between the read of ``users``
 and its assignment, here and wherever this is inlined for speed.
-
-A ``Follower`` is a second thread that does the later half of the work on each block. A block passes through the same
-calls in the same order with and without it, so results are equal to the bit.
 """
 
 from __future__ import annotations
@@ -20,31 +17,22 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
+from typing import Any
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Follower", "Guard", "InUseError", "RunLock", "count_cores", "count_threads", "hold_folder", "hold_lock"]
+__all__ = ["Guard", "InUseError", "RunLock", "count_cores", "count_threads", "hold_folder", "hold_lock"]
 __all__ += ["lock", "remove_abandoned"]
-
-T = TypeVar("T")
-
 
 #: The folder for unfinished files inside an output folder, and the file in it that is locked.
 UNFINISHED, LOCK = ".unfinished", "lock"
 #: How often a lock is tried in a folder that others may remove.
 _ATTEMPTS = 100
-#: Calls that may wait for the second thread before the first one waits for it.
-_AHEAD = 2
 
 
 class InUseError(ValueError):
@@ -240,7 +228,7 @@ class _Shared:
         self._guard.users -= 1
 
 
-# ---------------------------------------------------------------------- a second thread
+# ---------------------------------------------------------------------- cores
 
 
 def count_cores() -> int:
@@ -263,73 +251,3 @@ def count_threads(threads: int | str) -> int:
     if count < 1:
         raise ValueError(f"threads must be a whole number of 1 or more, or 'auto'. Got {threads!r}.")
     return count
-
-
-class Follower:
-    """Makes calls in the order in which they are given: on a thread of its own, or at once if there is one thread only.
-
-    Use it as a context, which ends when all calls have ended.
-
-    Args:
-        threads: The number of threads of the run.
-    """
-
-    def __init__(self, threads: int = 1) -> None:
-        from concurrent.futures import ThreadPoolExecutor  # late, as the command line imports this module
-
-        self._pool = ThreadPoolExecutor(1, "emphatic-follower") if threads > 1 else None
-        self._waiting: deque[Future[Any]] = deque()
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether there is no second thread."""
-        return self._pool is None
-
-    def call(self, function: Callable[..., Any], *arguments: object) -> None:
-        """Make a call, when those before it have ended. What an earlier call raised is raised here.
-
-        Args:
-            function: What is called.
-            arguments: Its arguments, which must not change any more.
-        """
-        if self._pool is None:
-            function(*arguments)
-            return
-        while len(self._waiting) >= _AHEAD:
-            self._waiting.popleft().result()
-        self._waiting.append(self.submit(function, *arguments))
-
-    def submit(self, function: Callable[..., T], *arguments: object) -> Future[T]:
-        """Make a call on the second thread, or at once if there is none; its outcome.
-
-        Args:
-            function: What is called. Numbers that overflow are treated as on this thread (``np.errstate``).
-            arguments: Its arguments, which must not change any more.
-        """
-        if self._pool is None:
-            from concurrent.futures import Future
-
-            outcome: Future[T] = Future()
-            outcome.set_result(function(*arguments))
-            return outcome
-        import numpy as np
-
-        errors = np.geterr()
-
-        def call() -> T:
-            with np.errstate(**errors):
-                return function(*arguments)
-
-        return self._pool.submit(call)
-
-    def wait(self) -> None:
-        """Return when all calls have ended; raise what one of them raised."""
-        while self._waiting:
-            self._waiting.popleft().result()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)

@@ -18,11 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.files import atomic_file
-from emphatic.common.locks import LOCK, Follower
+from emphatic.common.locks import LOCK
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -59,14 +57,10 @@ class PartStore:
     Args:
         folder: Where the parts lie. A lock file in it is left alone.
         run: The id of the run, which every table carries: parts of another run are refused.
-
-    Attributes:
-        room: The bytes of tables that stay in memory when they are written, to be read from there.
     """
 
     def __init__(self, folder: Path, run: str = "") -> None:
-        self.folder, self.run, self.room = folder, run, 0
-        self._tables: dict[Path, pa.Table] = {}
+        self.folder, self.run = folder, run
 
     def path(self, kind: str, number: int, suffix: str = "parquet") -> Path:
         """The file of a part."""
@@ -78,7 +72,6 @@ class PartStore:
 
     def clear(self) -> None:
         """Empty the folder."""
-        self._tables.clear()
         for path in self.folder.iterdir():
             if path.name == LOCK:
                 continue
@@ -104,12 +97,8 @@ class PartStore:
         table, path = pa.table(dict(columns)), self.path(kind, number)
         metadata: dict[bytes, Any] = {_RUN: self.run}
         is_wide = table.num_columns > _COLUMNS
-        self._tables.pop(path, None)
         if is_wide:
             table, metadata[_WIDE] = _pack(table), str(table.num_rows)
-        elif table.nbytes <= self.room:
-            self._tables[path] = table
-            self.room -= table.nbytes
         table = table.replace_schema_metadata(metadata)
         options: dict[str, Any] = {"write_page_checksum": True}
         options["compression"] = (
@@ -136,8 +125,6 @@ class PartStore:
         import pyarrow.parquet as pq
 
         path = self.path(kind, number)
-        if path in self._tables:
-            return self._tables[path]
         with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=_PAGE) as file:
             metadata = file.schema_arrow.metadata or {}
             if metadata.get(_RUN, b"").decode() != self.run:
@@ -145,17 +132,12 @@ class PartStore:
             table = file.read(use_threads=False).replace_schema_metadata(None)
         return _unpack(table) if _WIDE in metadata else table
 
-    def is_in_memory(self, kind: str, number: int) -> bool:
-        """Whether a part need not be read from the disk."""
-        return self.path(kind, number) in self._tables
-
     def drop(self, rows: int, *kinds: str) -> None:
         """Remove the rows from number ``rows`` on, which were written after the resume point."""
         for kind in kinds:
             for number in self.starts(kind):
                 if number >= rows:
                     self.path(kind, number).unlink()
-                    self._tables.pop(self.path(kind, number), None)
             for number in self.starts(kind)[-1:]:
                 table = self.read(kind, number)
                 if number + table.num_rows > rows:
@@ -265,21 +247,12 @@ class PartReader:
         store: Where the parts lie.
         kind: What is read.
         on_read: Called with every part when it is read, in their order where they are read forwards.
-        follower: Makes these calls; with a second thread, it also reads the part that comes next.
     """
 
-    def __init__(
-        self,
-        store: PartStore,
-        kind: str,
-        on_read: Callable[[pa.Table], None] | None = None,
-        follower: Follower | None = None,
-    ) -> None:
+    def __init__(self, store: PartStore, kind: str, on_read: Callable[[pa.Table], None] | None = None) -> None:
         self._store, self._kind, self._on_read = store, kind, on_read
-        self._follower = follower or Follower()
         self.starts = store.starts(kind)
         self._tables: dict[int, pa.Table] = {}
-        self._coming: dict[int, Future[pa.Table]] = {}
 
     def rows(self, begin: int, end: int) -> pa.Table:
         """The rows from number ``begin`` to before ``end``, which must have been written."""
@@ -293,10 +266,7 @@ class PartReader:
         return pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces)
 
     def _load(self, number: int) -> pa.Table:
-        table = self._coming.pop(number).result() if number in self._coming else self._store.read(self._kind, number)
+        table = self._store.read(self._kind, number)
         if self._on_read is not None:
-            self._follower.call(self._on_read, table)
-        for following in self.starts[self.starts.index(number) + 1 :][:1]:
-            if not self._follower.is_alone and not self._store.is_in_memory(self._kind, following):
-                self._coming[following] = self._follower.submit(self._store.read, self._kind, following)
+            self._on_read(table)
         return table

@@ -5,9 +5,6 @@ uses an old kernel. Where no folder can be written the text is kept in memory.
 
 Two processes that need a kernel at the same time do not both compile it (``compiled``). So a second process can compile
 ahead what will be needed last (``compile_in_background``).
-
-A wheel may contain compiled kernels, in the folder ``kernels`` of the package (``tools/wheel_kernels.py``). They are
-used on the kind of processor that they were compiled for; elsewhere the cache folder is.
 """
 
 from __future__ import annotations
@@ -32,23 +29,13 @@ from typing import Any
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import count_cores
 
-__all__ = [
-    "PREFIX",
-    "cache_folder",
-    "compile_in_background",
-    "machine_code",
-    "module",
-    "name_processor",
-    "packaged_kernels",
-]
+__all__ = ["PREFIX", "cache_folder", "compile_in_background", "machine_code", "module"]
 
 #: How the name of every generated module begins.
 PREFIX = "emphatic_"
 #: When every generated file was written, as it says (1980). The name tells the content, and what a compiler remembers
-#: of the time must survive the layers of an image and a wheel, which keep whole seconds, of 1980 and later.
+#: of the time must survive the layers of an image, which keep whole seconds, of 1980 and later.
 _WRITTEN = 315_532_800
-#: Where a wheel has its kernels, and the file that names the processor that they were compiled for.
-_PACKAGED, _PROCESSOR = Path(__file__).parents[1] / "kernels", "processor"
 
 
 def cache_folder() -> Path | None:
@@ -126,43 +113,15 @@ def _listed(folder: Path, changed: int) -> list[str]:
     return os.listdir(folder)
 
 
-@functools.cache
-def packaged_kernels() -> Path | None:
-    """The folder of the kernels that the package was installed with; None if there are none for this processor."""
-    try:
-        text = (_PACKAGED / _PROCESSOR).read_text("utf-8")
-    except OSError:
-        return None
-    return _PACKAGED if text == _describe_processor() else None
-
-
-def name_processor(folder: Path) -> None:
-    """Write for which processor the kernels of a folder were compiled: this one.
-
-    Args:
-        folder: A cache folder.
-    """
-    with suppress(OSError), atomic_file(folder / _PROCESSOR) as file:  # (a folder that is read-only by now)
-        file.write(_describe_processor().encode())
-
-
-def _describe_processor() -> str:
-    """What machine code depends on: the kind of processor, or what numba is told to take it for."""
-    from llvmlite import binding
-
-    given = [os.environ.get(name, "") for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")]
-    found = [binding.get_process_triple(), binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()]
-    return "\n".join([*found, *given])
-
-
 def module(name: str, source: str, version: str, **given: object) -> types.ModuleType:
-    """The module that ``source`` makes, from a file of the package or in the cache folder if that can be had.
+    """The module that ``source`` makes, from a file in the cache folder if that can be had.
 
     ``version`` is the compiler's; ``given`` are names that the source finds in its module.
     """
     digest = hashlib.sha256(f"{version}\n{source}".encode()).hexdigest()[:16]
     stem = f"{PREFIX}{re.sub(r'[^A-Za-z0-9_]', '_', name)[:60]}_{digest}"
-    path = _find_file(f"{stem}.py", source)
+    folder = cache_folder()
+    path = folder / f"{stem}.py" if folder and _written(folder / f"{stem}.py", source) else None
     module = types.ModuleType(stem)
     module.__file__ = str(path) if path else f"<{stem}>"
     module.__dict__.update(given)
@@ -170,15 +129,6 @@ def module(name: str, source: str, version: str, **given: object) -> types.Modul
     sys.modules[stem] = module  # a cached kernel's module is looked up by name
     exec(_bytecode(stem, path, source), module.__dict__)
     return module
-
-
-def _find_file(name: str, source: str) -> Path | None:
-    """The file of a module: that of the package, or one in the cache folder, written now if it is not there."""
-    packaged = packaged_kernels()
-    if packaged is not None and (packaged / name).is_file():
-        return packaged / name
-    folder = cache_folder()
-    return folder / name if folder and _written(folder / name, source) else None
 
 
 def _bytecode(stem: str, path: Path | None, source: str) -> types.CodeType:

@@ -29,8 +29,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.common.locks import Follower
-
 __all__ = ["WIDTH", "Blend", "Combination", "RateBlend", "make_lanes"]
 
 Array = NDArray[np.float64]
@@ -162,11 +160,9 @@ class Combination:
         self._gamma.reshape(-1)[:Q] = gamma
         # In the order of the kernel's arguments; all but γ are changed in place.
         self._state = self._gamma, self._due, *self._lanes.values()
-        #: Where the kernel computes, in each of two threads.
-        self._rooms = [make_lanes(1, (2 * N + _ROOMS, N))[0] for _ in range(2)]
+        #: Where the kernel computes.
+        self._room = make_lanes(1, (2 * N + _ROOMS, N))[0]
         self._none_fresh = np.zeros((1, Q, 0), bool)
-        #: The thread that takes half of the questions of a block, if there is one.
-        self.second = Follower()
 
     def __call__(
         self, V: Array, x: Array, follows: Flags, fresh: Flags | None = None, optional: int | None = None
@@ -196,11 +192,7 @@ class Combination:
             out,
             single,
         )
-        kernel, end = _kernel("combine"), len(self._gamma)
-        middle = 0 if self.second.is_alone else end // 2
-        beside = self.second.submit(kernel, *arrays, self._rooms[1], 0, middle)
-        kernel(*arrays, self._rooms[0], middle, end)
-        beside.result()
+        _kernel("combine")(*arrays, self._room)
         return out, single
 
     def row(self, V: Array, x: Array, fresh: Flags | None, optional: int, single: Array) -> Array:
@@ -216,8 +208,8 @@ class Combination:
         out = np.empty(x.shape)
         renewed = _NOT_RENEWED if fresh is None else _FOLLOWS
         fresh = self._none_fresh if fresh is None else fresh
-        arrays = V, fresh, renewed, optional, x, _FOLLOWS, *self._state, out, single, self._rooms[0]
-        _kernel("combine")(*arrays, 0, len(self._gamma))
+        arrays = V, fresh, renewed, optional, x, _FOLLOWS, *self._state, out, single, self._room
+        _kernel("combine")(*arrays)
         return out
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -581,16 +581,16 @@ def find_due(learned: Floats, gamma: Floats, due_rows: Floats, due: Floats) -> N
 
 
 @jit_for(
-    (_f3, _b3, _b1, types.int64, _f2, _b1, _f2, _f2, _f3, _f4, _f4, _f4, _f4, _f2, _f3, _f3, types.int64, types.int64),
+    (_f3, _b3, _b1, types.int64, _f2, _b1, _f2, _f2, _f3, _f4, _f4, _f4, _f4, _f2, _f3, _f3),
     fastmath=False,
     allocates=False,
 )
 def combine(
     V: Floats, fresh: Flags, renewed: Flags, optional: int, X: Floats, follows: Flags, gamma: Floats,
     due_rows: Floats, scalars: Floats, vectors: Floats, weights: Floats, mixtures: Floats, errors: Floats, out: Floats,
-    single: Floats, room: Floats, first: int, end: int,
+    single: Floats, room: Floats,
 ) -> None:  # fmt: skip
-    """p of each row, and the E + 2 single answers, of bundles of questions from ``first`` to ``end``.
+    """p of each row, and the E + 2 single answers, of all questions.
 
     See ``Combination``. A bundle is WIDTH questions, each in a lane; lanes without a question never have a reading.
     Answers from ``optional`` on may be NaN: the first such is replaced by the last answer before these, the next by the
@@ -599,7 +599,7 @@ def combine(
     """
     Q, E, N, K = V.shape[1], V.shape[2], errors.shape[1], weights.shape[1]
     v, pulled, raw, mixed, due = room[0], room[1], room[2], room[3], room[4]
-    for bundle in range(first, end):  # all rows of a bundle before the next: what it carries stays at hand
+    for bundle in range(len(gamma)):  # all rows of a bundle before the next: what it carries stays at hand
         s, R, W, a, mixture = scalars[bundle], errors[bundle], weights[bundle], vectors[bundle], mixtures[bundle]
         q = bundle * WIDTH
         size = min(WIDTH, Q - q)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic.common.locks import Follower
 from emphatic.engines.base import Rows
 from emphatic.features import Features
 from emphatic.features.plan import FeatureColumns
@@ -153,14 +152,14 @@ class Group:
             self.seasons = Seasons(gamma, subjects.reshape(-1).astype(np.int64), evaluator.step, setup.weekly)
         #: The place of the answers of seasons among the single answers.
         self._optional = E + (0 if self.ridges is None else len(STRENGTHS))
-        count = self._optional + (0 if self.seasons is None else len(ANSWERS))
-        self.blend: Blend | Combination = Combination(gamma, count) if setup.least_squares else Blend(gamma, E)
+        self.blend: Blend | Combination = Blend(gamma, E)
+        if setup.least_squares:
+            self.blend = Combination(gamma, self._optional + (0 if self.seasons is None else len(ANSWERS)))
         #: The questions whose answers are not blended, and the blend of their rates, if there is one.
         self._unblended, self._exact = np.flatnonzero(~blended), evaluator.exact[questions][~blended]
         self.rates: RateBlend | None = None
         if setup.least_squares and E > 1 and len(self._unblended):
             self.rates = RateBlend(self.unit[self._unblended], E)
-        self._second = Follower()
         self._single: Array | None = None  # the single answers of the blended questions at the last rows
         #: φ of the last row; None after a cut.
         self.phi: Active | None = None
@@ -219,16 +218,6 @@ class Group:
         periods = self.seasons.periods
         questions = self.questions[self._blended].tolist()
         return {q: periods[c] for q, c in zip(questions, self.seasons.signal.tolist(), strict=True)}
-
-    def divide_work(self, second: Follower) -> None:
-        """Let a second thread take the ridges of each block, and half of the combinations; the bits are the same.
-
-        Args:
-            second: The thread; one that is alone for none.
-        """
-        self._second = second
-        if isinstance(self.blend, Combination):
-            self.blend.second = second
 
     def columns(self, held: Array, missing: Flags, time: Times, labels: Labels) -> FeatureColumns:
         """The input of φ for rows (B, C), checked: invalid input raises here, and nothing changes."""
@@ -292,16 +281,14 @@ class Group:
         V, x, fresh = np.empty((B, self.learner.K or 1)), self._select(targets.x), None
         sound = x if targets.sound is None else self._select(targets.sound)
         single = self._make_room(B)
-        edges, beside = [0, *(np.flatnonzero(gap[1:]) + 1).tolist(), B], []
-        for begin, end in pairwise(edges):
+        for begin, end in pairwise([0, *(np.flatnonzero(gap[1:]) + 1).tolist(), B]):
             if gap[begin]:
                 self.cut()
             sequence = slice(begin, end)
             phi = self.features.activate(columns if end - begin == B else columns.part(sequence))
             if self.ridges is not None:
                 assert single is not None
-                rows = phi, x[sequence], follows[sequence], learn, single[sequence], self._E
-                beside.append(self._second.submit(self.ridges, *rows))
+                self.ridges(phi, x[sequence], follows[sequence], learn, single[sequence], self._E)
             if learn:
                 V[sequence] = self._learn_log(phi, targets.part(sequence))
             else:
@@ -310,8 +297,6 @@ class Group:
                 V[sequence] = self.learner.predict(phi)
         if self.seasons is not None:
             _, fresh = self.seasons(sound, follows, columns.seconds, learn, single, self._optional)
-        for answered in beside:
-            answered.result()
         return self._answers(V, targets.x, follows, beside=(single, fresh), steps=targets)
 
     def _learn_log(self, phi: Active, targets: Targets) -> Array:

@@ -609,8 +609,8 @@ class Horde(BlockLearner):
         self._require()
         if self._asked is None:
             raise RuntimeError(
-                "This Horde does not know the times of its rows: it learns transitions. "
-                "Questions in text need a Horde that was warmed up on a table."
+                "This Horde does not know the times of its rows: it learns transitions. Questions in text need a Horde "
+                "that was warmed up on a table."
             )
         with self._guard:
             self._asked.add(text)
@@ -1233,6 +1233,9 @@ class Horde(BlockLearner):
             "mu": _FUNCTION if callable(self._mu) else self._mu,
             "scaled": setup.scaled,
             "centred": setup.centred,
+            "least_squares": setup.least_squares,
+            "weekly": setup.weekly,
+            "stepsize": setup.kind["stepsize"].config() if "stepsize" in setup.kind else None,
             "kind": {key: value for key, value in setup.kind.items() if key != "stepsize"},
             # (JSON has no infinity; for learners the largest number is the same)
             "extra": {
@@ -1241,16 +1244,12 @@ class Horde(BlockLearner):
             "rows": self._rows,
             "hold": self._hold.state(),
             "counts": evaluator.counts,
-            "least_squares": setup.least_squares,
-            "weekly": setup.weekly,
             "more": entries,
             **header_of_first,
         }
         if self._asked is not None:
             saved["asked"], of_asked = checkpoint.pack({**self._asked.state(), "cut": self._was_cut}, _ASKED)
             tensors |= of_asked
-        if "stepsize" in setup.kind:
-            saved["stepsize"] = setup.kind["stepsize"].config()
         if states:
             saved["of"] = [group.questions.tolist() for group in self._groups]
             tensors |= _join_groups(
@@ -1267,8 +1266,7 @@ class Horde(BlockLearner):
     def _restore(self, header: Mapping[str, Any], stored: Mapping[str, Stored], engine: str | None) -> None:
         """Restore the state of a new horde. ValueError and others if it is invalid."""
         saved = header["horde"]
-        of_features = self._makers[0].signals
-        signals = tuple(saved["signals"])
+        of_features, signals = self._makers[0].signals, tuple(saved["signals"])
         if signals not in (of_features, (*of_features, REWARD)):
             raise ValueError("its signals are not those of its features")
         rule, groups = self.setup.rule, saved.get("groups", [])
@@ -1571,7 +1569,7 @@ def _saved_arguments(
         "mu": behaviour,
         "scaled": saved["scaled"],
         "centred": saved["centred"],
-        "stepsize": saved.get("stepsize"),
+        "stepsize": saved["stepsize"],
         "least_squares": saved["least_squares"],
         "weekly": saved["weekly"],
         **kind,

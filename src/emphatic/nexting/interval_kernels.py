@@ -318,7 +318,6 @@ def learn_error(s: Floats, outside: float) -> None:
         q[BELOW], q[ABOVE] = below, above
         q[LEVEL], q[COVERED], q[RETURN] = level, covered, G
         q[MISS], q[STEP] = miss, step
-        # (a model of an earlier version kept no scale)
         is_sized, spacing = is_known & (q[SCALE_THEN] > 0.0), q[SPACING]
         q[IS_KNOWN] = 1.0 if is_sized else 0.0
         q[IS_SCORED] = 1.0 if is_sized & (np.floor(n / spacing) * spacing == n) else 0.0

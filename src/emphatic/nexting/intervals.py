@@ -144,8 +144,6 @@ WHY = ("too high", "too low", "stuck", "drifting", "missing")
 REST = 0.05
 #: Rows of a question whose returns are waited for at a time, at most.
 WAITING = 256
-#: How much of what is kept of a row the first versions kept.
-KEPT_AT_FIRST = 7
 #: The most phases of a short cycle and of a long one.
 CYCLES = (24, 168)
 #: The phases of one row whose time is not known.
@@ -278,32 +276,28 @@ class Intervals:
         products = np.zeros((len(vectors), kernels.FEATURES, kernels.FEATURES))
         products[:, *np.tril_indices(kernels.FEATURES)] = self._of_each(kernels.PRODUCTS, kernels.PAIRS)
         scales = self._of_each(kernels.WIDTHS, 3 * kernels.WAYS).reshape(-1, 3, kernels.WAYS).transpose(0, 2, 1)
-        further = (kernels.WEIGHTS - kernels.REACHED_LOWEST) // kernels.LANES
         return {
-            "scalars": self._of_each(kernels.SEEN, kernels.REACHED_LOWEST // kernels.LANES),
-            # (the features of the latest row are there twice: earlier versions saved them so)
-            "vectors": np.concatenate([vectors, vectors[:, 1:2]], axis=1),
+            "scalars": self._of_each(kernels.SEEN, (kernels.WEIGHTS - kernels.SEEN) // kernels.LANES),
+            "vectors": vectors,
             "products": products,
-            "kept": self._kept[:, :KEPT_AT_FIRST].copy(),
-            "further": self._of_each(kernels.REACHED_LOWEST, further),
+            "kept": self._kept.copy(),
             "scales": np.ascontiguousarray(scales),
             "bins": self._bins_of_each()[self._block, self._lane],
-            "marks": self._kept[:, KEPT_AT_FIRST:].copy(),
         }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what ``arrays`` returned, in this version or an earlier one; ValueError if it does not fit."""
+        """Restore what ``arrays`` returned; ValueError if it does not fit."""
         state = self.arrays()
-        _restore(state, arrays, "intervals", ("further", "scales", "bins", "marks"))
+        _restore(state, arrays, "intervals")
         self._take(state)
 
     def _take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Put the state into lanes."""
         Q, products = len(self.gamma), arrays["products"][:, *np.tril_indices(kernels.FEATURES)]
-        vectors, scales = arrays["vectors"][:, :4].reshape(Q, -1), arrays["scales"].transpose(0, 2, 1).reshape(Q, -1)
-        rows = np.concatenate([arrays["scalars"], arrays["further"], vectors, products, scales], axis=1)
+        vectors, scales = arrays["vectors"].reshape(Q, -1), arrays["scales"].transpose(0, 2, 1).reshape(Q, -1)
+        rows = np.concatenate([arrays["scalars"], vectors, products, scales], axis=1)
         self._rows[self._block, self._lane, : kernels.SAVED // kernels.LANES] = rows
-        self._kept[:] = np.concatenate([arrays["kept"], arrays["marks"]], axis=1)
+        self._kept[:] = arrays["kept"]
         self._bins_of_each()[self._block, self._lane] = arrays["bins"]
         remainder = np.fmod(self._of_each(kernels.LABELS, 1), self._of_each(kernels.PERIOD, 1))[:, 0]
         self._rows[self._block, self._lane, kernels.REMAINDER // kernels.LANES] = remainder
@@ -317,16 +311,9 @@ def _interval_kernel() -> Callable[..., None]:
     return cast(Callable[..., None], kernel)
 
 
-def _restore(
-    arrays: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[Any]], owner: str, later: Sequence[str] = ()
-) -> None:
-    """Fill arrays with what was saved of them; ValueError if that does not fit.
-
-    An earlier version saved none of the arrays in ``later``: then these stay as they are at the first row.
-    """
+def _restore(arrays: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[Any]], owner: str) -> None:
+    """Fill arrays with what was saved of them; ValueError if that does not fit."""
     for name, array in arrays.items():
-        if name in later and not any(name in saved for name in later):
-            continue
         stored = np.asarray(saved.get(name))
         if stored.shape != array.shape or stored.dtype != array.dtype or not np.isfinite(stored).all():
             raise ValueError(f"the array {name!r} of the {owner} does not fit")
@@ -334,7 +321,7 @@ def _restore(
 
 
 def _power(base: float, exponent: int) -> float:
-    """A power with the last bits that numba gives it: earlier versions computed it there."""
+    """A power with the last bits that numba gives it."""
     power = 1.0
     if exponent > 1 << 16:
         return base**exponent
@@ -434,14 +421,8 @@ class Alarms:
         return arrays | {"further": self.further, "further_tails": self.further_tails}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what ``arrays`` returned, in this version or an earlier one; ValueError if it does not fit."""
-        further = arrays.get("further")
-        if further is not None and further.shape == (len(self.places), _SUMS - 1):  # (of an earlier version)
-            arrays = {**arrays, "further": np.pad(further, [(0, 0), (0, 1)])}
-        _restore(self.arrays(), arrays, "alarms", ("further", "further_tails"))
-        # Earlier versions did not note when a signal changed: with errors, it counts as from the first row on.
-        changed = self.further[:, -1]
-        changed[(changed == 0.0) & (self.scalars[:, 4] > 0.0)] = 1.0
+        """Restore what ``arrays`` returned; ValueError if it does not fit."""
+        _restore(self.arrays(), arrays, "alarms")
 
 
 @functools.cache

@@ -7,17 +7,15 @@ then: a run that was killed goes on from the last one, and gives the same bits a
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import logging
-import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -26,13 +24,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from emphatic import rules
 from emphatic.asking.answers import Asked, Timing
 from emphatic.asking.headline import MOST_SIGNALS, Headline
-from emphatic.common.locks import UNFINISHED, Follower, count_cores
+from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore, ResumePoint
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
@@ -54,7 +51,6 @@ Array = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 """Called with the phase, how much is done, and of how much: 0 while that is not known."""
 OnCheckpoint = Callable[[int], Mapping[str, Any]]
-Announce = Callable[[str], None]
 
 _log = logging.getLogger("emphatic.nexting.runner")
 
@@ -63,10 +59,6 @@ _log = logging.getLogger("emphatic.nexting.runner")
 SAVE, _QUICK, _TIMES_AS_LONG = 10.0, 0.5, 20.0
 #: Numbers that wait to be written, at most: what keeps memory flat.
 WAITING = 1 << 20
-#: Bytes of parts that stay in memory for scoring; those of a log that would take more are read from the disk, all.
-_IN_MEMORY = 1 << 28
-#: Bytes of a row of parts for each column, and for each question in the component answers.
-_COLUMN_BYTES, _ANSWER_BYTES = 8, 24
 #: Rows at the start of a table that settings, ranges and its identity are found from.
 FIRST = 10_000
 #: What is written in parts.
@@ -81,30 +73,8 @@ MEMBERS, OUTSIDE = 8, 4
 MANY, FEW_MEMBERS, FEW_OUTSIDE = 128, 4, 0
 #: The questions of more signals than that whose calendar has the hours of the week: 25 kB each, those of the day 2 kB.
 WEEKLY = 512
-#: Nanoseconds that one learner takes for one active feature of a row, and for a row; and what the program itself takes.
-_ACTIVE_NS, _ROW_NS, _PROGRAM_BYTES = 1.6, 120.0, 250 << 20
-#: Bytes that a question takes besides its weights, and for each row that is learned from at a time.
-_QUESTION_BYTES, _ROW_BYTES = 105_000, 400
-#: Numbers that ridges keep for a feature and question, and matrices of all features while the offline fit is solved;
-#: the most features that it has, and the bytes of sums of several fits that are made together.
-_RIDGE_COLUMNS, _SOLVED, _FITTED, _FITS_BYTES = 5, 6, 4096, 1 << 26
-#: Nanoseconds that ridges take for a pair of active features of a row, and for n³ of a solution.
-_PAIR_NS, _SOLVE_NS = 1.0, 0.05
-#: Nanoseconds that scoring takes for a row and question, more where values at each horizon are written too, and for a
-#: pair of active features in the offline fit; seconds besides; and those of the report, for itself and for a signal.
-_SCORED_NS, _COLUMNS_NS, _FIT_NS, _SCORING = 600.0, 800.0, 2.0, 0.3
-_REPORT, _SIGNAL, _DRAWN = 0.3, 0.06, 100
-#: Nanoseconds of a question and row besides: seasons, combination, interval, alarm.
-_QUESTION_NS = 2000.0
 #: Answers of all questions that are worked on at a time, and the rows that are learned from at a time, at least.
 _TOGETHER, _FEWEST_ROWS = 1 << 17, 64
-#: Nanoseconds that a question of one line takes for a row.
-_ASKED_NS = 25_000.0
-#: A log of more rows is told beforehand what the values at each horizon cost.
-_LONG = 2_000_000
-#: Seconds that features of their own cost the questions that share them, once and for each block of rows; and those
-#: that the verdict on a question takes, and its columns.
-_MAKER, _MAKER_BLOCK, _JUDGED = 0.03, 0.006, 0.0035
 
 
 # ---------------------------------------------------------------------- the Horde that settings describe
@@ -112,37 +82,6 @@ _MAKER, _MAKER_BLOCK, _JUDGED = 0.03, 0.006, 0.0035
 # With C signals at H horizons there are C·H questions, and features grow with C as well: the weights grow with its
 # square. Above ``LIMIT`` bytes of them, "*" in the features of a question stands for the signals that it is about and
 # the few that are most related to them, found in the warm-up by correlation.
-
-
-class Size(NamedTuple):
-    """How large a run will be: learners, the features of each, bytes of memory, and seconds to learn; then to score,
-    and to write the report."""
-
-    learners: int
-    features: int
-    memory: int
-    seconds: float
-    scoring: float = 0.0
-    report: float = 0.0
-
-    @property
-    def phases(self) -> dict[str, float]:
-        """The seconds of each phase."""
-        return {"learning": self.seconds, "scoring": self.scoring, "report": self.report}
-
-    def text(self, settings: Settings, seconds: float | None = None) -> str:
-        """The same in words.
-
-        Args:
-            settings: The settings of the run.
-            seconds: How long it takes in all, where that is known better.
-        """
-        seconds = sum(self.phases.values()) if seconds is None else seconds
-        text = f"{self.learners:,} learners × {self.features:,} features: about {self.memory / 1e6:,.0f} MB of memory"
-        text += f" and {max(1, seconds):,.0f} s." if seconds < 120 else f" and {seconds / 60:,.0f} min."
-        if settings.related is None:
-            return text
-        return f"{text} There are many signals, so a question uses only those most related to its own signal."
 
 
 def choose_related(table: Table, rows: int, predict: Sequence[str]) -> dict[str, list[str]]:
@@ -288,95 +227,6 @@ def _restricted(config: Mapping[str, Any], seen: Sequence[str], own: Sequence[st
         return list(signals) if value == "*" else value
 
     return {key: replaced(value, seen) if key == "of" else value for key, value in config.items()}
-
-
-def expected_size(horde: Horde, rows: int) -> Size:
-    """How large a run of so many rows is: weights and memory closely, time roughly."""
-    makers, K = horde.makers, [learner.K or 1 for learner in horde.learners]
-    vectors = len(rules.get(horde.rule).vectors)
-    weights = 8 * vectors * sum(maker.n * k for maker, k in zip(makers, K, strict=True))
-    row = sum(k * (_ROW_NS + _ACTIVE_NS * maker.active) * 1e-9 for maker, k in zip(makers, K, strict=True))
-    n = max(maker.n for maker in makers)
-    memory, seconds = _PROGRAM_BYTES + 2 * weights, rows * row + _MAKER * (len(makers) - 1)
-    questions = len(horde.questions)
-    seconds += rows * questions * _QUESTION_NS * 1e-9
-    seconds += _MAKER_BLOCK * (len(makers) - 1) * math.ceil(rows / block_rows(questions))
-    memory += _QUESTION_BYTES * questions + _ROW_BYTES * questions * min(rows, block_rows(questions))
-    for maker, group in zip(makers, horde.groups, strict=True):
-        if group.ridges is not None:
-            memory += 8 * maker.n * (maker.n + _RIDGE_COLUMNS * len(group.questions))
-            solutions = rows / 1000 + 10 * math.log(1 + rows / 64)
-            seconds += rows * _PAIR_NS * 1e-9 * maker.active**2 + solutions * _SOLVE_NS * 1e-9 * maker.n**3
-    # The offline fit sums φφᵀ of both sides of its cut, for all rows and those known at each horizon, and solves.
-    horizons = len(np.unique(horde.gamma))
-    sums = [16 * min(maker.n, _FITTED) ** 2 * (1 + horizons) for maker in makers]
-    memory += max(max(sums), min(sum(sums), _FITS_BYTES)) + _SOLVED * 8 * n**2
-    return Size(sum(K), n, memory, seconds)
-
-
-def _with_scoring(size: Size, log: OpenedLog, horde: Horde, asked: Asked, offline: bool) -> Size:
-    """The size of a run with the seconds that scoring and the report take, roughly."""
-    questions, makers = len(horde.questions), horde.makers
-    # (a second core reads and writes the columns beside scoring)
-    columns = _COLUMNS_NS if asked.headline is not None and count_cores() == 1 else 0.0
-    row = questions * (_SCORED_NS + columns)
-    if offline:
-        row += _FIT_NS * sum(maker.active**2 for maker in makers if maker.n <= _FITTED)
-    signals = min(len(log.settings.predict or ()), _DRAWN)
-    scoring = log.rows * row * 1e-9 + _SCORING + _JUDGED * questions
-    return size._replace(scoring=scoring, report=_REPORT + _SIGNAL * signals)
-
-
-def _parts_size(log: OpenedLog, horde: Horde, derived: Derived, asked: Asked) -> int:
-    """The bytes of all parts of a log in memory."""
-    columns = len(horde.names) + len(derived.names) + len(asked.names) + len(log.table.names) + 4
-    return log.rows * (_COLUMN_BYTES * columns + _ANSWER_BYTES * len(horde.names))
-
-
-def check_memory(size: Size, signals: int, free: int | None) -> None:
-    """ValueError if a run would take more memory than is free, with the number of signals that would fit.
-
-    Args:
-        size: How large the run is.
-        signals: The number of signals that are predicted.
-        free: The bytes that are free; None if that is not known.
-    """
-    if free is None or size.memory <= free:
-        return
-    fit = int(signals * (free - _PROGRAM_BYTES) / max(size.memory - _PROGRAM_BYTES, 1))
-    remedy = f"About {fit:,} of the {signals:,} signals would fit" if fit > 0 else "No signal would fit"
-    raise ValueError(
-        f"the run would take about {size.memory / 1e9:,.1f} GB of memory, and {free / 1e9:,.1f} GB are free. {remedy}: "
-        "choose signals with predict=…, or give fewer horizons=…"
-    )
-
-
-def free_memory() -> int | None:
-    """The bytes of memory that this process may still take; None where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, ValueError, StopIteration):
-        return None
-    try:  # in a container
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text("ascii"))
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text("ascii"))
-        statistics = dict(line.split() for line in Path("/sys/fs/cgroup/memory.stat").read_text("ascii").splitlines())
-    except (OSError, ValueError):
-        return free
-    return min(free, limit - used + int(statistics.get("file", 0)))
-
-
-def release_memory() -> None:
-    """Give memory that is free inside this process back to the system, where that can be done.
-
-    What learning leaves behind in small pieces would otherwise lie beside what scoring takes.
-    """
-    import pyarrow as pa
-
-    pa.default_memory_pool().release_unused()
-    with suppress(OSError, AttributeError):  # glibc has it, others do not
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def is_large(settings: Settings, C: int) -> bool:
@@ -748,11 +598,11 @@ class RowChecksum:
     def hexdigest(self) -> str:
         """The checksum as text."""
         columns = {name: checksum.hexdigest() for name, checksum in sorted(self._columns.items())}
-        return xxhash.xxh3_128_hexdigest(json.dumps([self.rows, columns]).encode())
+        return hashlib.blake2b(json.dumps([self.rows, columns]).encode(), digest_size=16).hexdigest()
 
     def _update(self, column: str, data: bytes) -> None:
         if column not in self._columns:
-            self._columns[column] = xxhash.xxh3_128()
+            self._columns[column] = hashlib.blake2b(digest_size=16)
         self._columns[column].update(data)
 
 
@@ -903,17 +753,6 @@ class _LocalLearners:
     def finish(self) -> Horde:
         return self._horde
 
-    @contextmanager
-    def divide_work(self, second: Follower) -> Iterator[None]:
-        """Within it, a second thread takes a share of the work on each block."""
-        try:
-            for group in self._horde.groups:
-                group.divide_work(second)
-            yield
-        finally:
-            for group in self._horde.groups:
-                group.divide_work(Follower())
-
 
 # ---------------------------------------------------------------------- stopping
 
@@ -1041,8 +880,6 @@ def find_resumption(log: OpenedLog, out: Path, executor: Executor, resume: bool,
     if point is None:
         return Resumption(store, identity, checksum, None)
     state = point.state
-    if any(state.get(name) is None for name in ("counts", "run", "guard")):
-        raise ValueError(f"{executor.stopped_run} was written by an earlier version. Start again with --overwrite.")
     if (
         state.get("settings") != log.settings.table()
         or state.get("table") != identity | {"is": state.get("table", {}).get("is")}
@@ -1073,30 +910,15 @@ def _is_same_run(log: OpenedLog, run: str, point: ResumePoint, checksum: RowChec
     return (checksum.hexdigest(), run) == (point.state["table"]["is"], point.state["run"])
 
 
-def learn_log(
-    log: OpenedLog,
-    executor: Executor,
-    resumption: Resumption,
-    progress: Progress,
-    announce: Announce,
-    offline: bool = True,
-    threads: int = 1,
-) -> Learned:
+def learn_log(log: OpenedLog, executor: Executor, resumption: Resumption, progress: Progress) -> Learned:
     """Learn from all rows of a log, or from those after the point where a stopped run resumes.
 
     Args:
         log: The log.
         executor: Who learns.
         resumption: Where to begin.
-        progress: Called after every block. Its method ``expect``, if it has one, is called before the first row with
-            the seconds that are expected of each phase, and returns how long the run takes in all.
-        announce: Called before the first row, with how large the run will be.
-        offline: Whether an offline fit is made later, which takes time.
-        threads: With two or more, a second thread answers and writes what the first has learned from, with the same
-            bits. With one, parts are still written by a thread of their own, if there is a second core.
+        progress: Called after every block.
     """
-    from emphatic.engines.compiled import blas_threads  # late: it imports numba
-
     began = time.perf_counter()
     point, store = resumption.point, resumption.store
     if point is None:
@@ -1118,36 +940,16 @@ def learn_log(
             log.table.increments = Increments.restore(point.state["increments"])
         learners = executor.resume(log, point)
     derived, asked = _derive(log, horde, store)
-    size = expected_size(horde, log.rows)
-    seconds = 0.0 if asked.headline is None else asked.headline.seconds(log.rows)
-    seconds += _ASKED_NS * 1e-9 * log.rows * len(asked)
-    # (a second thread answers while the first one learns)
-    size = size._replace(seconds=max(size.seconds, seconds) if threads > 1 else size.seconds + seconds)
-    size = _with_scoring(size, log, horde, asked, offline)
-    parts, free = _parts_size(log, horde, derived, asked), free_memory()
-    if parts <= _IN_MEMORY and (free is None or size.memory + parts <= free):
-        store.room, size = _IN_MEMORY, size._replace(memory=size.memory + parts)
-    check_memory(size, len(log.settings.predict or ()), free)
-    expect = getattr(progress, "expect", None)
-    announce(size.text(log.settings, None if expect is None else expect(size.phases)))
-    if (note := describe_headline(log.settings, asked.headline, log.rows)) is not None:
-        announce(note)
+    for note in describe_headline(log.settings, asked.headline):
+        _log.warning("%s: %s", log.table.name, note)
     states = _States(log, resumption, clock, guard, counts, began)
-    follower, files = Follower(threads), Follower(1 if threads > 1 else count_cores())
-    writer = _PartWriter(log, store, horde.names, derived, asked, follower, files)
+    writer = _PartWriter(log, store, horde.names, derived, asked)
 
     def on_checkpoint(rows: int) -> Mapping[str, Any]:
-        follower.wait()
         writer.flush(rows)
-        files.wait()
         return states.take(rows)
 
-    # Values at each horizon take the second thread about as long as learning takes the first: then it has enough to do.
-    is_free = asked.headline is None
-    divided = learners.divide_work(follower) if isinstance(learners, _LocalLearners) and is_free else nullcontext()
-    # Threads that limit BLAS by turns would undo each other's limits.
-    single_blas = nullcontext() if follower.is_alone else blas_threads(1)
-    with catch_stop() as request, single_blas, files, follower, divided:
+    with catch_stop() as request:
         blocks = states.read(learners.rows, executor.block, request)
         with closing(learners.stream(blocks, on_checkpoint)) as stream:
             for predictions in stream:
@@ -1162,7 +964,7 @@ def learn_log(
         log.check_rows(rows)
         horde = learners.finish()
         grid = None if log.table.grid is None else log.table.grid.state()
-        state = on_checkpoint(rows)  # (first: it waits until all rows are answered)
+        state = on_checkpoint(rows)
         horde.save(store.folder / "model.safetensors", **{**state, **derived.state(), **asked.state(), "grid": grid})
         if request.signal is not None:
             raise KeyboardInterrupt(request.signal)
@@ -1206,27 +1008,19 @@ def make_headline(
     return headline if len(headline) else None
 
 
-def describe_headline(settings: Settings, headline: Headline | None, rows: int) -> str | None:
-    """What there is to say before a run about the values at each horizon: what they cost, or that there are none."""
+def describe_headline(settings: Settings, headline: Headline | None) -> list[str]:
+    """What there is to say before a run about the values at each horizon: that there are none, or at other times."""
     count = len(settings.predict or ())
     if headline is None and settings.exponential_only is None and count > MOST_SIGNALS:
-        return (
+        return [
             f"values at each horizon are left out, with {count:,} signals: choose at most {MOST_SIGNALS} with "
-            "--predict, ask for one with --ask, or set exponential_only = false."
-        )
-    if headline is None:
-        return None
-    notes = [
+            "'predict', ask for one with 'ask', or set exponential_only = false."
+        ]
+    between = {} if headline is None else headline.between_rows()
+    return [
         f"{length} is not a whole number of rows: the value at +{length} is that of the nearest reading, at +{nearest}."
-        for length, nearest in headline.between_rows().items()
+        for length, nearest in between.items()
     ]
-    if rows > _LONG:
-        minutes = max(1.0, headline.seconds(rows) / 60.0)
-        notes.append(
-            f"values at each horizon and means up to it take about {minutes:,.0f} min of that; --exponential-only "
-            "leaves them out."
-        )
-    return " ".join(notes) or None
 
 
 class _States:
@@ -1251,7 +1045,6 @@ class _States:
         self._constant = {
             "settings": log.settings.table(),
             "run": resumption.store.run,
-            "when": [table.time, table.a_second],
             "notation": table.notation.config(),
         }
         self._identity = resumption.identity
@@ -1316,18 +1109,8 @@ class _PartWriter:
     second half of the log. A row takes four bytes an answer and question.
     """
 
-    def __init__(
-        self,
-        log: OpenedLog,
-        store: PartStore,
-        names: Sequence[str],
-        derived: Derived,
-        asked: Asked,
-        follower: Follower,
-        files: Follower,
-    ) -> None:
+    def __init__(self, log: OpenedLog, store: PartStore, names: Sequence[str], derived: Derived, asked: Asked) -> None:
         self._log, self._store, self._names, self._derived, self._asked = log, store, names, derived, asked
-        self._follower, self._files = follower, files
         self._waiting: list[_LearnedRows] = []
 
     def add(self, block: Block, predictions: Array, answers: Mapping[str, Array]) -> None:
@@ -1336,25 +1119,8 @@ class _PartWriter:
         Intervals, alarms and answers are computed here, not when a part is written: each block then takes about as
         long as the one before, and the time that is left can be told from it.
         """
-        if self._asked.headline is None:
-            self._follower.call(self._add, block, predictions, answers)
-        else:  # Values at each horizon take about as long as learning: intervals are left to the thread that learns.
-            self._follower.call(self._add, block, predictions, answers, self._derive(block, predictions))
-
-    def _derive(self, block: Block, predictions: Array) -> Mapping[str, NDArray[Any]]:
         rows = LogRows.from_block(block)
-        return self._derived(predictions, rows.values, rows.gap, rows.time, rows.guarded, rows.labels)
-
-    def _add(
-        self,
-        block: Block,
-        predictions: Array,
-        answers: Mapping[str, Array],
-        derived: Mapping[str, NDArray[Any]] | None = None,
-    ) -> None:
-        if derived is None:
-            derived = self._derive(block, predictions)
-        rows = LogRows.from_block(block)
+        derived = self._derived(predictions, rows.values, rows.gap, rows.time, rows.guarded, rows.labels)
         with np.errstate(all="ignore"):
             differences = {name: (answer - predictions).astype(np.float32) for name, answer in answers.items()}
         width = predictions.shape[1] * (1 + len(answers)) + block.values.shape[1] + len(block.labels)
@@ -1364,11 +1130,11 @@ class _PartWriter:
             self.flush(block.row + len(block))
 
     def flush(self, rows: int) -> None:
-        """Write the blocks that wait, up to that row; they are on the disk when ``files`` has no more calls to make."""
+        """Write the blocks that wait, up to that row."""
         due = [learned for learned in self._waiting if learned.end <= rows]
         if due:
             self._waiting = self._waiting[len(due) :]
-            self._files.call(self._write, due)
+            self._write(due)
 
     def _write(self, due: Sequence[_LearnedRows]) -> None:
         import pyarrow as pa

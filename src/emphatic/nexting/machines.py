@@ -12,6 +12,7 @@ are found from the first rows of all machines.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -26,7 +27,6 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from emphatic.common.files import atomic_file
@@ -166,7 +166,7 @@ class MachineRows:
 
     def checksum(self) -> str:
         """What tells these rows from others."""
-        digest = xxhash.xxh3_128(json.dumps([self.names, self.edges]).encode())
+        digest = hashlib.blake2b(json.dumps([self.names, self.edges]).encode(), digest_size=16)
         for name, column in self.columns.items():
             is_text = column.dtype == object
             digest.update(name.encode() + (json.dumps(column.tolist()).encode() if is_text else column.tobytes()))
@@ -270,7 +270,7 @@ def run_machine(
         resumption = find_resumption(log, folder, executor, checkpoint_file(folder).exists(), progress)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", UndiscountedWarning)
-            learned = learn_log(log, executor, resumption, progress, lambda text: None)
+            learned = learn_log(log, executor, resumption, progress)
             scored = score_log(learned, offline, progress)
         scored.summary[0]["reading"] = reading = ingest_summary(scored)
         seconds = {"reading": log.seconds, "learning": learned.seconds, "scoring": scored.seconds}
@@ -522,11 +522,10 @@ def _sum_counts(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     unreadable: Counter[str] = Counter()
     guarded: dict[str, Counter[str]] = {}
     for reading in readings:
-        unreadable.update(reading.get("unreadable", {}))
+        unreadable.update(reading["unreadable"])
         for name, counts in reading["guarded"].items():
             guarded.setdefault(name, Counter()).update(counts)
-    # A record of an earlier version does not count the times that are missing.
-    sums = {name: sum(reading.get(name, 0) for reading in readings) for name in ("gaps", "backwards", "times_missing")}
+    sums = {name: sum(reading[name] for reading in readings) for name in ("gaps", "backwards", "times_missing")}
     by_signal = {name: dict(counts) for name, counts in guarded.items()}
     return {**sums, "unreadable": dict(unreadable), "guarded": by_signal}
 
@@ -564,8 +563,8 @@ def _write(
     if reading["time"].get("why") and not first["reading"]["time"].get("why"):
         reading["time"] = first["reading"]["time"]
     for _, record in learned:  # in place: with many machines two copies of all scores would not fit
-        for name in ("summary", "asked", "curves"):  # (a record of an earlier version has none asked)
-            record[name] = [{"machine": record["machine"], **entry} for entry in record.get(name, ())]
+        for name in ("summary", "asked", "curves"):
+            record[name] = [{"machine": record["machine"], **entry} for entry in record[name]]
     summary, asked, curves = (
         [entry for _, record in learned for entry in record[name]] for name in ("summary", "asked", "curves")
     )
@@ -679,9 +678,8 @@ def _file_name(machine: str) -> str:
     """A name for a file: the machine's own, with signs that files may not have written as %2F."""
     name = quote(machine, safe=" +@=,()äöüÄÖÜß").replace(".", "%2E") if machine.startswith(".") else ""
     name = name or quote(machine, safe=" +@=,()äöüÄÖÜß")
-    return (
-        name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{xxhash.xxh3_64_hexdigest(machine.encode())}"
-    )
+    digest = hashlib.blake2b(machine.encode(), digest_size=8).hexdigest()
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{digest}"
 
 
 def describe_machine(record: Mapping[str, Any]) -> dict[str, Any]:

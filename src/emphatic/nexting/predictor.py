@@ -38,7 +38,7 @@ from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
 from emphatic.tables import Block, Clock, ReadingGuard
 from emphatic.tables.columns import Increments
-from emphatic.tables.fields import Notation, TimeColumn
+from emphatic.tables.fields import Notation
 from emphatic.tables.grid import Grid, arrangement_lines
 from emphatic.tables.pipe import (
     BLOCK,
@@ -363,9 +363,8 @@ def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, Set
             raise ValueError
         settings = Settings.of(saved["settings"])
         readings = [(int(line), dict(reading)) for line, reading in saved["readings"]]
-        warm_up = saved.get("warm_up")  # (earlier versions did not save it)
-        length = None if warm_up is None else int(warm_up)
-        return readings, saved["delimiter"], settings, length, dict(saved.get("more", {}))
+        length = None if saved["warm_up"] is None else int(saved["warm_up"])
+        return readings, saved["delimiter"], settings, length, dict(saved["more"])
     except (ValueError, KeyError, TypeError):
         raise CheckpointError(f"{path}: this is not the saved warm-up of a pipe. Remove it to start over.") from None
 
@@ -458,8 +457,8 @@ class Predictor:
     ) -> None:
         self.settings, self.learn, self.every = settings, learn, every or Every(None)
         self.clock: Clock | None = None
-        #: The guard of the readings; None in the warm-up, and of a model that was learned without.
         self.increments: Increments | None = None
+        #: The guard of the readings; None in the warm-up, and of a model that was saved by itself.
         self.guard: ReadingGuard | None = None
         self.step = self.malformed = self.readings = 0
         #: Fields that could not be read, by kind.
@@ -902,12 +901,11 @@ class Predictor:
         """What to save with the horde."""
         model = self._require()
         notation = model.parser.notation
-        when = [notation.time.name, notation.time.a_second] if notation.time else [None, 1.0]
         return {
             "settings": self.settings.table(),
             "clock": None if self.clock is None else self.clock.state(),
             "guard": None if self.guard is None else self.guard.state(),
-            "live": {"step": self.step, "when": when} | ({"dropped": list(self.dropped)} if self.dropped else {}),
+            "live": {"step": self.step, "dropped": list(self.dropped)},
             "increments": None if self.increments is None else self.increments.state(),
             "notation": notation.config(),
             "grid": None if model.grid is None else model.grid.state(),
@@ -956,11 +954,7 @@ class Predictor:
         live = state.get("live", {})
         predictor.step = int(live.get("step", horde.rows))
         predictor.dropped = tuple(map(str, live.get("dropped", ())))
-        if "notation" in state:
-            notation = Notation.from_config(state["notation"])
-        else:  # tests/data/0.1.0/horde: numbers have a point, times are numbers or in ISO
-            column, a_second = live.get("when") or state.get("when") or (None, 1.0)
-            notation = Notation(time=column and TimeColumn(tuple(column.split("+")), (None,), float(a_second)))
+        notation = Notation.from_config(state["notation"]) if "notation" in state else Notation()
         predictor.clock = None if state.get("clock") is None else Clock.restore(state["clock"])
         predictor.guard = None if state.get("guard") is None else ReadingGuard.restore(state["guard"])
         grid = None if state.get("grid") is None else Grid.restore(state["grid"])

@@ -26,8 +26,6 @@ from emphatic.hordes.seasons import describe_periods
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.intervals import alarms_by_signal
 from emphatic.nexting.outlook import (
-    DAY,
-    WEEK,
     Outlook,
     SignalVerdict,
     find_helpers,
@@ -44,7 +42,6 @@ from emphatic.report.page import (
     Html,
     Key,
     Plots,
-    Trail,
     amount,
     count,
     known,
@@ -53,7 +50,6 @@ from emphatic.report.page import (
     render_page,
     seconds,
     share,
-    sketch,
     table,
     text,
     time_table,
@@ -230,7 +226,7 @@ class NextingPage:
       ``coverage``, ``interval_score`` and ``calibrated``. Any number may be None or missing.
     - ``curves``: ``rows``, where each piece of the log ends, and under ``ours``, ``persistence`` and ``mean`` for each
       score in turn the RMSE in each piece, None or NaN where unknown.
-    - ``signals``: see ``signal_plot``; their horizons are those of the scores.
+    - ``signals``: their horizons are those of the scores.
     - ``quality``: ``rows``, ``usual step``, ``gaps``, ``longest gaps`` [(row, from, to)], ``missing`` {signal: (count,
       longest run)}, ``guarded`` {signal: {"pulled_in": count, "missing": count}}, ``clipped`` {source: (below, above)},
       ``unreadable`` {signal: count}, ``constant`` [names] and ``ignored columns`` {name: why};
@@ -464,7 +460,7 @@ def _without_forecast(page: NextingPage, signal: str) -> str:
 
 
 def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
-    """Every signal: a small picture of its forecast, the numbers, the verdict, its day and week, what helped."""
+    """Every signal: its forecasts, the verdict, what helped."""
     horizons = {forecast.horizon: forecast.time for outlook in outlooks for forecast in outlook.forecasts}
     ordered = sorted(horizons, key=lambda horizon: horizons[horizon])
     rows = []
@@ -473,12 +469,10 @@ def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
         nearest = next((f.high - f.low for f in outlook.forecasts if f.low is not None and f.high is not None), None)
         row: dict[str, Any] = {
             "signal": piece("pick", i, outlook.signal),
-            "sketch": _small_outlook(outlook),
             "latest": None if outlook.latest is None else with_digits(outlook.latest, nearest) + unit,
             "latest value": outlook.latest,
             "verdict": _badge(outlook.verdict),
             "skill": outlook.verdict.skill,
-            "usual": piece("several", [_small_season(outlook, period) for period in (DAY, WEEK)]) or None,
             "helped": ", ".join(f"{h.signal} ({percent(h.gain)})" for h in outlook.helpers) or None,
         }
         for forecast in outlook.forecasts:
@@ -490,11 +484,9 @@ def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
         rows.append(row)
     columns = [
         Column("signal", "signal"),
-        Column("recent and forecast", "sketch", Html),
         Column("last value", "latest", str, order="latest value"),
         *(Column(f"at +{_rows(h)}", f"at {h}", Html, "forecast", order=f"value {h}") for h in ordered),
         Column("verdict", "verdict", Html, order="skill"),
-        Column("day and week", "usual", Html, hint="the mean reading by time of day, and from Monday to Sunday"),
         Column("helped by", "helped", str, hint="by how much the signal lowers the error of a linear forecast"),
     ]
     shown = [column for column in columns if any(row.get(column.key) for row in rows)]
@@ -517,38 +509,6 @@ def _skill(verdict: SignalVerdict) -> str:
     """The skill over the best baseline with its interval: above 0 throughout where predictions are better."""
     bounds = f" ({share(verdict.low)} to {share(verdict.high)})" if known(verdict.low) and known(verdict.high) else ""
     return share(verdict.skill) + bounds
-
-
-def _small_outlook(outlook: Outlook) -> Html:
-    """Recent readings and the forecast, in at most 120 points."""
-    stride = max(1, len(outlook.time) // 80)
-    time, value, low, high = (column[:: max(1, len(column) // 40)] for column in outlook.path)
-    trails = [Trail("reading", outlook.time[::stride], outlook.reading[::stride])]
-    if len(time):
-        trails = [Trail("band", time, low, high), *trails, Trail("forecast", time, value)]
-    return sketch(trails, f"{outlook.signal}: recent readings and forecast", 120)
-
-
-def _small_season(outlook: Outlook, period: float) -> Html:
-    """The mean reading along a day or a week; nothing if it is not known."""
-    season = outlook.seasons.get(period)
-    if season is None:
-        return Html()
-    values = np.append(season.values, season.values[0])
-    stride = max(1, len(values) // 84)
-    clock = np.arange(len(values)) * period / len(season.values)
-    peaks = [float(clock[place]) for place in (int(np.argmin(values)), int(np.argmax(values)))]
-    lowest, highest = (_time_of(peak, period) for peak in peaks)
-    words = f"{outlook.signal} by time of {'day' if period == DAY else 'week'}: lowest {lowest}, highest {highest}"
-    return sketch([Trail("season", clock[::stride], values[::stride])], words, 84, 24)
-
-
-def _time_of(clock: float, period: float) -> str:
-    """A time of day, or a weekday with it."""
-    days = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-    minutes = int(clock % DAY // 60)
-    name = f"{days[int(clock // DAY) % 7]} " if period == WEEK else ""
-    return f"{name}{minutes // 60:02}:{minutes % 60:02}"
 
 
 def _upcoming(page: NextingPage) -> Row | None:

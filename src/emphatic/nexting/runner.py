@@ -18,7 +18,7 @@ import os
 import shutil
 import time as clock_time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from emphatic.asking.answers import Asked
 from emphatic.asking.language import parse
 from emphatic.common.files import atomic_file
-from emphatic.common.locks import count_threads, hold_folder
+from emphatic.common.locks import hold_folder
 from emphatic.common.names import suggests_keywords
 from emphatic.common.parts import open_writer
 from emphatic.engines.generated import compile_in_background
@@ -43,7 +43,6 @@ from emphatic.learning.inputs import Active, refusal
 from emphatic.learning.returns import UndiscountedWarning
 from emphatic.nexting.intervals import alarms_by_signal
 from emphatic.nexting.learning import (
-    Announce,
     Executor,
     Learned,
     LocalExecutor,
@@ -54,7 +53,6 @@ from emphatic.nexting.learning import (
     learn_log,
     make_features,
     open_log,
-    release_memory,
 )
 from emphatic.nexting.machines import Models, run_machines, save_models, unfinished_file
 from emphatic.nexting.outlook import unit_of
@@ -171,8 +169,6 @@ class NextingResult:
             resume: Whether to continue a run that was stopped.
         """
         if job.settings.by is not None:
-            if job.threads > 1:
-                raise ValueError("threads: 'by' uses one thread, as machines are learned one after the other.")
             return run_machines(job, resume)
         return run_job(job, LocalExecutor(job.out), resume)
 
@@ -424,8 +420,6 @@ def run(
     offline: bool = True,
     write: str | None = None,
     progress: Progress | None = None,
-    announce: Callable[[str], None] | None = None,
-    threads: int | str = 1,
 ) -> NextingResult:
     """Learn predictions of signals at several horizons in one pass over a table, and score them: ``emphatic nexting``.
 
@@ -479,10 +473,6 @@ def run(
         offline: Whether to compute the offline fit, with which the predictions are compared.
         write: The address of a store to write predictions, intervals and alarms to, when the run is finished.
         progress: Called now and then with the phase, how much is done, and of how much: 0 while that is not known.
-        announce: Called once before learning begins with a line about the number of learners and features, and the
-            expected memory and time.
-        threads: The number of threads, or "auto" for one a core. More than two are not used. The results are equal to
-            the bit.
 
     >>> import numpy as np
     >>> import emphatic
@@ -499,7 +489,6 @@ def run(
         raise ValueError(
             "overwrite=True starts again and resume=True continues a run that was stopped: give one of them."
         )
-    count = count_threads(threads)
     settings = Settings.combine(
         config,
         predict=predict,
@@ -536,9 +525,7 @@ def run(
                 check_free(folder)
         else:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="emphatic-"))) / "nexting"
-        job = Nexting(
-            data, settings, folder, progress or silent, offline, announce or silent, write=write, threads=count
-        )
+        job = Nexting(data, settings, folder, progress or silent, offline, write=write)
         result = NextingResult.of(job, resume)
         return result if out is not None else result.in_memory()
 
@@ -715,12 +702,10 @@ class Nexting:
         out: The output folder.
         progress: Called now and then with the phase, how much is done, and of how much (0 while that is not known).
         offline: Whether the predictions are compared with an offline fit.
-        announce: Called once before learning begins, with how large the run will be.
         seconds: Filled in with how long each phase took.
         write: The address of a store to write the results to.
         opened: The log after ``open``.
         prepared: The Horde after ``begin``.
-        threads: The number of threads.
     """
 
     source: object
@@ -728,12 +713,10 @@ class Nexting:
     out: Path
     progress: Progress = silent
     offline: bool = True
-    announce: Announce = silent
     seconds: dict[str, float] = field(default_factory=dict)
     write: str | None = None
     opened: OpenedLog | None = None
     prepared: Horde | None = None
-    threads: int = 1
 
     #: Why no component answers are scored, where none are.
     without_answers: ClassVar[str] = LocalExecutor.without_answers
@@ -836,12 +819,10 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
             # Scores of readings near the largest number may overflow; a γ that varies may be 1 for long.
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndiscountedWarning)
-                learned = learn_log(log, executor, resumption, job.progress, job.announce, job.offline, job.threads)
+                learned = learn_log(log, executor, resumption, job.progress)
                 _log_learning(learned)
-                release_memory()
-                scored = score_log(learned, job.offline, job.progress, job.threads)
+                scored = score_log(learned, job.offline, job.progress)
                 _log.info("scored in %.1f s", scored.seconds)
-                release_memory()
                 seconds = write_results(scored, job.out)
                 _log.info("wrote %s", job.out)
         except BaseException as error:

@@ -23,21 +23,17 @@ import html
 import math
 import time as clock_time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from emphatic.common.locks import Follower, count_cores
 from emphatic.common.parts import PartReader, open_writer
-from emphatic.engines.compiled import blas_threads
 from emphatic.features import Features
 from emphatic.hordes.ridges import LIMIT
-from emphatic.learning.inputs import refusal
 from emphatic.nexting.intervals import AlarmList, read_reasons
 from emphatic.nexting.learning import (
     FIRST,
@@ -46,7 +42,6 @@ from emphatic.nexting.learning import (
     Progress,
     block_rows,
     make_features,
-    release_memory,
     shares,
 )
 from emphatic.nexting.outlook import History
@@ -61,7 +56,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["ScoreTable", "Scored", "SignalPlot", "SignalSketch", "Stretch", "score_log", "signal_plot", "thin"]
+__all__ = ["ScoreTable", "Scored", "SignalPlot", "SignalSketch", "Stretch", "score_log"]
 
 Array = NDArray[np.float64]
 #: How many of the largest errors are reported.
@@ -141,20 +136,6 @@ class _Means:
         return np.where(self._count > 0, self._total / np.maximum(self._count, 1), np.nan)
 
 
-def thin(values: ArrayLike, each: int) -> Array:
-    """The mean of each run of ``each`` values (the last run may be shorter), of those that are not NaN.
-
-    >>> thin([1.0, 3.0, 5.0, float("nan"), 9.0], 2)
-    array([2., 5., 9.])
-    """
-    array = np.asarray(values, np.float64)
-    if each == 1 or not len(array):
-        return array
-    means = _Means(len(array), 1, each)
-    means.add(0, array[:, None])
-    return means.means()[:, 0]
-
-
 class SignalSketch:
     """The plot of a signal, gathered from blocks of its rows in order: memory does not grow with the rows.
 
@@ -231,46 +212,6 @@ class SignalSketch:
         return Stretch(np.insert(x, holes, x[holes]), reading, predictions, returns, each, low, high, alarm)
 
 
-def signal_plot(
-    name: str,
-    x: ArrayLike,
-    reading: ArrayLike,
-    predictions: Mapping[Any, ArrayLike],
-    returns: Mapping[Any, ArrayLike],
-    most: int = 2000,
-) -> SignalPlot:
-    """The plot of a signal from all its rows: ``most`` of them as they are, and all in at most ``most`` means.
-
-    The close-up ends a tenth of itself after the last row whose return is known at every horizon (see
-    ``SignalSketch``).
-
-    Args:
-        name: The signal.
-        x: Row numbers, or times.
-        reading: The signal's readings.
-        predictions: The predictions of each horizon.
-        returns: The actual returns of each horizon.
-        most: The number of points at most.
-    """
-    rows = np.asarray(x)
-    if rows.dtype.kind in "UO":
-        rows = rows.astype("datetime64[ms]")
-    columns = {"reading": reading}
-    columns |= {f"predictions[{h!r}]": y for h, y in predictions.items()}
-    columns |= {f"returns[{h!r}]": y for h, y in returns.items()}
-    for column, y in columns.items():
-        if np.shape(y) != (len(rows),):
-            raise refusal(column, "signal_plot", f"have shape ({len(rows)},), that of x", f"shape {np.shape(y)}")
-    whole, ours, truth = (
-        [np.asarray(y, np.float64) for y in many] for many in ([reading], predictions.values(), returns.values())
-    )
-    ends = [np.flatnonzero(~np.isnan(y)) for y in truth]
-    known_until = min((int(known[-1]) for known in ends if len(known)), default=len(rows))
-    sketch = SignalSketch(name, len(rows), list(predictions), list(returns), known_until, most)
-    sketch.add(0, rows, whole[0], ours, truth)
-    return sketch.plot()
-
-
 def _widen(marked: Array, reading: Array) -> Array | None:
     """What is marked, and the reading beside it: a single point would not be seen. None if nothing is."""
     here = ~np.isnan(marked)
@@ -324,7 +265,7 @@ class Scored:
     history: History | None = None
 
 
-def score_log(learned: Learned, offline: bool, progress: Progress, threads: int = 1) -> Scored:
+def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
     """Score the plain questions of a log: each signal that is predicted at each horizon.
 
     On the way the predictions are written as one file, ``predictions``, beside their parts.
@@ -333,21 +274,13 @@ def score_log(learned: Learned, offline: bool, progress: Progress, threads: int 
         learned: The log after learning.
         offline: Whether the predictions are compared with an offline fit.
         progress: Called now and then.
-        threads: The threads of the run. Where there is a second core, one more reads what comes next and writes the
-            predictions, even if that is 1.
     """
     began = clock_time.perf_counter()
     plain, meter = _Plain(learned), _Meter(learned.log.rows, progress)
     is_wide = len(plain.names) > _WIDE
     with _PredictionsFile(learned.store.folder / "predictions", plain, learned.horde.names) as file:
-        # Threads that limit BLAS by turns would undo each other's limits.
-        single_blas = nullcontext() if threads == 1 else blas_threads(1)
-        with Follower(max(threads, count_cores())) as follower, single_blas:
-            # To read and encode values at each horizon takes the second thread as long as all scores take this one.
-            second = follower if threads > 1 and learned.asked.headline is None else Follower()
-            scored = _score(plain, learned, offline, meter, file, not is_wide, follower, second)
+        scored = _score(plain, learned, offline, meter, file, not is_wide)
         if is_wide:  # The parts are read once more, when what scoring takes is free again.
-            release_memory()
             for number in learned.store.starts("predictions"):
                 file.write(learned.store.read("predictions", number))
     periods = learned.horde.periods
@@ -538,15 +471,14 @@ class _Passes:
         half: int,
         states: Mapping[int, Array],
         write: Callable[[pa.Table], None] | None = None,
-        follower: Follower | None = None,
     ) -> Iterator[_Rows]:
         """All rows before ``stop``, in blocks that do not reach across the half.
 
         With ``write``, which is called with each part of the predictions, rows have their predictions and answers.
         """
         hold, hold_guarded = Hold(len(self._plain.signals)), Hold(len(self._plain.signals))
-        predictions = None if write is None else PartReader(self._store, "predictions", write, follower)
-        answers = PartReader(self._store, "answers", follower=follower)
+        predictions = None if write is None else PartReader(self._store, "predictions", write)
+        answers = PartReader(self._store, "answers")
         for begin in range(0, stop, self._block):
             readings = self._read(begin, min(begin + self._block, self._rows))
             self._returns.state[:] = states[begin]
@@ -603,16 +535,9 @@ class _Passes:
 
 
 def _score(
-    plain: _Plain,
-    learned: Learned,
-    offline: bool,
-    meter: _Meter,
-    file: _PredictionsFile,
-    is_written: bool,
-    follower: Follower,
-    second: Follower,
+    plain: _Plain, learned: Learned, offline: bool, meter: _Meter, file: _PredictionsFile, is_written: bool
 ) -> Scored:
-    """The scores; ``follower`` reads and writes files, ``second`` computes beside this thread."""
+    """The scores; where ``is_written``, predictions are written to the file on the way."""
     rows_total, H = learned.log.rows, len(plain.horizons)
     passes = _Passes(plain, learned, meter)
     half = FirstHalf(rows_total, np.repeat(plain.centres, H))
@@ -636,14 +561,11 @@ def _score(
     alarms = AlarmList(plain.predict)
     intervals = IntervalScores(len(plain.names), half.half, learned.log.settings.coverage)
     begins = None
-    for rows in passes.forwards(rows_total, half.half, hindsight.states, write, follower):
+    for rows in passes.forwards(rows_total, half.half, hindsight.states, write):
         time = rows.readings.time
         begins = float(time[0]) if begins is None and time is not None else begins
-        fitted = None
-        if fits is not None and rows.start < half.half:  # nothing is predicted yet: this thread need not wait
-            second.call(fits.add, rows, fits.make_features(rows))
-        elif fits is not None:
-            fitted = second.submit(fits.add, rows, fits.make_features(rows))
+        fitted = {} if fits is None else fits.add(rows, fits.make_features(rows))
+        fitted = fitted if rows.start >= half.half else {}
         worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
         intervals.add(rows.start, rows.low, rows.high, rows.G, rows.known)
         alarms.add(rows.start, rows.anomaly, rows.why, time)
@@ -651,11 +573,9 @@ def _score(
         scores.add_answers(rows.start, rows.answers, rows.G, rows.known)
         sketches.add(rows, readings)
         history.add(time if history.timing.step else None, np.where(missing, np.nan, readings)[:, :PLOTTED])
-        hindsight_fits = {} if fitted is None else fitted.result()
         known = rows.G, rows.known, time
-        scores.add(rows.start, readings, missing, rows.predictions, hindsight_fits, *known, answers=rows.answers)
-    second.wait()
-    follower.call(file.flush)
+        scores.add(rows.start, readings, missing, rows.predictions, fitted, *known, answers=rows.answers)
+    file.flush()
     varies = hindsight.lowest < hindsight.highest
     constant = [name for name, changes in zip(plain.signals, varies, strict=True) if not changes]
     skipped = {name: [SKIPPED] * len(plain.names) for name in _hindsight_baselines()}
@@ -667,7 +587,6 @@ def _score(
         score |= counts[score["signal"]] | {"guarded": guarded.get(score["signal"], {"pulled_in": 0, "missing": 0})}
     of_values = learned.asked.judge_signals()
     summary[0]["signals"] = [of_values.get(of_means["signal"], of_means) for of_means in scores.signals(summary)]
-    follower.wait()
     return Scored(
         learned,
         summary,
@@ -788,7 +707,6 @@ class _Fits:
 
     def begin(self, batch: Sequence[int]) -> None:
         """Another time through the rows, for these; the makers of the others stay where they are, at the half."""
-        release_memory()  # the sums of the last ones
         self._batch = batch
         self._makers |= {i: self._learned.features(i) for i in batch}
         self._answers = PlainAnswers(self._plain.gammas, len(self._plain.predict))

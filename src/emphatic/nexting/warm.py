@@ -1,4 +1,4 @@
-"""Kernels compiled ahead: by ``emphatic warm`` when an image is built, and by a service before it is ready.
+"""Kernels compiled ahead, by a service before it is ready.
 
 A kernel is compiled when it is first called, which takes seconds, and is then read from the cache folder. What needs
 which kernels is known to the code that calls them alone. So the code is run, on a few readings of every kind.
@@ -19,7 +19,7 @@ import numpy as np
 
 from emphatic.nexting.settings import Settings
 
-__all__ = ["compile_for_live", "compile_for_logs", "compile_for_questions"]
+__all__ = ["compile_for_live", "compile_for_questions"]
 
 #: Readings of the warm-up, and after it: a block, and single ones.
 _WARM_UP, _MORE = 98, (30, 1, 1)
@@ -66,16 +66,6 @@ def compile_for_questions() -> None:
 
     rows = np.zeros((10, 1))
     Asked(_ASKED, ("level",), Timing(None))(rows, rows, np.zeros(len(rows), bool))
-
-
-def compile_for_logs() -> None:
-    """Compile or load what ``emphatic nexting LOG`` needs with the settings that it has by default."""
-    from emphatic.nexting.runner import run
-
-    with _silence(), tempfile.TemporaryDirectory() as folder:
-        rows = list(_readings(400))
-        columns = {name: [row[name] for row in rows] for name in rows[0]}
-        run(columns, out=Path(folder) / "out")
 
 
 def _readings(count: int) -> Iterator[dict[str, Any]]:

@@ -20,9 +20,6 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from emphatic.engines.generated import cache_folder
 from emphatic.report.plots import INKS, Plot, Store
 
@@ -32,12 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["NONE", "Column", "Figure", "Html", "Key", "Plots", "amount", "count", "known", "percent", "piece"]
 __all__ += [
-    "Trail",
     "plus_minus",
     "render_page",
     "seconds",
     "share",
-    "sketch",
     "table",
     "text",
     "time_table",
@@ -358,57 +353,6 @@ def _cells(columns: Sequence[Column], row: Mapping[str, Any]) -> list[tuple[str,
         place = row.get(column.order or column.key)
         cells.append((column.kind + mark, repr(float(place)) if known(place) else "", shown))
     return cells
-
-
-class Trail(NamedTuple):
-    """A line of a sketch, or the band between two if it has ``high``; ``kind`` is its class in the style sheet.
-
-    Args:
-        kind: "reading", "forecast", "band", "baseline" or "season".
-        x: Where its points are, as numbers.
-        y: Their values, NaN: a break.
-        high: The upper edge of a band, whose lower edge is ``y``.
-    """
-
-    kind: str
-    x: ArrayLike
-    y: ArrayLike
-    high: ArrayLike | None = None
-
-
-def sketch(trails: Sequence[Trail], words: str, width: int = 150, height: int = 36) -> Html:
-    """A small picture of a few lines without axes, as SVG, which the style sheet colours; "" if nothing is known.
-
-    Args:
-        trails: The lines, the lowest first.
-        words: What it shows, for those who do not see it.
-        width: Its width in pixels.
-        height: Its height in pixels.
-    """
-    arrays = [[np.asarray(edge, np.float64) for edge in (t.x, t.y, t.y if t.high is None else t.high)] for t in trails]
-    xs, ys = (
-        np.concatenate([edge for edges in arrays for edge in edges[axis]] or [np.empty(0)])
-        for axis in (slice(0, 1), slice(1, 3))
-    )
-    xs, ys = xs[np.isfinite(xs)], ys[np.isfinite(ys)]
-    if not len(xs) or not len(ys):
-        return Html()
-    left, low = float(xs.min()), float(ys.min())
-    wide, tall = float(xs.max()) - left or 1.0, float(ys.max()) - low or 1.0
-
-    def points(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[str]:
-        across, down = 2 + (x - left) / wide * (width - 4), height - 2 - (y - low) / tall * (height - 4)
-        return [f"{a:.1f},{b:.1f}" for a, b in zip(across, down, strict=True)]
-
-    shapes = []
-    for trail, (x, y, high) in zip(trails, arrays, strict=True):
-        known = np.isfinite(x) & np.isfinite(y) & np.isfinite(high)
-        runs = np.split(np.flatnonzero(known), np.flatnonzero(np.diff(np.flatnonzero(known)) > 1) + 1)
-        for run in (run for run in runs if len(run)):
-            outline = points(x[run], y[run])
-            outline += points(x[run], high[run])[::-1] if trail.high is not None else []
-            shapes.append((trail.kind, trail.high is not None, " ".join(outline)))
-    return piece("sketch", shapes, words, width, height)
 
 
 def time_table(times: Mapping[str, float]) -> Html:

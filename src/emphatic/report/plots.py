@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 import os
-import re
 import textwrap
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
 
 __all__ = ["CATEGORIES", "FORMATS", "INKS", "Axis", "Level", "Line", "Marks", "Panel", "Plot", "Store", "category"]
-__all__ += ["check_formats", "draw_figure", "draw_file", "file_names", "look", "read_plots", "shades"]
+__all__ += ["check_formats", "draw_figure", "draw_file", "look", "read_plots", "shades"]
 
 Array = NDArray[np.float64]
 
@@ -375,17 +374,6 @@ def _read_plot(packed: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
         return plot
     options = {name: packed[name] for name in ("closest", "direct", "caption") if name in packed}
     return replace(plot, x=axis(packed["x"]), y=axis(packed["y"]), **options)
-
-
-def file_names(labels: Iterable[str]) -> list[str]:
-    """A name for the file of each plot: what its label says first, and a number where that is not enough."""
-    counts: dict[str, int] = {}
-    names = []
-    for label in labels:
-        name = re.sub(r"[^\w.-]+", "_", label.split(":")[0]).strip("._")[:80] or "plot"
-        counts[name] = counts.get(name, 0) + 1
-        names.append(name if counts[name] == 1 else f"{name}-{counts[name]}")
-    return names
 
 
 # ---------------------------------------------------------------------- in a file

@@ -351,16 +351,6 @@ class ErrorBlocks:
         """
         return min(BLOCKS, max(0, -(-row // self.length)))
 
-    def guess_begin(self, rows: int) -> int:
-        """The row of the stream at which sums of an earlier version begin, which it did not save: of a log the middle.
-
-        Args:
-            rows: The rows of the stream.
-        """
-        used = np.flatnonzero(self._sums[0].any(axis=1))
-        covered = (int(used[-1]) + 1) * self.length if len(used) else 0
-        return rows // 2 if 0 < covered <= rows - rows // 2 + self.length else 0
-
     def state(self) -> Array:
         """The state as one array."""
         length = np.full((1, *self._sums.shape[1:]), float(self.length))
