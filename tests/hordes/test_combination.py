@@ -1,4 +1,4 @@
-"""The combination of answers: a plain version, any cut, hostile answers and readings, bounds, and older states."""
+"""The combination of answers: a plain version, any cut, hostile answers and readings, and bounds."""
 
 from __future__ import annotations
 
@@ -456,33 +456,6 @@ def test_a_fresh_answer_takes_over_what_is_known_of_the_second_best() -> None:
     gain = explained(with_fresh, G, known) - explained(without, G, known)
     assert gain.min() > 0.01
     assert np.array_equal(without[:1500], with_fresh[:1500])
-
-
-def test_a_state_of_the_former_combination_is_translated() -> None:
-    """It had u = v − m, b = mean of (G − m) u and C = mean of u uᵀ: R follows; anything else is refused."""
-    rng = np.random.default_rng(3)
-    N, gamma = 6, np.array([0.5, 0.9])
-    u, above = rng.normal(size=(2, 40, N - 1)), rng.normal(size=(2, 40))
-    C = np.einsum("qti,qtj->qij", u, u) / 40
-    b = np.einsum("qti,qt->qi", u, above) / 40
-    scalars = np.zeros((2, 12))
-    scalars[:, :9] = [50.0, 1.0, 1.5, -3.0, 4.0, 2.0, 49.0, 0.2, 1.1]
-    error = 0.2 / (1 - gamma**2)
-    scalars[:, 11] = (above**2).mean(axis=1) - error
-    vectors = np.zeros((2, 5, N + 1))
-    vectors[:, 0, : N - 1], vectors[:, 3, : N - 1] = 0.1, b
-    former = {"scalars": scalars, "vectors": vectors, "blends": np.zeros((2, 2, N - 1)), "products": np.tril(C)}
-    combination = Combination(gamma, N - 3)
-    combination.restore(former)
-    e = np.concatenate([above[:, :, None] - u, above[:, :, None]], axis=2)
-    R = np.einsum("qti,qtj->qij", e, e) / 40
-    assert np.allclose(combination.errors, R)
-    assert np.allclose(combination.weights.sum(axis=2), 1.0)
-    x = rng.normal(size=(100, 2))
-    p, _ = combination(rng.normal(size=(100, 2, N - 3)), x, np.ones(100, bool))
-    assert np.isfinite(p).all()
-    with pytest.raises(ValueError, match="'products' of the combination"):
-        combination.restore(former | {"products": C[:, :2]})
 
 
 def test_predictions_do_not_lose_to_the_best_single_answer() -> None:

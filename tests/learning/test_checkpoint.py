@@ -1027,21 +1027,3 @@ def test_bad_arguments_of_load(tmp_path: Path, good: bytes) -> None:
         with pytest.raises(ValueError, match="'rule' parameter"):
             emphatic.load(path, rule=rule)  # type: ignore[arg-type]
     assert emphatic.load(path, rule=emphatic.rules.get("true_online_etd")).steps == 60
-
-
-def test_columns_with_repeats_come_back_with_the_same_bits() -> None:
-    rng = np.random.default_rng(0)
-    rows = np.stack([rng.normal(size=9000), rng.integers(0, 5, 9000), np.zeros(9000), rng.integers(0, 2, 9000)], axis=1)
-    rows[::3, 2] = -0.0
-    array = rows.reshape(3000, 3, 4)
-    stored = tensors.without_repeats("kept", array)
-    assert stored["kept"].shape == (9000, 1)
-    assert sum(entry.nbytes for entry in stored.values()) < 0.5 * array.nbytes
-    assert tensors.with_repeats(stored)["kept"].tobytes() == array.tobytes()
-    assert tensors.without_repeats("small", array[:9]).keys() == {"small"}
-    damaged = {name: entry.copy() for name, entry in stored.items()}
-    damaged["kept.which"][5, 0] = 5
-    with pytest.raises(ValueError, match="do not fit"):
-        tensors.with_repeats(damaged)
-    with pytest.raises(ValueError, match="do not fit"):
-        tensors.with_repeats({**stored, "kept.numbers": stored["kept.numbers"][1:]})

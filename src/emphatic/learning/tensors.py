@@ -30,8 +30,6 @@ __all__ = [
     "new_checksum",
     "pieces",
     "read",
-    "with_repeats",
-    "without_repeats",
     "write",
 ]
 
@@ -50,11 +48,8 @@ _PIECE = 1 << 18
 _READ = 1 << 20
 #: Numbers that are read at a time from each of several arrays, for columns that stay in the cache meanwhile.
 _TOGETHER = 1 << 17
-#: The least bytes of an array that is written without its repeats, the share of them that is then left at most, and how
-#: many different numbers a column of it may have.
-_LARGE, _LEFT, _DIFFERENT = 1 << 18, 0.8, 1 << 16
-#: What the names of the different numbers, of their counts by column, of the rows' numbers and of the shape end in.
-_NUMBERS, _COUNTS, _WHICH, _SHAPE = ".numbers", ".counts", ".which", ".shape"
+#: The largest share of different columns at which only these are written.
+_LEFT = 0.8
 #: The longest header that is read or written: far beyond what a few dozen arrays need.
 _LONGEST = 1 << 24
 
@@ -262,50 +257,6 @@ class StoredColumns(Stored):
     def pieces(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
         for row, numbers in enumerate(self.array().reshape(-1, self.shape[-1])):
             yield row, 0, numbers
-
-
-def without_repeats(name: str, array: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
-    """An array as a file holds it, by name: of a column in which numbers repeat, only those that are different.
-
-    What questions remember of rows repeats: a range of readings, the bin of a row, a weight that all signals have.
-    """
-    if array.nbytes < _LARGE:
-        return {name: array}
-    rows = np.ascontiguousarray(array).reshape(-1, array.shape[-1]).view(np.uint64)  # (−0.0 is not 0.0)
-    columns = [np.unique(column, return_inverse=True) for column in rows.T]
-    room = _LEFT * rows.itemsize * len(rows)
-    short = [len(u) <= _DIFFERENT and u.nbytes + 2 * len(rows) <= room for u, _ in columns]
-    if not any(short):
-        return {name: array}
-    repeated = [column for column, fits in zip(columns, short, strict=True) if fits]
-    return {
-        name: np.ascontiguousarray(rows[:, np.logical_not(short)].view(np.float64)),
-        f"{name}{_NUMBERS}": np.concatenate([u for u, _ in repeated]).view(np.float64),
-        f"{name}{_COUNTS}": np.array([len(u) * fits for (u, _), fits in zip(columns, short, strict=True)], np.int64),
-        f"{name}{_WHICH}": np.stack([which.reshape(-1).astype(np.uint16) for _, which in repeated], axis=1),
-        f"{name}{_SHAPE}": np.array(array.shape, np.int64),
-    }
-
-
-def with_repeats(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Arrays of which ``without_repeats`` wrote some, each whole; ValueError if one is damaged."""
-    complete = {}
-    for name, stored in arrays.items():
-        if name.endswith((_NUMBERS, _COUNTS, _WHICH, _SHAPE)):
-            continue
-        complete[name] = stored
-        if f"{name}{_COUNTS}" not in arrays:
-            continue
-        numbers, counts, which, shape = (arrays[f"{name}{kind}"] for kind in (_NUMBERS, _COUNTS, _WHICH, _SHAPE))
-        short, places = counts > 0, which.astype(np.int64)
-        sizes = len(stored), np.count_nonzero(~short), np.count_nonzero(short), counts.sum()
-        if (*stored.shape, which.shape[1], len(numbers)) != sizes or not (places < counts[short]).all():
-            raise ValueError(f"the numbers that repeat in its {name!r} do not fit")
-        rows = np.empty((len(stored), len(counts)))
-        rows[:, ~short] = stored
-        rows[:, short] = numbers[places + (np.cumsum(counts) - counts)[short]]
-        complete[name] = rows.reshape(shape)
-    return complete
 
 
 def read(file: BinaryIO) -> tuple[dict[str, str], dict[str, Stored]]:
