@@ -918,6 +918,7 @@ def tampered_one() -> Iterator[tuple[str, Callable[[Arrays], object]]]:
     """The same of a single learner."""
     yield from tampered({f"sparse.{name}": True for name in ("H0", "H1", "scale", "table")})
     yield from tampered({f"sparse.{name}": False for name in ("E1", "epoch")})
+    yield "a stamp of -1", put("sparse.E1", -1, (0, 0))
     yield "a stamp beyond the epoch", put("sparse.E1", 30_000, (0, 3))
     yield "an epoch of -1", put("sparse.epoch", -1, (0, 0))
     yield "an epoch beyond the table", put("sparse.epoch", 4096, (0, 0))

@@ -14,7 +14,7 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 __all__ = [
     "DTYPES",
     "Stored",
-    "StoredColumns",
     "TensorPart",
     "encode_header",
     "new_checksum",
@@ -48,8 +47,6 @@ _PIECE = 1 << 18
 _READ = 1 << 20
 #: Numbers that are read at a time from each of several arrays, for columns that stay in the cache meanwhile.
 _TOGETHER = 1 << 17
-#: The largest share of different columns at which only these are written.
-_LEFT = 0.8
 #: The longest header that is read or written: far beyond what a few dozen arrays need.
 _LONGEST = 1 << 24
 
@@ -213,50 +210,6 @@ class Stored:
         if self.checksum is not None and checksum != self.checksum:
             raise ValueError(f"its {self.name!r} does not match its checksum: the file was damaged or changed")
         self.checksum = None
-
-
-@dataclass
-class StoredColumns(Stored):
-    """An array of which the file has the different columns: ``which`` is the place of each column among these."""
-
-    which: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    different: int = 0
-
-    @classmethod
-    def of(cls, stored: Stored, which: NDArray[np.int64]) -> StoredColumns:
-        """An array whose axes after the first are those of ``which``; ValueError if a place is not one of a column."""
-        if len(stored.shape) != 2 or not ((which >= 0) & (which < stored.shape[1])).all():
-            raise ValueError(f"its {stored.name!r} does not have all of its columns")
-        shape = (stored.shape[0], *which.shape)
-        return cls(stored.file, stored.name, stored.dtype, shape, stored.begin, which=which, different=stored.shape[1])
-
-    @staticmethod
-    def share(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
-        """The different columns of an array, and which of them each column is; None if nearly all are different.
-
-        Learners with the same horizon and step size have the same trace.
-        """
-        if array.ndim < 2 or not array.size:
-            return None
-        columns = np.ascontiguousarray(array.reshape(len(array), -1).T)
-        places: dict[bytes, int] = {}
-        which = np.array([places.setdefault(column.tobytes(), len(places)) for column in columns], np.int64)
-        if len(places) > _LEFT * len(columns):
-            return None
-        places_of_first = np.unique(which, return_index=True)[1]
-        return np.ascontiguousarray(columns[places_of_first].T), which.reshape(array.shape[1:])
-
-    def into(self, out: NDArray[Any], first: int = 0) -> None:
-        out.reshape(-1)[:] = self.array().reshape(-1)[first : first + out.size]
-
-    def array(self) -> NDArray[Any]:
-        columns = Stored(self.file, self.name, self.dtype, (self.shape[0], self.different), self.begin).array()
-        array: NDArray[Any] = columns[:, self.which]
-        return array
-
-    def pieces(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
-        for row, numbers in enumerate(self.array().reshape(-1, self.shape[-1])):
-            yield row, 0, numbers
 
 
 def read(file: BinaryIO) -> tuple[dict[str, str], dict[str, Stored]]:

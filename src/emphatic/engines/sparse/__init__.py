@@ -36,8 +36,6 @@ __all__ = ["HIGH", "LOW", "SHRUNK", "STAMP", "Layout", "Sparse", "add_limits", "
 
 #: The type of stamps, which holds a position in φ too (modulo its largest value).
 STAMP = {"float64": "int32", "float32": "int16"}
-#: The type of stamps in a file, where they have room in it.
-SHORT_STAMP = "uint16"
 
 #: A trace's scale is reset when it is below this part of its peak: the error is about 4e-16 divided by it.
 SHRUNK = 1e-2
@@ -216,9 +214,6 @@ class Sparse(Engine):
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
         self._lazy.fill(pending)
 
-    def saved(self) -> dict[str, NDArray[Any]]:
-        return shorten_stamps(self.pending())
-
     def reload(self, stored: Mapping[str, StoredArray]) -> None:
         settle_bounds(self, stored, self._lazy.reload(stored))
 
@@ -287,7 +282,7 @@ class Lazy(NamedTuple):
         largest, names = np.zeros((len(self.columns), self.layout.m)), self.layout.names
         for name in names:
             kind, array = self.columns.dtype[name].name, stored[name]
-            if array.dtype not in (kind, SHORT_STAMP if name[0] == "E" else kind) or array.shape != self.columns.shape:
+            if (array.dtype, array.shape) != (kind, self.columns.shape):
                 raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}")
         for pieces in zip(*(stored[name].pieces() for name in names), strict=True):
             for name, (k, first, piece) in zip(names, pieces, strict=True):
@@ -314,13 +309,6 @@ class Lazy(NamedTuple):
                 bounds[:, r] += np.maximum(taken, np.abs(now[:, 0])) * largest[:, j]
             bounds[:, j] *= np.maximum(np.abs(owed[..., at.w]).max(axis=1, initial=0.0), 1.0)
         return bounds
-
-
-def shorten_stamps(pending: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """What ``Lazy.pending`` returned, with stamps in two bytes where they have room."""
-    if pending["epoch"].max(initial=0) > np.iinfo(SHORT_STAMP).max:
-        return pending
-    return {name: array.astype(SHORT_STAMP) if name[0] == "E" else array for name, array in pending.items()}
 
 
 def settle_bounds(engine: Engine, stored: Mapping[str, StoredArray], upper: Floats) -> None:
