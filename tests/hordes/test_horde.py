@@ -643,7 +643,7 @@ def _damages() -> dict[str, Callable[[dict[str, Any], dict[str, Any]], None]]:
 
     keys = (
         "questions", "categories", "rates", "rule", "step", "scaled", "kind", "extra", "rows", "features", "hold",
-        "counts", "more", "signals", "mu", "alpha", "centred", "least_squares", "weekly", "open",
+        "counts", "more", "signals", "mu", "alpha", "centred", "least_squares",
     )  # fmt: skip
     return {
         "no horde": lambda header, arrays: header.pop("horde"),
