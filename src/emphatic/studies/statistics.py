@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
+from scipy.special import bdtr, stdtrit
 
 from emphatic.engines.compiled import blas_threads
 
@@ -203,18 +203,9 @@ def runs_for_tolerance(share: float) -> int:
     return runs
 
 
-@functools.lru_cache(1024)  # it depends on the number of runs alone, and all settings of a sweep have as many
 def _confidence(R: int, rank: int, share: float) -> float:
     """How surely the r-th least and the r-th largest of R values enclose the share: P(Bin(R, share) ≤ R − 2r)."""
-    logs = [
-        math.lgamma(R + 1)
-        - math.lgamma(k + 1)
-        - math.lgamma(R - k + 1)
-        + k * math.log(share)
-        + (R - k) * math.log1p(-share)
-        for k in range(R - 2 * rank + 1)
-    ]
-    return math.fsum(map(math.exp, logs))
+    return float(bdtr(R - 2 * rank, R, share))
 
 
 def over_runs(values: NDArray[np.floating]) -> tuple[Array, Array]:
