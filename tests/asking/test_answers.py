@@ -295,16 +295,6 @@ def test_a_saved_state_goes_on_bit_for_bit() -> None:
     whole(x[:, None], x[:, None], np.zeros(500, bool), time)
     for name, array in whole.state().items():  # what is saved does not tell when it was loaded
         np.testing.assert_array_equal(array, resumed.state()[name], err_msg=name)
-    # What versions saved that had no levels by hour, choices and corrections goes on, too.
-    cut = {"state": 26, "squares": 12}
-    former = {
-        name: a[: cut[name.split(".")[-1]]] if name.split(".")[-1] in cut else a
-        for name, a in half.state().items()
-        if not name.endswith((".levels", ".choices", ".calibration"))
-    }
-    older = Asked(ASKED, ["x"], HOURLY, rows=500)
-    older.restore(former)
-    assert np.isfinite(older(x[300:, None], x[300:, None], np.zeros(200, bool), time[300:])["answer"]).all()
     damaged = half.state() | {"asked.0.P": np.zeros((1, 2, 2))}
     with pytest.raises(ValueError, match="does not fit"):
         Asked(ASKED, ["x"], HOURLY).restore(damaged)

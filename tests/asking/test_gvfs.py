@@ -187,7 +187,7 @@ def test_a_killed_run_and_a_pipe_give_the_same_own_questions(tmp_path: Path, mon
         live = np.array([outcome.values[q] for outcome in outcomes[500:]], np.float32)
         np.testing.assert_array_equal(whole.predictions.column(question.name).to_numpy()[500:], live)
     monkeypatch.setattr(learning, "SAVE", 0.0)
-    monkeypatch.setattr(learning.LocalExecutor, "block", 128)
+    monkeypatch.setattr(learning, "block_rows", lambda questions: 128)
     monkeypatch.setattr(learning, "WAITING", 1000)
 
     def stop(phase: str, done: int, total: int) -> None:

@@ -56,7 +56,7 @@ def test_answers_scores_and_report_of_a_table(tmp_path: Path) -> None:
 def test_a_killed_run_resumes_with_the_same_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run(out=tmp_path / "whole")
     monkeypatch.setattr(learning, "SAVE", 0.0)
-    monkeypatch.setattr(learning.LocalExecutor, "block", 128)
+    monkeypatch.setattr(learning, "block_rows", lambda questions: 128)
     monkeypatch.setattr(learning, "WAITING", 1000)
 
     def stop(phase: str, done: int, total: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 import emphatic
 from emphatic import GVF, Horde
 from emphatic import features as f
-from emphatic.nexting.runner import Nexting, NextingResult
+from emphatic.nexting.learning import open_log
 from emphatic.nexting.settings import Settings, default_features
 from emphatic.tables import open_table
 
@@ -180,13 +179,14 @@ def test_damaged_ranges_are_refused(name: str) -> None:
                 f.Features.load(header, arrays)
 
 
-def test_a_log_is_scored_with_the_features_that_were_learned_from(tmp_path: Path) -> None:
+def test_a_log_is_scored_with_the_features_that_were_learned_from() -> None:
     """The features of the whole log once more start from the ranges of the warm-up, not from where they ended."""
     values = np.nan_to_num(drifting()[:, 0])
-    run = Nexting({"a": values}, Settings(horizons=(5,)), tmp_path / "out").open()
-    assert sum(NextingResult.of(run).model.features.range_moves["a"]) > 10
-    maker = f.Features.from_config(run.settings.features or ()).warm_up(values[:500, None], names=["a"])
-    again = list(run.phi())
+    result = emphatic.nexting.run({"a": values}, horizons=[5])
+    assert sum(result.model.features.range_moves["a"]) > 10
+    log = open_log({"a": values}, Settings(horizons=(5,)), lambda *_: None)
+    maker = f.Features.from_config(log.settings.features or ()).warm_up(values[:500, None], names=["a"])
+    again = list(log.phi(log.warmed_up(log.new_guard()).makers[0]))
     np.testing.assert_array_equal(np.concatenate([phi.values for phi in again]), maker(values[:, None]).values)
 
 

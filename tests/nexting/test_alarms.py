@@ -261,20 +261,6 @@ def test_faults_are_found() -> None:
         assert (why[:15_000] == clean[:15_000]).all()
 
 
-def test_a_model_of_an_earlier_version_goes_on() -> None:
-    """It saved no sums of errors, and nothing on missing readings: these start afresh."""
-    p, x, gap = stream(900)
-    alarms = Alarms([0, 0, 0], GAMMAS, 1e-3)
-    alarms(p[:600], x[:600], gap[:600])
-    saved = {name: array.copy() for name, array in alarms.arrays().items() if not name.startswith("further")}
-    later = Alarms([0, 0, 0], GAMMAS, 1e-3)
-    later.restore(saved)
-    score, _ = later(p[600:], x[600:], gap[600:])
-    assert (score > 0.0).any()
-    with pytest.raises(ValueError, match="of the alarms does not fit"):
-        later.restore(saved | {"further": np.zeros((2, 3))})
-
-
 def test_a_signal_that_never_changed_and_does() -> None:
     x = np.full((1_000, 1), 3.0)
     x[700:] = 4.0
@@ -301,9 +287,8 @@ def test_after_the_first_change_of_a_signal_its_errors_are_learned_anew(blip: bo
     assert (reasons[250:] == why[first + 249 :]).all()
     saved = Alarms([0, 0, 0], GAMMAS, 1e-4)
     saved(p[:first], x[:first], gap[:first])
-    earlier = {name: a[:, :3] if name == "further" else a for name, a in saved.arrays().items()}
     again = Alarms([0, 0, 0], GAMMAS, 1e-4)
-    again.restore(earlier)
+    again.restore(saved.arrays())
     assert (again(p[first:], x[first:], gap[first:])[0] == scores[first:]).all()
 
 
@@ -435,5 +420,5 @@ def test_an_alarm_that_goes_on_in_the_next_block_is_one() -> None:
     assert alarms.highest() == [alarm]
 
 
-def test_settings_of_an_earlier_version_have_the_default_rate() -> None:
+def test_settings_have_a_default_rate() -> None:
     assert Settings.of({"horizons": [2]}).false_alarm_rate == 2.5e-4

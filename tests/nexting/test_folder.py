@@ -17,8 +17,9 @@ import pytest
 import emphatic
 from emphatic.common.locks import InUseError
 from emphatic.hordes.horde import BLOCK
-from emphatic.nexting import Nexting, runner
+from emphatic.nexting import runner
 from emphatic.nexting.learning import RowChecksum as RowDigest
+from emphatic.nexting.runner import Nexting
 from emphatic.nexting.settings import Settings
 from emphatic.tables import open_table
 from tests.support.processes import COMMAND, Forked, run

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ import pytest
 from numpy.typing import NDArray
 
 import emphatic
-from emphatic.cluster import nexting as cluster_nexting
-from emphatic.cluster.learner import IN_PROCESS
 from emphatic.nexting import NextingResult
 from emphatic.nexting.predictor import Prediction, Predictor
 from emphatic.nexting.runner import ingest_lines
@@ -25,7 +22,6 @@ from emphatic.scores import known_return
 from emphatic.serve.app import describe_status
 
 Array = NDArray[np.float64]
-OLD = Path(__file__).parents[1] / "data" / "0.1.0" / "horde" / "nexting.safetensors"
 T, HORIZONS = 2000, (2, 9, 36)
 
 
@@ -219,19 +215,11 @@ class Stop(BaseException):
     """As an interruption is."""
 
 
-@pytest.mark.parametrize("cluster", [False, True])
-def test_a_run_that_was_interrupted_comes_to_the_same(
-    cluster: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_was_interrupted_comes_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("emphatic.nexting.learning.SAVE", 0.0)
-    monkeypatch.setattr("emphatic.nexting.learning.LocalExecutor.block", 300)
+    monkeypatch.setattr("emphatic.nexting.learning.block_rows", lambda questions: 300)
     columns = troubled(9)
     options: dict[str, Any] = {"config": {"horizons": list(HORIZONS), "time": False}, "out": tmp_path / "out"}
-    start: Callable[..., Any] = emphatic.nexting.run
-    if cluster:
-        start = cluster_nexting.run
-        options |= {"address": IN_PROCESS, "shards": 2, "block": 300, "checkpoint_every": 0.0}
-        options["storage"] = tmp_path / "storage"
 
     def stop(phase: str, done: int, total: int) -> None:
         if phase == "learning" and done >= 1200:
@@ -239,15 +227,15 @@ def test_a_run_that_was_interrupted_comes_to_the_same(
 
     expected = run(columns, time=False, offline=True)
     with pytest.raises(Stop):
-        start(columns, progress=stop, **options)
-    resumed = start(columns, resume=True, **options)
+        emphatic.nexting.run(columns, progress=stop, **options)
+    resumed = emphatic.nexting.run(columns, resume=True, **options)
     table = pq.read_table(tmp_path / "out" / "predictions.parquet")
     for name in expected.predictions.column_names:
         if name.endswith(".why"):
             assert table.column(name).equals(expected.predictions.column(name)), name
             continue
         after, before = (t.column(name).to_numpy().astype(float) for t in (table, expected.predictions))
-        assert np.allclose(after, before, rtol=0, atol=1e-9 if cluster else 0.0, equal_nan=True), name
+        np.testing.assert_array_equal(after, before, name)
     assert [score["guarded"] for score in resumed.summary] == [score["guarded"] for score in expected.summary]
     for score, other in zip(resumed.summary, expected.summary, strict=True):
         assert score["variance_explained"] == pytest.approx(other["variance_explained"], abs=1e-9)
@@ -296,13 +284,6 @@ def test_actions_are_left_as_they_are() -> None:
     assert "action" not in result.reading["guarded"]
     p = result.predictions.column("if 99").to_numpy()
     assert p[1501] != p[1499]
-
-
-def test_a_model_of_an_earlier_version_goes_on_without_a_guard() -> None:
-    predictor, _ = Predictor.load(OLD)
-    assert predictor.guard is None
-    assert predictor.guarded_counts() == {}
-    assert predictor.state()["guard"] is None
 
 
 def test_the_service_tells_its_counts() -> None:

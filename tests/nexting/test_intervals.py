@@ -427,25 +427,6 @@ def test_coverage_is_right_at_each_hour() -> None:
         assert (least < min(covered) and max(covered) < most) == (cycles == (24, 168))
 
 
-def test_a_model_of_an_earlier_version_goes_on() -> None:
-    """It saved neither bins nor scales: these start afresh, and rows that it kept are learned from without them."""
-    p, x, gap = stream(900)
-    made = Intervals([0], np.array([0.9]), 0.8)
-    made(p[:500, None], x[:500, None], gap[:500])
-    saved = {name: made.arrays()[name].copy() for name in ("scalars", "vectors", "products", "kept")}
-    later = Intervals([0], np.array([0.9]), 0.8, (24, 168))
-    later.restore(saved)
-    low, high = later(p[500:, None], x[500:, None], gap[500:])
-    assert np.isfinite(low).all()
-    assert (low < high).all()
-    with pytest.raises(ValueError, match="'bins' of the intervals does not fit"):
-        later.restore(
-            saved
-            | {name: np.zeros(3) for name in ("further", "scales", "bins", "marks")}
-            | {name: later.arrays()[name] for name in ("further", "scales")}
-        )
-
-
 def test_constants_and_short_streams() -> None:
     """A signal that never changes has intervals of no width; before a reading there is none."""
     gap = np.zeros(300, bool)

@@ -466,20 +466,3 @@ def test_a_time_that_cannot_be_read_is_reported(tmp_path: Path, whole: tuple[lis
     assert "line 3" not in stderr
     assert "line 4: the time 'time' is absent" in stderr
     assert "the time 'time' cannot be read: 2 times, each counted as missing." in stderr
-
-
-def test_a_model_that_knows_no_notation_goes_on_as_ever(whole: tuple[list[bytes], Path], tmp_path: Path) -> None:
-    """The model under tests/data/0.1.0 has none."""
-    horde, more = Horde.load_with(whole[1])
-    assert more.pop("notation")["time"]["columns"] == ["time"]
-    horde.save(tmp_path / "old", **more)
-    (tmp_path / "new").write_bytes(whole[1].read_bytes())
-    for times in ([1.7e9 + ROWS, 1.7e9 + ROWS + 1], ["2023-11-14T22:46:40", "2023-11-14T22:46:41"]):
-        text = b"".join(json.dumps({"time": t, "S1": 0.1, "S2": 0.2}).encode() + b"\n" for t in times)
-        old, new = (fed(text, "--model", str(tmp_path / name), "--no-learn") for name in ("old", "new"))
-        assert old[:2] == new[:2]
-        assert [one["time"] for one in old[1]] == times
-    code, _, _ = fed(text, "--model", str(tmp_path / "old"))
-    assert code == 0
-    time = Horde.load_with(tmp_path / "old")[1]["notation"]["time"]
-    assert time["formats"] == ["iso"], "from then on it does"

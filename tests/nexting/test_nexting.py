@@ -366,9 +366,7 @@ def test_without_the_offline_fit_it_resumes_too(
     with monkeypatch.context() as patch:
         patch.setattr(nexting, "score_log", stop)
         assert call(small, "--horizons", 2, "--out", "out")[0] == 130
-    code, said, wrong = call(small, "--horizons", 2, "--out", "out", "--resume", "--no-offline")
-    assert (code, wrong) == (0, "")
-    assert "2: no offline ridge fit, skipped because of --no-offline." in said
+    emphatic.nexting.run(small, horizons=2, out="out", resume=True, offline=False)
     assert call(small, "--horizons", 2, "--out", "whole")[0] == 0
     without, whole = loaded(Path("out"))[1], loaded(Path("whole"))[1]
     for one, other in zip(without, whole, strict=True):
@@ -410,30 +408,6 @@ def test_resume_knows_its_table_and_settings(
     code, _, wrong = call(small, "--horizons", 2, "--out", out, "--resume")
     assert (code, wrong) == (2, f"Error: {out}: nothing to resume: the run there is finished.\n")
     assert call(small, "--horizons", 3, "--out", out, "--overwrite")[0] == 0
-
-
-@pytest.mark.parametrize("unknown", ["counts", "guard"])
-def test_an_unfinished_run_of_an_earlier_version_is_refused(
-    small: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: str
-) -> None:
-    """It kept no readings to score, or it had no guard and its alarms no reasons; settings may differ as well."""
-    out = tmp_path / "out"
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(nexting, "score_log", stop)
-        assert call(small, "--horizons", 2, "--out", out)[0] == 130
-    model = out / ".unfinished" / "model.safetensors"
-    horde, more = emphatic.Horde.load_with(model)
-    del more[unknown]
-    more["settings"]["false_alarm_rate"] = 0.0001
-    horde.save(model, **more)
-    code, said, wrong = call(small, "--horizons", 2, "--out", out, "--resume")
-    assert (code, said) == (2, "")
-    assert "was written by an earlier version. Start again with --overwrite." in wrong
-    assert call(small, "--horizons", 2, "--out", out, "--overwrite")[0] == 0
 
 
 def test_without_a_checkpoint_resume_starts(small: Path, call: Call) -> None:
@@ -679,7 +653,9 @@ def test_columns_of_any_name(call: Call, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_odd_readings_are_no_error(x: NDArray[Any], call: Call, tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": x, "y": np.cos(np.arange(len(x)))}), tmp_path / "odd.parquet")
-    code, _, wrong = call("odd.parquet", "--horizons", "1,2,5", "--predict", "x,y", "--increments", "", "--out", "out")
+    Path("as-they-are.toml").write_text("increments = false")
+    given = ["--horizons", "1,2,5", "--predict", "x,y", "--config", "as-they-are.toml", "--out", "out"]
+    code, _, wrong = call("odd.parquet", *given)
     assert (code, wrong) == (0, "")
     table, summary = loaded(Path("out"))
     assert (table.num_rows, len(summary)) == (len(x), 6)
@@ -742,8 +718,8 @@ def test_the_warm_up_depends_on_the_horizons_and_not_on_the_length_of_the_log() 
 def test_the_household_without_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.perf_counter()
     horizons = {2: 0.932, 60: 0.667, 360: 0.444, 1440: 0.36}
-    run = nexting.Nexting(str(emphatic.data.household()), settings.Settings(horizons=(*horizons,)), tmp_path / "out")
-    summary = run.run()
+    run = emphatic.nexting.run(emphatic.data.household(), horizons=[*horizons], out=tmp_path / "out")
+    summary = [row for row in run.summary if "text" not in row]
     for horizon, least in horizons.items():
         rows = [row for row in summary if row["horizon"] == horizon]
         assert len(rows) == 7
@@ -859,13 +835,11 @@ def test_what_is_still_open_is_closed(monkeypatch: pytest.MonkeyPatch, small: Pa
             open_.pop()
 
     monkeypatch.setattr(Delimited, "batches", counted)
-    run = nexting.Nexting(small, settings.Settings(horizons=(2,)), Path("/proc/x"))
     with pytest.raises(OSError, match="No such file"):
-        run.run()
+        emphatic.nexting.run(small, horizons=2, out="/proc/x")
     assert open_ == []
-    run = nexting.Nexting(small, settings.Settings(predict=("nothing",)), tmp_path / "out")
     with pytest.raises(ValueError, match="no numeric column 'nothing'"):
-        run.run()
+        emphatic.nexting.run(small, predict="nothing", out=tmp_path / "out")
     assert open_ == []
 
 
@@ -969,8 +943,7 @@ def test_from_python_what_cannot_be_is_refused(given: dict[str, Any], said: str)
         emphatic.nexting.run({"x": np.arange(99.0) % 7}, **given)
 
 
-def test_the_old_names_are_there() -> None:
-    assert emphatic.nexting.Nexting is nexting.Nexting
+def test_the_type_of_progress_is_there() -> None:
     assert emphatic.nexting.Progress is nexting.Progress
 
 

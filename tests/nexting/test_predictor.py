@@ -16,11 +16,10 @@ from emphatic import GVF
 from emphatic import features as f
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.predictor import ENGINE, Every, LineFormat, Outcome, Prediction, Predictor, format_lines
+from emphatic.nexting.predictor import ENGINE, LineFormat, Outcome, Prediction, Predictor, format_lines
 from emphatic.nexting.settings import Settings
 from emphatic.tables.pipe import BLOCK, Malformed, Reading, Readings
 
-OLD = Path(__file__).parents[1] / "data" / "0.1.0" / "horde" / "nexting.safetensors"
 SETTINGS = Settings(horizons=(2, 9))
 
 
@@ -120,21 +119,6 @@ def test_a_warm_up_without_numbers_is_refused_in_one_sentence() -> None:
         predict(predictor, [b'{"a": "x"}'] * 3)
     assert predictor.horde is None
     assert predictor.columns == ()
-
-
-def test_a_model_of_the_first_version_goes_on() -> None:
-    predictor, more = Predictor.load(OLD, every=Every("2"))
-    assert "notation" not in more
-    assert more["when"] == [None, 1.0]
-    other = Horde.load(OLD, engine=ENGINE)
-    first, rows = other.rows, [dict.fromkeys(other.features.signals, 0.1 * t) for t in range(6)]
-    predictions = predict(predictor, [json.dumps(row).encode() for row in rows])
-    expected = {first + t: other.observe(row) for t, row in enumerate(rows)}
-    assert [one.step for one in predictions] == [step for step in expected if step % 2]
-    np.testing.assert_array_equal([one.values for one in predictions], [expected[one.step] for one in predictions])
-    assert not any(name.startswith("intervals.") for name in more)  # they start afresh
-    for end in (json.loads(predictions[-1].line)[end] for end in ("low", "high")):
-        assert all(value is not None for at in end.values() for value in at.values())
 
 
 def test_any_horde_that_was_saved_serves_on_a_pipe(tmp_path: Path) -> None:

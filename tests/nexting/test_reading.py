@@ -264,7 +264,7 @@ def test_too_few_rows_say_how_many_would_do(call: Call) -> None:
 
 
 def test_a_pipe_is_neither_sorted_nor_a_run_to_resume(capsys: pytest.CaptureFixture[str]) -> None:
-    for given in (["--sort"], ["--resume"], ["--overwrite"], ["--no-offline"], ["--print-config"]):
+    for given in (["--sort"], ["--resume"], ["--overwrite"], ["--print-config"]):
         with pytest.raises(SystemExit) as stopped:
             app(["nexting", "-", *given])
         assert stopped.value.code == 2

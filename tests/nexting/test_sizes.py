@@ -140,7 +140,7 @@ def test_why_a_number_is_missing_is_said() -> None:
         assert (row["offline"]["variance_explained"] is None) == ("offline" in row["reasons"])
         assert (row["variance_explained"] is None) == ("variance_explained" in row["reasons"])
         assert (row["skill"] is None) == ("skill" in row["reasons"])
-    assert summary[0]["reasons"] == {"offline": "skipped because of --no-offline"}
+    assert summary[0]["reasons"] == {"offline": "skipped, as offline=False asks"}
     assert "no return of the second half is known" in summary[1]["reasons"]["variance_explained"]
     assert "does not vary" in summary[2]["reasons"]["variance_explained"]
 

@@ -16,6 +16,7 @@ import pytest
 
 import emphatic
 from emphatic.common.settings import MONTH, YEAR
+from emphatic.nexting.learning import open_log
 from emphatic.nexting.settings import Settings
 from emphatic.tables import Block, ReadingGuard, Table, TableError, open_table
 from emphatic.tables.fields import Notation, parse_number
@@ -204,9 +205,9 @@ def test_units_that_differ_are_refused_with_a_command_that_works(tmp_path: Path)
     path = tmp_path / "mixed.csv"
     path.write_text("\n".join(["time,temp,flow", *rows]), encoding="utf-8")
     with pytest.raises(ValueError, match=r"'temp' is not a signal: its values are in °C and °F.*predict=\"flow\""):
-        emphatic.nexting.Nexting(path, Settings(), tmp_path).open()
+        open_log(path, Settings(), lambda *_: None)
     settings = Settings(predict=("flow",))
-    assert emphatic.nexting.Nexting(path, settings, tmp_path).open().settings.predict == ("flow",)
+    assert open_log(path, settings, lambda *_: None).settings.predict == ("flow",)
     path.write_text("\n".join(["time,temp", *(row.rpartition(",")[0] for row in rows)]), encoding="utf-8")
     with pytest.raises(TableError, match=r"its values are in °C and °F.*grep -v '°F'"):
         open_table(path)

@@ -287,7 +287,7 @@ def test_the_command_reads_robot_logs(logs: dict[str, Path], tmp_path: Path) -> 
     few.write_text("rates = [0.3]\nfeatures = [{kind = 'bias'}, {kind = 'soft_bins', of = '*', bins = 5}]\n")
     done = processes.run(
         processes.COMMAND, "nexting", logs["mcap"], "--out", out, "--topics", "/pose", "--predict",
-        "/pose.position.x", "--horizons", "20ms,100ms", "--no-offline", "--config", few,
+        "/pose.position.x", "--horizons", "20ms,100ms", "--config", few,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     assert b"Time: 'log_time'" in done.stdout

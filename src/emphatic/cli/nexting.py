@@ -53,10 +53,6 @@ def nexting(
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Print the settings as TOML and exit.", rich_help_panel=_OUTPUT)
     ] = False,
-    no_offline: Annotated[
-        bool,
-        typer.Option("--no-offline", help="Skip the offline ridge fit, one of the baselines.", rich_help_panel=_OUTPUT),
-    ] = False,
     write: Annotated[
         str | None,
         typer.Option(
@@ -123,11 +119,8 @@ def nexting(
             _refuse("--sort needs a file: the rows of a pipe must be in the order of time.")
         if flags["by"] is not None:
             _refuse("--by needs a file: on a pipe, start one process for each machine.")
-        if resume or overwrite or no_offline or print_config:
-            _refuse(
-                "--resume, --overwrite, --no-offline and --print-config need a file. A pipe always continues from its "
-                "--model."
-            )
+        if resume or overwrite or print_config:
+            _refuse("--resume, --overwrite and --print-config need a file. A pipe always continues from its --model.")
         if write is not None or any(flags[name] is not None for name in ("query", "range", "step")):
             _refuse("--query, --range, --step and --write need a table: name a database or a file instead of -.")
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
@@ -153,8 +146,9 @@ def nexting(
             settings = read_settings(config, flags)
             path = table or _household()
             if print_config:
-                opened = settings if settings.by else library.Nexting(path, settings, Path()).open().settings
-                print(opened.toml(), end="")
+                from emphatic.nexting.learning import open_log
+
+                print((settings if settings.by else open_log(path, settings, progress).settings).toml(), end="")
                 return 0
             folder = out or _default_folder(path, resume, overwrite)
             if write is not None and resume and is_finished(folder):
@@ -165,7 +159,6 @@ def nexting(
                 "config": settings,
                 "resume": resume,
                 "overwrite": overwrite,
-                "offline": not no_offline,
                 "write": write,
                 "progress": progress,
             }

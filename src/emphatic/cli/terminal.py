@@ -203,7 +203,8 @@ def _message(error: BaseException) -> str:
     message = str(error)
     if isinstance(error, OSError) and error.strerror:
         message = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-    for name in (*declared_settings(Settings), "resume", "overwrite"):
+    flags = [name for name, (_, declaration) in declared_settings(Settings).items() if declaration.commands]
+    for name in (*flags, "resume", "overwrite"):
         flag = f"--{name.replace('_', '-')}"
         for keyword, written in ((f"{name}=False", f"{flag} ''"), (f"{name}=…", f"{flag} …"), (f"{name}=True", flag)):
             message = message.replace(keyword, written)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["PartReader", "PartStore", "ResumePoint", "open_writer"]
+__all__ = ["PartReader", "PartStore", "open_writer"]
 
 #: The entry of a part's metadata that holds the id of its run.
 _RUN = b"emphatic.run"
@@ -37,18 +37,6 @@ _WIDE = b"emphatic.rows"
 _PAGE = 1 << 20
 #: Rows that tell whether the numbers of a column repeat.
 _LOOKED_AT = 8192
-
-
-class ResumePoint(NamedTuple):
-    """Where a stopped run resumes: all parts of the first ``rows`` rows are on the disk.
-
-    Attributes:
-        rows: The number of rows (or tasks) that are done.
-        state: What the run needs to go on from there.
-    """
-
-    rows: int
-    state: Mapping[str, Any]
 
 
 class PartStore:

@@ -1,6 +1,6 @@
 """The main job: a table of readings in; predictions, scores, a report and a model out; the same live on a pipe.
 
-``run`` does it in one call; ``Nexting`` is the same in steps; ``load`` reads the result of an earlier run.
+``run`` does it in one call; ``load`` reads the result of an earlier run.
 """
 
 from __future__ import annotations
@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from emphatic.nexting.runner import Nexting as Nexting
     from emphatic.nexting.runner import NextingResult as NextingResult
     from emphatic.nexting.runner import Progress as Progress
     from emphatic.nexting.runner import load as load
     from emphatic.nexting.runner import run as run
 
-__all__ = ["Nexting", "NextingResult", "Progress", "load", "run"]
+__all__ = ["NextingResult", "Progress", "load", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
 """The first phases of a run: a table is opened, and its rows are learned from, once and in order.
 
-``open_log`` looks at a table and fills in the settings. ``learn_log`` sends its blocks to an ``Executor`` (the Horde in
-this process, or a cluster) and writes predictions and readings in parts as they come back, with a resume point now and
-then: a run that was killed goes on from the last one, and gives the same bits as if it had not been.
+``open_log`` looks at a table and fills in the settings. ``learn_log`` has a Horde learn from its blocks, and writes
+predictions and readings in parts, with a resume point now and then: a run that was killed goes on from the last one,
+and gives the same bits as if it had not been.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,27 +30,27 @@ from emphatic import rules
 from emphatic.asking.answers import Asked, Timing
 from emphatic.asking.headline import MOST_SIGNALS, Headline
 from emphatic.common.locks import UNFINISHED
-from emphatic.common.parts import PartStore, ResumePoint
+from emphatic.common.parts import PartStore
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, Horde
 from emphatic.hordes.seasons import find_periods
+from emphatic.learning.inputs import Active
 from emphatic.nexting.intervals import Derived
 from emphatic.nexting.settings import ENGINE, WORDS, Settings, default_horizons
 from emphatic.questions.gvf import GVF
 from emphatic.scores.returns import rows_to_score
-from emphatic.tables import Block, Clock, ReadingGuard, Table
+from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table
 from emphatic.tables.columns import CONSTANT, ColumnRole, Increments, find_roles
 from emphatic.tables.table import MIXED_UNITS, Caller, open_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Executor", "Learned", "Learners", "LocalExecutor", "OpenedLog", "Progress", "learn_log", "open_log"]
+__all__ = ["Learned", "OpenedLog", "Progress", "ResumePoint", "learn_log", "open_log"]
 
 Array = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 """Called with the phase, how much is done, and of how much: 0 while that is not known."""
-OnCheckpoint = Callable[[int], Mapping[str, Any]]
 
 _log = logging.getLogger("emphatic.nexting.runner")
 
@@ -296,6 +296,30 @@ class OpenedLog:
         """ValueError if the table had another number of rows when it was read."""
         if rows != self.rows:
             raise ValueError(f"{self.table.name}: the table changed while it was read: {self.rows} rows, then {rows}.")
+
+    def phi(self, maker: Features) -> Iterator[Active]:
+        """The features of all rows, in blocks.
+
+        Args:
+            maker: Makes them, and is as it is before the first row.
+        """
+        hold = Hold(len(self.table.names))
+        for rows in self.log_rows():
+            yield Active(*make_features(maker, rows, *hold.fill(rows.guarded)))
+
+    def readings(self) -> tuple[Array, NDArray[np.bool_], NDArray[np.bool_]]:
+        """All rows at once.
+
+        Returns:
+            The signals to predict (T, C) as they are learned from, with the last value where one is missing; which of
+            them are missing; and the rows (T,) that do not follow the previous row.
+        """
+        places = [self.table.names.index(name) for name in self.settings.predict or ()]
+        hold = Hold(len(self.table.names))
+        blocks = [(*hold.fill(rows.guarded), rows.gap) for rows in self.log_rows()]
+        readings, missing, gap = (np.concatenate([block[i] for block in blocks]) for i in range(3))
+        self.check_rows(len(gap))
+        return readings[:, places], missing[:, places], gap
 
     def log_rows(self) -> Iterator[LogRows]:
         """All rows from the first, in blocks."""
@@ -606,154 +630,6 @@ class RowChecksum:
         self._columns[column].update(data)
 
 
-# ---------------------------------------------------------------------- who learns
-
-
-class Learners(Protocol):
-    """The learners of one run, at some row of its log."""
-
-    @property
-    def rows(self) -> int:
-        """The rows learned from so far."""
-
-    @property
-    def answers(self) -> Mapping[str, Array]:
-        """The component answers (B, Q) at the block whose predictions came last, by name; empty if none are kept."""
-
-    def stream(self, blocks: Iterator[Block], on_checkpoint: OnCheckpoint) -> Generator[Array]:
-        """Learn from blocks; the predictions (B, Q) of each, in order.
-
-        Args:
-            blocks: The blocks, from row ``rows`` on.
-            on_checkpoint: Called with a number of rows before the learners are saved as they are after these; the
-                state that it returns is saved with them.
-        """
-
-    def save(self, state: Mapping[str, Any]) -> None:
-        """Save the learners as they are when a stream has ended, with a ``state``."""
-
-    def finish(self) -> Horde:
-        """All questions as one Horde."""
-
-
-class Executor(Protocol):
-    """Where a run learns: in this process, or on a cluster."""
-
-    #: Why no component answers are scored, where none are kept.
-    without_answers: str
-    #: Rows of a block.
-    block: int
-
-    @property
-    def stopped_run(self) -> str:
-        """The run that was stopped, as messages name it."""
-
-    def find_point(self) -> ResumePoint | None:
-        """Where a stopped run resumes; None if there is none. ValueError if the output cannot be resumed here."""
-
-    def prepare(self, log: OpenedLog, horde: Horde) -> Learners:
-        """Learners before the first row; ``horde`` is the Horde of all questions as it is there."""
-
-    def resume(self, log: OpenedLog, point: ResumePoint) -> Learners:
-        """Learners where a stopped run resumes."""
-
-    def is_resumable(self, error: BaseException, resumed: bool) -> bool:
-        """Whether the files that a run leaves after this error are there to resume from."""
-
-    def close(self, finished: bool) -> None:
-        """End the learners; when the run is ``finished``, remove all that was saved to resume from."""
-
-
-def checkpoint_file(out: Path) -> Path:
-    """The checkpoint of an unfinished run in an output folder."""
-    return out / UNFINISHED / "model.safetensors"
-
-
-class LocalExecutor:
-    """Learns in this process. Its resume point is a checkpoint of the Horde, which lies beside the parts.
-
-    Args:
-        out: The output folder.
-    """
-
-    without_answers = "with one rate, the prediction of its learner is used"
-
-    block = BLOCK
-
-    def __init__(self, out: Path) -> None:
-        self._out, self._checkpoint = out, checkpoint_file(out)
-        #: Whether a run was interrupted here: its folder is there, perhaps without a checkpoint.
-        self._interrupted = self._checkpoint.parent.exists()
-
-    @cached_property
-    def _saved(self) -> tuple[Horde, dict[str, Any]]:
-        return Horde.load_with(self._checkpoint)
-
-    @property
-    def stopped_run(self) -> str:
-        return f"{self._out}: the unfinished run there"
-
-    def find_point(self) -> ResumePoint | None:
-        if self._checkpoint.exists():
-            horde, state = self._saved
-            return ResumePoint(horde.rows, state)
-        if self._interrupted or not (self._out / "model.safetensors").exists():
-            return None
-        raise ValueError(f"{self._out}: nothing to resume: the run there is finished.")
-
-    def prepare(self, log: OpenedLog, horde: Horde) -> Learners:
-        self.block = min(self.block, block_rows(len(horde.questions)))
-        return _LocalLearners(horde, self._checkpoint)
-
-    def resume(self, log: OpenedLog, point: ResumePoint) -> Learners:
-        horde = self._saved[0]
-        self.block = min(self.block, block_rows(len(horde.questions)))
-        return _LocalLearners(horde, self._checkpoint)
-
-    def is_resumable(self, error: BaseException, resumed: bool) -> bool:
-        return (resumed or not isinstance(error, Exception)) and self._checkpoint.exists()
-
-    def close(self, finished: bool) -> None:
-        """Nothing is left: the checkpoint has become the model of the finished run."""
-
-
-def block_rows(questions: int) -> int:
-    """The rows to learn from at a time: fewer where there are very many questions, so that memory does not grow."""
-    return max(_FEWEST_ROWS, min(BLOCK, _TOGETHER // questions // _FEWEST_ROWS * _FEWEST_ROWS))
-
-
-class _LocalLearners:
-    """A Horde in this process, which is saved every ``SAVE`` seconds, or less often where that takes long."""
-
-    def __init__(self, horde: Horde, checkpoint: Path) -> None:
-        self._horde, self._checkpoint = horde, checkpoint
-
-    @property
-    def rows(self) -> int:
-        return self._horde.rows
-
-    @property
-    def answers(self) -> Mapping[str, Array]:
-        return self._horde.answers
-
-    def stream(self, blocks: Iterator[Block], on_checkpoint: OnCheckpoint) -> Generator[Array]:
-        begin, due = self.rows, time.perf_counter() + SAVE
-        for block in blocks:
-            # Always after whole blocks: a run that resumes from here cuts the rows at the same places.
-            now = time.perf_counter()
-            if self.rows > begin and now >= due:
-                self.save(on_checkpoint(self.rows))
-                saved = time.perf_counter()
-                due = saved + max(SAVE, _TIMES_AS_LONG * (saved - now - _QUICK))
-            yield self._horde.advance(block)
-
-    def save(self, state: Mapping[str, Any]) -> None:
-        self._horde.save(self._checkpoint, **state)
-
-    def finish(self) -> Horde:
-        return self._horde
-
-
 # ---------------------------------------------------------------------- stopping
 
 
@@ -806,7 +682,6 @@ class Learned:
         makers: The state of each maker of features before the first row.
         store: The parts.
         seconds: How long learning took.
-        without_answers: Why no component answers were kept, if none were.
     """
 
     log: OpenedLog
@@ -819,7 +694,6 @@ class Learned:
     makers: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
     store: PartStore
     seconds: float
-    without_answers: str
 
     @property
     def learners(self) -> int:
@@ -852,6 +726,18 @@ class Learned:
         return Features.load(*self.makers[maker])
 
 
+class ResumePoint(NamedTuple):
+    """Where a stopped run resumes: all parts of the rows that the horde has learned from are on the disk.
+
+    Attributes:
+        horde: The horde after these rows.
+        state: What the run needs besides to go on from there.
+    """
+
+    horde: Horde
+    state: Mapping[str, Any]
+
+
 class Resumption(NamedTuple):
     """How a log is learned from: the parts, and where to go on after the rows that were learned before.
 
@@ -868,7 +754,18 @@ class Resumption(NamedTuple):
     point: ResumePoint | None
 
 
-def find_resumption(log: OpenedLog, out: Path, executor: Executor, resume: bool, progress: Progress) -> Resumption:
+def checkpoint_file(out: Path) -> Path:
+    """The checkpoint of an unfinished run in an output folder."""
+    return out / UNFINISHED / "model.safetensors"
+
+
+def find_point(out: Path) -> ResumePoint | None:
+    """Where the run that was stopped in an output folder resumes; None if it was stopped before it saved anything."""
+    path = checkpoint_file(out)
+    return ResumePoint(*Horde.load_with(path)) if path.exists() else None
+
+
+def find_resumption(log: OpenedLog, out: Path, point: ResumePoint | None, progress: Progress) -> Resumption:
     """Where a run on this log begins, or resumes; ValueError if the run that was stopped there is not the same."""
     identity = _identify(log)
     digest = RowChecksum()
@@ -876,17 +773,13 @@ def find_resumption(log: OpenedLog, out: Path, executor: Executor, resume: bool,
     text = json.dumps([identity, log.settings.table(), digest.hexdigest()])
     store = PartStore(out / UNFINISHED, hashlib.sha256(text.encode()).hexdigest()[:32])
     checksum = RowChecksum()
-    point = executor.find_point() if resume else None
-    if point is None:
-        return Resumption(store, identity, checksum, None)
-    state = point.state
-    if (
-        state.get("settings") != log.settings.table()
-        or state.get("table") != identity | {"is": state.get("table", {}).get("is")}
+    if point is not None and (
+        point.state["settings"] != log.settings.table()
+        or point.state["table"] != identity | {"is": point.state["table"]["is"]}
         or not _is_same_run(log, store.run, point, checksum, progress)
     ):
         raise ValueError(
-            f"{executor.stopped_run} used another table or other settings. "
+            f"{out}: the unfinished run there used another table or other settings. "
             "Resume with the same ones, or start again with --overwrite."
         )
     return Resumption(store, identity, checksum, point)
@@ -902,74 +795,95 @@ def _identify(log: OpenedLog) -> dict[str, Any]:
 
 def _is_same_run(log: OpenedLog, run: str, point: ResumePoint, checksum: RowChecksum, progress: Progress) -> bool:
     """Whether these are the rows that an unfinished run has read: all of them are read again."""
+    rows = point.horde.rows
     for block in log.table.blocks(BLOCK):
-        checksum.add(block, point.rows - checksum.rows)
-        progress("checking", checksum.rows, point.rows)
-        if checksum.rows >= point.rows:
+        checksum.add(block, rows - checksum.rows)
+        progress("checking", checksum.rows, rows)
+        if checksum.rows >= rows:
             break
     return (checksum.hexdigest(), run) == (point.state["table"]["is"], point.state["run"])
 
 
-def learn_log(log: OpenedLog, executor: Executor, resumption: Resumption, progress: Progress) -> Learned:
+def block_rows(questions: int) -> int:
+    """The rows to learn from at a time: fewer where there are very many questions, so that memory does not grow."""
+    return max(_FEWEST_ROWS, min(BLOCK, _TOGETHER // questions // _FEWEST_ROWS * _FEWEST_ROWS))
+
+
+def learn_log(log: OpenedLog, resumption: Resumption, progress: Progress) -> Learned:
     """Learn from all rows of a log, or from those after the point where a stopped run resumes.
+
+    The state is saved every ``SAVE`` seconds, or less often where that takes long.
 
     Args:
         log: The log.
-        executor: Who learns.
         resumption: Where to begin.
         progress: Called after every block.
     """
     began = time.perf_counter()
-    point, store = resumption.point, resumption.store
-    if point is None:
-        store.clear()
-    else:
-        store.drop(point.rows, *KINDS)
+    store, identity, checksum, point = resumption
     guard = log.new_guard()
     horde = log.warmed_up(guard)
     makers = [maker.save() for maker in horde.makers]
     if point is None:
+        store.clear()
         clock, counts = log.table.clock(), ReadingCounts.none(len(log.table.names))
-        learners = executor.prepare(log, horde)
     else:
+        horde = point.horde
+        store.drop(horde.rows, *KINDS)
         began -= float(point.state["seconds"])
         clock = None if point.state["clock"] is None else Clock.restore(point.state["clock"])
         counts = ReadingCounts(**point.state["counts"])
         guard = ReadingGuard.restore(point.state["guard"])
-        if point.state.get("increments") is not None:
+        if point.state["increments"] is not None:
             log.table.increments = Increments.restore(point.state["increments"])
-        learners = executor.resume(log, point)
     derived, asked = _derive(log, horde, store)
     for note in describe_headline(log.settings, asked.headline):
         _log.warning("%s: %s", log.table.name, note)
-    states = _States(log, resumption, clock, guard, counts, began)
     writer = _PartWriter(log, store, horde.names, derived, asked)
 
-    def on_checkpoint(rows: int) -> Mapping[str, Any]:
-        writer.flush(rows)
-        return states.take(rows)
+    def save(**further: Any) -> None:
+        writer.flush()
+        increments = log.table.increments
+        state = {
+            "settings": log.settings.table(),
+            "run": store.run,
+            "table": {**identity, "is": checksum.hexdigest()},
+            "notation": log.table.notation.config(),
+            "clock": None if clock is None else clock.state(),
+            "guard": guard.state(),
+            "increments": None if increments is None else increments.state(),
+            "counts": asdict(counts),
+            "seconds": time.perf_counter() - began,
+        }
+        horde.save(store.folder / "model.safetensors", **state, **further)
 
+    due = time.perf_counter() + SAVE
+    remaining = horde.rows < log.rows
     with catch_stop() as request:
-        blocks = states.read(learners.rows, executor.block, request)
-        with closing(learners.stream(blocks, on_checkpoint)) as stream:
-            for predictions in stream:
-                block = states.receive()
-                is_scored = block.row + len(block) > log.rows // 2
-                writer.add(block, predictions, learners.answers if is_scored else {})
-                progress("learning", block.row + len(block), log.rows)
-        rows = learners.rows
-        if rows < log.rows and request.signal is not None:
-            learners.save(on_checkpoint(rows))
+        for block in log.table.blocks(block_rows(len(horde.questions)), horde.rows, clock) if remaining else ():
+            checksum.add(block)
+            predictions = horde.advance(guard.mark(block))
+            counts.add(block)
+            end = block.row + len(block)
+            writer.add(block, predictions, horde.answers if end > log.rows // 2 else {})
+            progress("learning", end, log.rows)
+            if request.signal is not None:
+                break
+            # Always after whole blocks: a run that resumes from here cuts the rows at the same places.
+            now = time.perf_counter()
+            if now >= due and end < log.rows:
+                save()
+                saved = time.perf_counter()
+                due = saved + max(SAVE, _TIMES_AS_LONG * (saved - now - _QUICK))
+        if horde.rows < log.rows and request.signal is not None:
+            save()
             raise KeyboardInterrupt(request.signal)
-        log.check_rows(rows)
-        horde = learners.finish()
+        log.check_rows(horde.rows)
         grid = None if log.table.grid is None else log.table.grid.state()
-        state = on_checkpoint(rows)
-        horde.save(store.folder / "model.safetensors", **{**state, **derived.state(), **asked.state(), "grid": grid})
+        save(**derived.state(), **asked.state(), grid=grid)
         if request.signal is not None:
             raise KeyboardInterrupt(request.signal)
-    seconds = time.perf_counter() - began
-    return Learned(log, horde, clock, counts, guard, derived, asked, makers, store, seconds, executor.without_answers)
+    return Learned(log, horde, clock, counts, guard, derived, asked, makers, store, time.perf_counter() - began)
 
 
 def _derive(log: OpenedLog, horde: Horde, store: PartStore) -> tuple[Derived, Asked]:
@@ -1023,69 +937,6 @@ def describe_headline(settings: Settings, headline: Headline | None) -> list[str
     ]
 
 
-class _States:
-    """What a run needs to resume at the end of each block, beside its learners and parts.
-
-    Learners may be some blocks behind the reader, and are saved where all of them have come to: so the state at the end
-    of every block is remembered until a resume point is past it.
-    """
-
-    def __init__(
-        self,
-        log: OpenedLog,
-        resumption: Resumption,
-        clock: Clock | None,
-        guard: ReadingGuard,
-        counts: ReadingCounts,
-        began: float,
-    ) -> None:
-        self._log, self._checksum, self._clock, self._counts = log, resumption.checksum, clock, counts
-        self._guard, self._began = guard, began
-        table = log.table
-        self._constant = {
-            "settings": log.settings.table(),
-            "run": resumption.store.run,
-            "notation": table.notation.config(),
-        }
-        self._identity = resumption.identity
-        self._sent: list[tuple[Block, dict[str, Any]]] = []
-        self._at: dict[int, dict[str, Any]] = {}
-        if resumption.point is not None:
-            self._at[resumption.point.rows] = dict(resumption.point.state)
-
-    def read(self, start: int, rows: int, request: StopRequest) -> Iterator[Block]:
-        """The blocks of the table from row ``start`` on; they end when a signal comes."""
-        if start == self._log.rows:
-            return
-        for block in self._log.table.blocks(rows, start, self._clock):
-            self._checksum.add(block)
-            self._guard.mark(block)
-            clock = None if self._clock is None else self._clock.state()
-            table = {**self._identity, "is": self._checksum.hexdigest()}
-            state = {"table": table, "clock": clock, "guard": self._guard.copy()}
-            if self._log.table.increments is not None:
-                state["increments"] = self._log.table.increments.state()
-            self._sent.append((block, state))
-            yield block
-            if request.signal is not None:
-                return
-
-    def receive(self) -> Block:
-        """The next block that was learned from."""
-        block, state = self._sent.pop(0)
-        self._counts.add(block)
-        end = block.row + len(block)
-        self._at[end] = state | {"seconds": time.perf_counter() - self._began, "counts": asdict(self._counts)}
-        return block
-
-    def take(self, rows: int) -> dict[str, Any]:
-        """The state after so many rows; earlier ones are forgotten."""
-        self._at = {row: state for row, state in self._at.items() if row >= rows}
-        state = self._constant | self._at[rows]
-        guard = state.get("guard")  # (as it was saved, or as it is)
-        return state | {"guard": guard.state() if isinstance(guard, ReadingGuard) else guard}
-
-
 class _LearnedRows(NamedTuple):
     """A block that was learned from, its predictions, the differences of its component answers from them, how many
     numbers these are, and what is derived from them: intervals and alarms, and answers to questions of one line."""
@@ -1096,10 +947,6 @@ class _LearnedRows(NamedTuple):
     size: int
     derived: Mapping[str, NDArray[Any]]
     asked: Mapping[str, Array]
-
-    @property
-    def end(self) -> int:
-        return self.block.row + len(self.block)
 
 
 class _PartWriter:
@@ -1127,13 +974,12 @@ class _PartWriter:
         asked = self._asked(rows.values, rows.guarded, rows.gap, rows.time, predictions)
         self._waiting.append(_LearnedRows(block, predictions, differences, len(block) * width, derived, asked))
         if sum(learned.size for learned in self._waiting) >= WAITING:
-            self.flush(block.row + len(block))
+            self.flush()
 
-    def flush(self, rows: int) -> None:
-        """Write the blocks that wait, up to that row."""
-        due = [learned for learned in self._waiting if learned.end <= rows]
+    def flush(self) -> None:
+        """Write the blocks that wait."""
+        due, self._waiting = self._waiting, []
         if due:
-            self._waiting = self._waiting[len(due) :]
             self._write(due)
 
     def _write(self, due: Sequence[_LearnedRows]) -> None:

@@ -38,10 +38,10 @@ from emphatic.learning.returns import UndiscountedWarning
 from emphatic.nexting.intervals import alarms_by_signal
 from emphatic.nexting.learning import (
     FIRST,
-    LocalExecutor,
     Progress,
     checkpoint_file,
     choose_columns,
+    find_point,
     find_resumption,
     learn_log,
     make_guard,
@@ -266,11 +266,10 @@ def run_machine(
     except ValueError as error:
         record["why"] = str(error).removeprefix("the table: ")
     else:
-        executor = LocalExecutor(folder)
-        resumption = find_resumption(log, folder, executor, checkpoint_file(folder).exists(), progress)
+        resumption = find_resumption(log, folder, find_point(folder), progress)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", UndiscountedWarning)
-            learned = learn_log(log, executor, resumption, progress)
+            learned = learn_log(log, resumption, progress)
             scored = score_log(learned, offline, progress)
         scored.summary[0]["reading"] = reading = ingest_summary(scored)
         seconds = {"reading": log.seconds, "learning": learned.seconds, "scoring": scored.seconds}

@@ -24,34 +24,29 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emphatic.asking.answers import Asked
 from emphatic.asking.language import parse
 from emphatic.common.files import atomic_file
-from emphatic.common.locks import hold_folder
+from emphatic.common.locks import UNFINISHED, hold_folder
 from emphatic.common.names import suggests_keywords
 from emphatic.common.parts import open_writer
 from emphatic.engines.generated import compile_in_background
-from emphatic.features import Features
 from emphatic.hordes.horde import Horde
 from emphatic.hordes.seasons import find_periods
-from emphatic.learning.inputs import Active, refusal
+from emphatic.learning.inputs import refusal
 from emphatic.learning.returns import UndiscountedWarning
 from emphatic.nexting.intervals import alarms_by_signal
 from emphatic.nexting.learning import (
-    Executor,
     Learned,
-    LocalExecutor,
-    OpenedLog,
     Progress,
     checkpoint_file,
+    find_point,
     find_resumption,
     learn_log,
-    make_features,
     open_log,
 )
 from emphatic.nexting.machines import Models, run_machines, save_models, unfinished_file
@@ -62,7 +57,7 @@ from emphatic.nexting.write_back import Written, write_results_to
 from emphatic.questions.durations import format_duration, seconds
 from emphatic.scores.returns import rows_to_score
 from emphatic.stepsizes import StepSize
-from emphatic.tables import Hold, Table
+from emphatic.tables import Table
 from emphatic.tables.grid import arrangement_lines
 from emphatic.tables.stores import open_destination
 
@@ -159,18 +154,6 @@ class NextingResult:
 
     def __post_init__(self) -> None:
         self.summary = ScoreTable(self.summary, _SUMMARY_COLUMNS)
-
-    @classmethod
-    def of(cls, job: Nexting, resume: bool = False) -> NextingResult:
-        """Run a job in this process.
-
-        Args:
-            job: The job.
-            resume: Whether to continue a run that was stopped.
-        """
-        if job.settings.by is not None:
-            return run_machines(job, resume)
-        return run_job(job, LocalExecutor(job.out), resume)
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -525,8 +508,7 @@ def run(
                 check_free(folder)
         else:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="emphatic-"))) / "nexting"
-        job = Nexting(data, settings, folder, progress or silent, offline, write=write)
-        result = NextingResult.of(job, resume)
+        result = Nexting(data, settings, folder, progress or silent, offline, write=write).run(resume)
         return result if out is not None else result.in_memory()
 
 
@@ -694,7 +676,7 @@ def _read_predictions(folder: Path) -> pa.Table:
 
 @dataclass(frozen=True, eq=False)
 class Nexting:
-    """A run of ``emphatic nexting`` on one table, in steps. ``open`` and ``begin`` return a further run.
+    """A run of ``emphatic nexting`` on one table.
 
     Args:
         source: The table: data in memory, or the path of a file.
@@ -702,10 +684,7 @@ class Nexting:
         out: The output folder.
         progress: Called now and then with the phase, how much is done, and of how much (0 while that is not known).
         offline: Whether the predictions are compared with an offline fit.
-        seconds: Filled in with how long each phase took.
         write: The address of a store to write the results to.
-        opened: The log after ``open``.
-        prepared: The Horde after ``begin``.
     """
 
     source: object
@@ -713,113 +692,42 @@ class Nexting:
     out: Path
     progress: Progress = silent
     offline: bool = True
-    seconds: dict[str, float] = field(default_factory=dict)
     write: str | None = None
-    opened: OpenedLog | None = None
-    prepared: Horde | None = None
 
-    #: Why no component answers are scored, where none are.
-    without_answers: ClassVar[str] = LocalExecutor.without_answers
-
-    def open(self) -> Nexting:
-        """Look at the table, and fill in the settings that were left out."""
-        log = open_log(self.source, self.settings, self.progress)
-        return replace(self, opened=log, settings=log.settings)
-
-    def begin(self) -> Nexting:
-        """Features and learners as they are before the first row."""
-        job = self if self.opened is not None else self.open()
-        return replace(job, prepared=job.log.warmed_up(job.log.new_guard()))
-
-    def run(self, resume: bool = False) -> list[dict[str, Any]]:
-        """Learn, score, and write all four files.
+    def run(self, resume: bool = False) -> NextingResult:
+        """Learn, score, and write all files.
 
         Args:
             resume: Whether to continue a run that was stopped.
-
-        Returns:
-            The content of ``summary.json``.
         """
-        result = NextingResult.of(self, resume)
-        self.seconds.update(result.seconds)
-        return result.summary
-
-    @property
-    def log(self) -> OpenedLog:
-        """The log; RuntimeError before ``open``."""
-        if self.opened is None:
-            raise RuntimeError("The table has not been opened: call open() first.")
-        return self.opened
-
-    @property
-    def table(self) -> Table:
-        """The table; RuntimeError before ``open``."""
-        return self.log.table
-
-    @property
-    def horde(self) -> Horde:
-        """The Horde as it is before the first row; RuntimeError before ``begin``."""
-        if self.prepared is None:
-            raise RuntimeError("There are no learners yet: call begin() first.")
-        return self.prepared
-
-    @property
-    def learners(self) -> int:
-        """The number of learners."""
-        return sum(learner.K or 1 for learner in self.horde.learners)
-
-    @property
-    def frozen(self) -> int:
-        """The number of learners that would have diverged, and are frozen."""
-        return sum(int(learner.frozen.sum()) for learner in self.horde.learners)
-
-    def readings(self) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """All rows of the table at once.
-
-        Returns:
-            The signals to predict (T, C) as they are learned from, with the last value where one is missing; which of
-            them are missing; and the rows (T,) that do not follow the previous row.
-        """
-        log = self.log
-        places = [log.table.names.index(name) for name in log.settings.predict or ()]
-        hold = Hold(len(log.table.names))
-        blocks = [(*hold.fill(rows.guarded), rows.gap) for rows in log.log_rows()]
-        readings, missing, gap = (np.concatenate([block[i] for block in blocks]) for i in range(3))
-        log.check_rows(len(gap))
-        return readings[:, places], missing[:, places], gap
-
-    def phi(self) -> Iterator[Active]:
-        """The features of the whole table, from the start; where questions have their own, those of the first."""
-        log = self.log
-        maker = Features.load(*(self.prepared or log.warmed_up(log.new_guard())).makers[0].save())
-        hold = Hold(len(log.table.names))
-        for rows in log.log_rows():
-            yield Active(*make_features(maker, rows, *hold.fill(rows.guarded)))
+        return run_job(self, resume) if self.settings.by is None else run_machines(self, resume)
 
 
-def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
+def run_job(job: Nexting, resume: bool) -> NextingResult:
     """All phases of a job, with its output folder held against other runs.
 
     Args:
         job: The table, the settings and the output folder.
-        executor: Who learns.
         resume: Whether to continue a run that was stopped.
     """
+    was_stopped, is_finished = (job.out / UNFINISHED).exists(), (job.out / "model.safetensors").exists()
     with hold_folder(job.out), ExitStack() as stack:
         left_out = "asking." if job.settings.exponential_only else "\0"
         stack.enter_context(compile_in_background([name for name in _LATE if not name.startswith(left_out)]))
         # A destination that cannot be written to is reported before anything is learned.
         destination = None if job.write is None else open_destination(job.write)
-        point = executor.find_point() if resume else None
-        extent = None if point is None else point.state.get("table", {}).get("extent")
+        if resume and is_finished and not was_stopped:
+            raise ValueError(f"{job.out}: nothing to resume: the run there is finished.")
+        point = find_point(job.out) if resume else None
+        extent = None if point is None else point.state["table"].get("extent")
         log = open_log(job.source, job.settings, job.progress, extent=extent)
         stack.callback(log.table.close)
-        resumption = find_resumption(log, job.out, executor, resume, job.progress)
+        resumption = find_resumption(log, job.out, point, job.progress)
         try:
             # Scores of readings near the largest number may overflow; a γ that varies may be 1 for long.
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndiscountedWarning)
-                learned = learn_log(log, executor, resumption, job.progress)
+                learned = learn_log(log, resumption, job.progress)
                 _log_learning(learned)
                 scored = score_log(learned, job.offline, job.progress)
                 _log.info("scored in %.1f s", scored.seconds)
@@ -827,7 +735,8 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
                 _log.info("wrote %s", job.out)
         except BaseException as error:
             # What an interrupted run leaves is there to resume from; an error leaves only what was there before.
-            if not executor.is_resumable(error, resumption.point is not None):
+            is_resumable = point is not None or not isinstance(error, Exception)
+            if not (is_resumable and checkpoint_file(job.out).exists()):
                 with suppress(OSError):
                     resumption.store.clear()
             if isinstance(error, OSError) and error.strerror and not error.filename:
@@ -998,7 +907,7 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
             f"{' and '.join(f'{value} ({count:,})' for value, count in values.items())} of {name}"
             for name, values in facts["sentinels"].items()
         ]
-        lines.append(f"Read as missing: {_list(named)}. --keep-sentinels reads them as numbers.")
+        lines.append(f"Read as missing: {_list(named)}. With keep_sentinels = true they are numbers.")
     if facts.get("increments"):
         counters = [
             repr(counter["name"]) + (f" ({_many(counter['resets'], 'reset')})" if counter["resets"] else "")

@@ -46,7 +46,7 @@ from emphatic.nexting.learning import (
 )
 from emphatic.nexting.outlook import History
 from emphatic.scores.baselines import FirstHalf, HindsightFit, PlainAnswers, find_baselines
-from emphatic.scores.measures import IntervalScores, LogScores, WorstErrors, finite
+from emphatic.scores.measures import IntervalScores, LogScores, finite
 from emphatic.scores.returns import Returns, rows_between
 from emphatic.tables import Hold
 
@@ -59,8 +59,6 @@ if TYPE_CHECKING:
 __all__ = ["ScoreTable", "Scored", "SignalPlot", "SignalSketch", "Stretch", "score_log"]
 
 Array = NDArray[np.float64]
-#: How many of the largest errors are reported.
-WORST = 10
 #: The bytes of the sums of several fits that are made in one pass.
 ROOM = 1 << 26
 #: Bytes of predictions that are written together, at least.
@@ -75,7 +73,7 @@ _EXACT, _LARGEST = 1e-5, 1e30
 #: Signals that are plotted, at most: a page with more would be too large to open.
 PLOTTED = 100
 #: Why there is no offline fit where none was wanted.
-SKIPPED = "skipped because of --no-offline"
+SKIPPED = "skipped, as offline=False asks"
 
 
 # ---------------------------------------------------------------------- plots of signals
@@ -245,7 +243,6 @@ class Scored:
         plots: A plot a signal.
         constant: The signals that never changed.
         upcoming: The predictions from the last row, a dict a signal.
-        worst: The largest error of each signal, the worst first.
         alarms: The alarms with the highest scores.
         span: The first and the last time; None without times.
         seconds: How long scoring took.
@@ -258,7 +255,6 @@ class Scored:
     plots: list[SignalPlot]
     constant: list[str]
     upcoming: list[dict[str, Any]]
-    worst: list[dict[str, Any]]
     alarms: list[dict[str, Any]]
     span: tuple[float | None, float | None]
     seconds: float
@@ -287,7 +283,7 @@ def score_log(learned: Learned, offline: bool, progress: Progress) -> Scored:
     for score in scored.summary:
         score["periods"] = [period._asdict() for period in periods.get(score["signal"], [])]
         if not score["answers"]:
-            score["reasons"]["answers"] = learned.without_answers
+            score["reasons"]["answers"] = "with one rate, the prediction of its learner is used"
         elif not any(name.startswith("ridge") for name in score["answers"]):
             score["reasons"]["answers"] = f"no ridges: more than {LIMIT:,} features would take too long to solve for"
     return replace(scored, seconds=clock_time.perf_counter() - began)
@@ -557,7 +553,6 @@ def _score(
     scores = LogScores(plain.predict, plain.horizons, plain.gammas, rows_total, step)
     sketches = _Sketches(plain, rows_total, hindsight)
     history = History(plain.predict[:PLOTTED], learned.asked.timing)
-    worst = WorstErrors(len(plain.names), half.half)
     alarms = AlarmList(plain.predict)
     intervals = IntervalScores(len(plain.names), half.half, learned.log.settings.coverage)
     begins = None
@@ -566,7 +561,6 @@ def _score(
         begins = float(time[0]) if begins is None and time is not None else begins
         fitted = {} if fits is None else fits.add(rows, fits.make_features(rows))
         fitted = fitted if rows.start >= half.half else {}
-        worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
         intervals.add(rows.start, rows.low, rows.high, rows.G, rows.known)
         alarms.add(rows.start, rows.anomaly, rows.why, time)
         readings, missing = rows.held[:, plain.places], rows.missing[:, plain.places]
@@ -594,7 +588,6 @@ def _score(
         sketches.plots(),
         constant,
         _upcoming(plain, rows, readings[-1]),
-        _largest_errors(worst, summary),
         alarms.highest(),
         (begins, None if time is None else float(time[-1])),
         0.0,
@@ -624,27 +617,6 @@ def _upcoming(plain: _Plain, rows: _Rows, reading: Array) -> list[dict[str, Any]
         }
         for c, name in enumerate(plain.predict)
     ]
-
-
-def _largest_errors(errors: WorstErrors, summary: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The largest error of each signal, in standard deviations of the return, the worst first."""
-    largest: dict[str, dict[str, Any]] = {}
-    for q, score in enumerate(summary):
-        explained, rmse = score["variance_explained"], score["rmse"]
-        if explained is None or not rmse or errors.row[q] < 0:
-            continue
-        off = abs(float(errors.prediction[q] - errors.actual[q])) * math.sqrt(1.0 - explained) / rmse
-        if off > largest.get(score["signal"], {"off": 0.0})["off"]:
-            largest[score["signal"]] = {
-                "signal": score["signal"],
-                "horizon": score["horizon"],
-                "row": int(errors.row[q]),
-                "time": float(errors.time[q]),
-                "prediction": float(errors.prediction[q]),
-                "actual": float(errors.actual[q]),
-                "off": off,
-            }
-    return sorted(largest.values(), key=lambda error: -error["off"])[:WORST]
 
 
 class _Sketches:

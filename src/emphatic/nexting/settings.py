@@ -253,15 +253,11 @@ class Settings:
         help="How to combine several values in one step: mean, last, min or max; default: mean (states: last).",
         must="mean, last, min or max",
         is_valid=lambda value: value in ("mean", "last", "min", "max"),
-        panel=_READ,
-        commands=_EVERYWHERE,
     )
     max_age: str | float | None = setting(
         help="After resampling, how long a last value is used (1h); default: by how often the sensor reports.",
         must="a duration such as 1h",
         is_valid=_is_duration,
-        panel=_READ,
-        commands=_EVERYWHERE,
     )
     missing: tuple[str | float, ...] | None = setting(
         help="Codes for a missing value, comma-separated: -999,9999,err.",
@@ -276,10 +272,6 @@ class Settings:
         help="Learn from -999, 65535 and other outliers as they are.",
         must="true or false",
         is_valid=lambda value: isinstance(value, bool),
-        flag_type=bool,
-        from_text=lambda is_given: is_given or None,
-        panel=_READ,
-        commands=_FILE_AND_PIPE,
     )
     by: str | None = setting(
         help="Column with the name of the machine: each machine is learned separately.",
@@ -288,32 +280,21 @@ class Settings:
         commands=_FILE,
     )
     share: bool | None = setting(
-        help="With --by: learn one set of weights from all machines.",
+        help="With 'by': learn one set of weights from all machines.",
         must="true or false",
         is_valid=lambda value: isinstance(value, bool),
-        flag_type=bool,
-        from_text=lambda is_given: is_given or None,
-        panel=_READ,
-        commands=_FILE,
     )
     sections: tuple[str, ...] | None = setting(
-        help="With --by: machines with their own section in the report, comma-separated, or all; default: "
-        "all of up to four.",
+        help="With 'by': machines with their own section in the report, or all; default: all of up to four.",
         must="a list",
         is_valid=is_list,
-        from_text=split_list,
         from_keyword=_one_or_several,
-        panel=_READ,
-        commands=_FILE,
     )
     increments: tuple[str, ...] | bool | None = setting(
-        help="Counters to learn as their increments, comma-separated, '' for none; default: detected.",
+        help="Counters to learn as their increments, false for none; default: detected.",
         must="a list of columns, or false",
         is_valid=lambda value: value is False or isinstance(value, tuple),
-        from_text=lambda text: split_list(text) if text else False,
         from_keyword=lambda value, function: value if value is False else _one_or_several(value, function),
-        panel=_READ,
-        commands=_FILE_AND_PIPE,
     )
     query: str | None = setting(
         help="Query of a database or time series store, in its own language; default: its only table.",
@@ -350,8 +331,6 @@ class Settings:
     )
     stepsize: str | Mapping[str, Any] | None = setting(
         help="Step-size method (auto, autostep, …). Default: three fixed rates, whose predictions are combined.",
-        panel=_PREDICT,
-        commands=_FILE_AND_PIPE,
     )
     features: tuple[Mapping[str, Any], ...] | None = setting(
         help="Features, each a table with its kind and options; default: chosen for the table.",
@@ -437,6 +416,8 @@ class Settings:
         settings = replace(settings, **merge_keywords(cls, keywords, name))
         settings = settings._with_factors(settings.rates is not _default_rates())
         settings.check(name)
+        if settings.by is None and (settings.share or settings.sections):
+            raise ValueError(f"{name}: 'share' and 'sections' need the column with the machines: by=…")
         return settings
 
     def _with_factors(self, has_rates: bool) -> Settings:
@@ -449,8 +430,6 @@ class Settings:
         from emphatic.features import Features
 
         check_settings(self, name)
-        if self.by is None and (self.share or self.sections):
-            raise ValueError(f"{name}: 'share' and 'sections' need the column with the machines: by=…")
         if self.stepsize is not None:
             stepsizes.get(self.stepsize)
         for horizon in self.horizons or ():

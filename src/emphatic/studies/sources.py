@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from emphatic import engines
 from emphatic.learning import inputs
 from emphatic.learning.inputs import Active, refusal
 from emphatic.learning.returns import UndiscountedWarning, returns
-from emphatic.nexting.runner import Nexting
+from emphatic.nexting.learning import open_log
 from emphatic.nexting.settings import Settings as NextingSettings
 from emphatic.problems import MDP, Tasks
 from emphatic.scores import known_return
@@ -406,10 +405,11 @@ class Recorded:
         chosen = NextingSettings(predict=(predict,), horizons=(horizon,), time=time, delimiter=delimiter)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UndiscountedWarning)
-            job = Nexting(source, chosen, Path()).open().begin()
-        x, missing, gap = job.readings()
-        gamma, base = float(job.horde.gamma[0]), float(job.horde.base[0])
-        blocks = list(job.phi())
+            log = open_log(source, chosen, lambda *_: None)
+            horde = log.warmed_up(log.new_guard())
+        x, missing, gap = log.readings()
+        gamma, base = float(horde.gamma[0]), float(horde.base[0])
+        blocks = list(log.phi(horde.makers[0]))
         Phi = Active(*(np.concatenate([getattr(block, name) for block in blocks]) for name in ("indices", "values")))
         G, known = known_return(x[:, 0], missing[:, 0], gap, gamma)
         return cls(
@@ -417,12 +417,12 @@ class Recorded:
             np.where(missing[1:, 0], 0.0, (1.0 - gamma) * (x[1:, 0] - base)),
             gamma,
             rho=np.where(missing[1:, 0], 0.0, 1.0),
-            lambda_=job.settings.gvfs()[0].default_lambda(gamma),
+            lambda_=log.settings.gvfs()[0].default_lambda(gamma),
             cuts=(np.flatnonzero(gap[1:]) + 1).tolist(),
             outcome=(np.where(known, G - base, 0.0)[:-1], known[:-1]),
             others={"persistence": x[:-1, 0] - base},
-            n=job.horde.features.n,
-            name=f"{os.path.basename(job.table.name)}: {predict} at {horizon}",
+            n=horde.features.n,
+            name=f"{os.path.basename(log.table.name)}: {predict} at {horizon}",
         )
 
     @property
