@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["HIGH", "LOW", "SHRUNK", "STAMP", "Layout", "Sparse", "add_limits", "choose_bounds", "functions_for", "hold"]
+__all__ = ["HIGH", "LOW", "SHRUNK", "STAMP", "Layout", "Sparse", "add_limits", "functions_for", "hold"]
 
 #: The type of stamps, which holds a position in φ too (modulo its largest value).
 STAMP = {"float64": "int32", "float32": "int16"}
