@@ -44,7 +44,7 @@ providers._get_local_constants = lambda: providers._local_constants
 #: Files of short streams, which ask the same of every rule.
 SHORT = (
     "test_checkpoint", "test_checks", "test_contract", "test_diverged", "test_forward_view", "test_freezing",
-    "test_identities", "test_invariants", "test_old_checkpoints",
+    "test_identities", "test_invariants",
 )  # fmt: skip
 
 

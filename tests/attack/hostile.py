@@ -21,23 +21,8 @@ LARGEST = {"float64": 1e100, "float32": 1e12}
 
 TINY = 5e-324
 NUMBERS = (
-    0.0,
-    -0.0,
-    1.0,
-    -1.0,
-    0.5,
-    TINY,
-    -TINY,
-    1e-310,
-    1e-300,
-    1e300,
-    -1e300,
-    1.7e308,
-    np.inf,
-    -np.inf,
-    np.nan,
-    2**53,
-)
+    0.0, -0.0, 1.0, -1.0, 0.5, TINY, -TINY, 1e-310, 1e-300, 1e300, -1e300, 1.7e308, np.inf, -np.inf, np.nan, 2**53,
+)  # fmt: skip
 
 
 class Raises:

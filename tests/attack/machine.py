@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -26,12 +27,6 @@ from tests.attack.hostile import FOLDER, LARGEST, disguise, strange_array, stran
 from tests.support.contract import STRUCTURES
 from tests.support.plain import plain_python
 from tests.support.streams import TOLERANCE, Stream, make
-
-try:
-    import scipy.sparse as sp
-except ImportError:
-    sp = None
-    print("Without scipy: no features as CSR.", flush=True)
 
 __all__ = ["COUNTS", "LearnerMachine"]
 
@@ -109,7 +104,7 @@ class LearnerMachine(RuleBasedStateMachine):
         kind = rng.integers(4)
         if kind == 0:
             Phi: Any = Active(np.array(stream.indices), None if stream.values is None else np.array(stream.values))
-        elif kind == 1 and sp is not None:
+        elif kind == 1:
             Phi = sp.csr_array(stream.Phi)
         else:
             Phi = disguise(rng, stream.Phi)

@@ -29,48 +29,10 @@ __all__ = ["SURFACES"]
 Rng = np.random.Generator
 
 WORDS = [
-    "x",
-    "y",
-    "`x y`",
-    "abs",
-    "min",
-    "max",
-    "where",
-    "(",
-    ")",
-    "+",
-    "-",
-    "*",
-    "/",
-    "**",
-    "%",
-    ",",
-    "<",
-    ">=",
-    "==",
-    "and",
-]
-WORDS += [
-    "or",
-    "not",
-    "1",
-    "0.5",
-    "1e308",
-    "x.y",
-    "__import__",
-    "lambda",
-    ":",
-    "[",
-    "]",
-    '"',
-    "`",
-    "'",
-    "é",
-    "if",
-    "else",
-    "0",
-    "\n",
-]
+    "x", "y", "`x y`", "abs", "min", "max", "where", "(", ")", "+", "-", "*", "/", "**", "%", ",", "<", ">=", "==",
+    "and", "or", "not", "1", "0.5", "1e308", "x.y", "__import__", "lambda", ":", "[", "]", '"', "`", "'", "é", "if",
+    "else", "0", "\n",
+]  # fmt: skip
 
 
 def expressions(rng: Rng) -> None:
@@ -191,23 +153,9 @@ def damage(rng: Rng, data: bytes) -> bytes:
 CSV = b"time,x,y\n" + b"".join(b"2024-01-01 00:%02d:00,%d.5,%d\n" % (i, i, i % 3) for i in range(20))
 JSON = b"".join(b'{"x": %d, "y": "a", "t": %d}\n' % (i, i) for i in range(20))
 TOKENS = [
-    b'"',
-    b"\n",
-    b"\r",
-    b",",
-    b";",
-    b"\t",
-    b"\0",
-    b"\xff",
-    b"NaN",
-    b"1e999",
-    b"{",
-    b"}",
-    b"\xef\xbb\xbf",
-    b"%s",
-    b"#",
+    b'"', b"\n", b"\r", b",", b";", b"\t", b"\0", b"\xff", b"NaN", b"1e999", b"{", b"}", b"\xef\xbb\xbf", b"%s", b"#",
     b"'",
-]
+]  # fmt: skip
 
 
 def table_bytes(rng: Rng) -> bytes:

@@ -9,10 +9,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -441,48 +439,6 @@ def test_a_function_asks_for_the_widest_vectors() -> None:
     assert '"prefer-vector-width"="512"' in next(iter(compiled_double.inspect_llvm().values()))
 
 
-def functions_that_call_one() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Two functions that call a third one, none of which has been compiled."""
-    from numba.extending import register_jitable
-
-    @register_jitable
-    def halve(values: Any) -> Any:
-        values[0] *= 0.5
-        return values[0]
-
-    def outer(values: Any) -> Any:
-        return halve(values) + 1.0
-
-    def another(values: Any) -> Any:
-        return halve(values) + 2.0
-
-    return outer, another
-
-
-def test_a_function_compiled_as_one_with_what_it_calls() -> None:
-    """What it calls has no machine code of its own; numba is left as it was, and other functions call it too."""
-    import numba
-    from numba.core.codegen import JITCodeLibrary
-
-    outer, another = functions_that_call_one()
-    before: Any = JITCodeLibrary._finalize_final_module
-    made: list[str] = []
-
-    def finalize(code: Any) -> Any:
-        made.append(code.name)
-        return before(code)
-
-    jit: Any = numba.njit("f8(f8[::1])")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(JITCodeLibrary, "_finalize_final_module", finalize)
-        with compiled._compiled_as_one(outer):
-            assert jit(outer)(np.array([3.0])) == 2.5
-    assert [name for name in made if "halve" in name] == []
-    assert [name for name in made if "outer" in name] != []
-    assert JITCodeLibrary._finalize_final_module is before
-    assert jit(another)(np.array([3.0])) == 3.5
-
-
 SLOW = """
 import sys, time
 from numba import types
@@ -539,15 +495,3 @@ def test_the_bytecode_of_a_generated_module_is_kept_and_may_be_damaged(
             path.write_bytes(whole[:16] + kept)
     assert generated.module("kept", "x = 6 * 7", "1").x == 42
     assert generated.module("kept", "x = 7 * 7", "1").x == 49
-
-
-def test_a_numba_that_is_different_inside_compiles_as_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    outer, _ = functions_that_call_one()
-
-    def refuse(*arguments: object) -> None:
-        raise TypeError
-
-    monkeypatch.setattr(compiled, "_dynfunc", SimpleNamespace(make_function=refuse))
-    assert compiled._compiled(outer, False, "f8(f8[::1])", {}, as_one=True)(np.array([3.0])) == 2.5
-    monkeypatch.setattr(compiled, "Lower", object)
-    assert compiled._compiled(outer, False, "f8(f8[::1])", {}, as_one=True)(np.array([3.0])) == 2.5

@@ -147,3 +147,8 @@ def test_a_single_learner(engine: str) -> None:
         with pytest.raises(ValueError, match=r"'Phi' parameter of run must be finite.*step 20, feature 3"):
             learner.run(bad, R, gamma_next, **p)  # (no step of a frozen learner would find it)
         assert np.array_equal(learner.theta, theta)
+
+
+def test_what_is_no_answer_to_divergence_is_refused() -> None:
+    with pytest.raises(ValueError, match="'on_divergence' parameter of run"):
+        Learner("td", 3, engine="reference").run(np.ones((3, 3)), 0.0, 0.9, alpha=0.1, on_divergence="ignore")  # type: ignore[arg-type]

@@ -156,48 +156,6 @@ def test_the_stream_goes_on_whoever_stands_still(engine: str, one: bool, tmp_pat
         assert (other.position, other.steps) == (39 + info.value.step, stopped + 4 + info.value.step)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("features", [3, 40])
-def test_learners_that_diverge_are_frozen_and_the_others_go_on(engine: str, features: int, tmp_path: Path) -> None:
-    """θ grows by |1 − αφ·φ| a step for large α: those overflow, and the rest are as if they were alone."""
-    rng = np.random.default_rng(0)
-    steps = 900
-    Phi = np.ones((steps + 1, features)) / np.sqrt(features) * rng.choice([0.9, 1.1], (steps + 1, 1))
-    alpha = np.array([0.1, 5.0, 0.5, 9.0, 1.0])
-    R = rng.normal(size=steps)
-    horde = Learner("true_online_etd", features, K=5, engine=engine)
-    predictions = horde.run(Phi, R, 0.0, alpha=alpha, on_divergence="freeze")
-    assert horde.frozen.tolist() == [False, True, False, True, False]
-    assert np.isfinite(horde.theta).all()
-    fine = [0, 2, 4]
-    alone = Learner("true_online_etd", features, K=3, engine=engine)
-    assert relative_error(predictions[:, fine], alone.run(Phi, R, 0.0, alpha=alpha[fine])) <= TOLERANCE["float64"]
-    assert relative_error(horde.theta[fine], alone.theta) <= TOLERANCE["float64"]
-    # Frozen learners stand where they stood before the step that would have overflowed.
-    for k in (1, 3):
-        single = Learner("true_online_etd", features, engine=engine)
-        with pytest.raises(emphatic.Diverged) as info:
-            single.run(Phi, R, 0.0, alpha=alpha[k])
-        scale = np.abs(single.theta).max()
-        assert relative_error(horde.theta[k] / scale, single.theta / scale) <= 1e-9
-        assert 0 < info.value.step < steps
-    # They stay so, through a file, while the rest learn on; setting θ sets them free.
-    horde.save(tmp_path / "horde")
-    loaded = emphatic.load(tmp_path / "horde")
-    assert horde.steps_taken[1] < steps > horde.steps_taken[3]
-    assert loaded.steps_taken.tolist() == horde.steps_taken.tolist()
-    assert (loaded.steps, loaded.position) == (steps, steps)
-    frozen = loaded.theta[[1, 3]]
-    loaded.run(Phi, R, 0.0, alpha=alpha, on_divergence="freeze")
-    loaded.learn(alpha, 1.0, 0.0, Phi[0], 1.0, 1.0, Phi[1], 0.0)
-    assert np.array_equal(loaded.theta[[1, 3]], frozen)
-    assert not np.array_equal(loaded.theta[0], horde.theta[0])
-    loaded.theta = np.zeros((5, features))
-    assert not loaded.frozen.any()
-    with pytest.raises(ValueError, match="'on_divergence' parameter of run"):
-        horde.run(Phi, R, 0.0, alpha=0.1, on_divergence="ignore")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("n", "K", "T", "active", "engine"),
     [

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -365,25 +364,6 @@ def test_a_trace_may_shrink_to_nothing_and_grow_again(rule: str, engine: str) ->
     assert relative_error(stream.run(learner), expected.predictions) < CLOSE
     assert relative_error(learner.theta, expected.theta) < CLOSE
     assert relative_error(learner.e, expected.e) < CLOSE
-
-
-@every_rule
-@every_engine
-@for_each(learners=[None, K])
-def test_save_and_load_in_mid_stream(rule: str, engine: str, learners: int | None, tmp_path: Path) -> None:
-    """Saved and loaded, or copied, the learner goes on with the same bits: vectors, memory and predictions.
-    Nothing is read before it is saved, so that lazily kept state is saved as it stands."""
-    stream = stream_for(rule, 19, n=12, K=learners, active=4, binary=False)
-    theta_0 = start(19, 12) if learners is None else start(19, learners, 12)
-    one = learner_at(rule, engine, theta_0)
-    stream[:16].run(one)
-    one.save(tmp_path / "model.safetensors")
-    others = [emphatic.load(tmp_path / "model.safetensors"), one.copy()]
-    predictions = stream[16:].run(one)
-    for other in others:
-        assert np.array_equal(stream[16:].run(other), predictions)
-        for name in one.rule.vectors + one.rule.memory:
-            assert np.array_equal(getattr(other, name), getattr(one, name)), name
 
 
 @every_rule

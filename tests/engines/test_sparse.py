@@ -237,23 +237,6 @@ def test_who_forgets_does_not_make_the_others_pay() -> None:
 
 
 @pytest.mark.plain
-def test_time_begins_anew() -> None:
-    """The clock is a small number; where it would run out, all is settled and it starts again."""
-    rng = np.random.default_rng(1)
-    Phi, R = features(rng, 60, True), rng.normal(size=60)
-    horde, dense = (emphatic.Learner("tdrc", n, 3, engine=engine) for engine in ("sparse", "dense"))
-    horde._engine._clock[0] = columns_kernels.NEVER - 35  # type: ignore[attr-defined]
-    for learner in (horde, dense):
-        for begin in range(0, 60, 10):
-            rows = slice(begin, begin + 11)
-            learner.run(emphatic.Active(Phi.indices[rows], Phi.values[rows]), R[begin : begin + 10], 0.9,
-                        alpha=0.05, lambda_=0.9)  # fmt: skip
-    assert horde._engine._clock[0] <= 60  # type: ignore[attr-defined]
-    assert relative_error(horde.theta, dense.theta) <= BOUND
-    assert relative_error(horde.e, dense.e) <= BOUND
-
-
-@pytest.mark.plain
 def test_rows_of_predict_are_answered_one_by_one() -> None:
     """As plain Python too, where a kernel does not look at dimensions itself."""
     learner = emphatic.Learner("td", n, engine="sparse")

@@ -613,7 +613,7 @@ def rewritten(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], Non
         metadata, stored = tensors.read(file)
         arrays = {name: part.array() for name, part in stored.items()}
     header = json.loads(metadata["emphatic"])
-    header.pop("xxh3", None)  # which would find the change before all else; it is written anew
+    header.pop("blake2b")  # which would find the change before all else; it is written anew
     change(header, arrays)
     made = {name: tensors.TensorPart.of(np.ascontiguousarray(array)) for name, array in arrays.items()}
     checkpoint.write(path, header, made)
@@ -643,7 +643,7 @@ def _damages() -> dict[str, Callable[[dict[str, Any], dict[str, Any]], None]]:
 
     keys = (
         "questions", "categories", "rates", "rule", "step", "scaled", "kind", "extra", "rows", "features", "hold",
-        "counts", "more",
+        "counts", "more", "signals", "mu", "alpha", "centred", "least_squares",
     )  # fmt: skip
     return {
         "no horde": lambda header, arrays: header.pop("horde"),

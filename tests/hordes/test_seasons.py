@@ -304,22 +304,6 @@ def test_a_horde_has_the_answers_and_goes_on_bit_for_bit_when_saved(tmp_path: Pa
         np.testing.assert_array_equal(many.answers[name][:, 2], many.answers[cautious][:, 2])
 
 
-def test_a_model_that_was_saved_without_seasons_goes_on_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, path = log(), tmp_path / "model.safetensors"
-    saved = horde().warm_up(table, 100)
-    saved.groups[0].seasons = None
-    saved.groups[0].blend = saved.groups[0]._combination()
-    saved.observe_many({name: column[:300] for name, column in table.items()})
-    saved.save(path)
-    later = {name: column[300:] for name, column in table.items()}
-    loaded = Horde.load(path)
-    np.testing.assert_array_equal(loaded.observe_many(later), saved.observe_many(later))
-    assert loaded.groups[0].seasons is None
-    assert not set(ANSWERS) & set(loaded.answers)
-
-
 def test_the_names_of_the_answers_are_those_of_the_kernel() -> None:
     assert len(ANSWERS) == season_kernels.SEASONS + len(STRENGTHS)
     state = Seasons(GAMMA, SIGNAL, None)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import emphatic
@@ -413,13 +414,12 @@ def test_a_matrix_in_common_is_saved_and_goes_on_bit_for_bit(tmp_path: Path) -> 
 
 
 def test_active_and_csr_features_are_those_of_an_array() -> None:
-    sparse = pytest.importorskip("scipy.sparse")
     rng = np.random.default_rng(0)
     indices = np.sort(rng.permuted(np.tile(np.arange(8), (51, 1)), axis=1)[:, :3], axis=1)
     values = rng.normal(size=indices.shape)
     dense = np.zeros((51, 8))
     np.put_along_axis(dense, indices, values, axis=1)
-    R, forms = rng.normal(size=50), (dense, Active(indices, values), sparse.csr_array(dense))
+    R, forms = rng.normal(size=50), (dense, Active(indices, values), sp.csr_array(dense))
     learners = [LeastSquares(8) for _ in forms]
     made = [learner.run(Phi, R, 0.9, lambda_=0.5) for learner, Phi in zip(learners, forms, strict=True)]
     for other, learner in zip(made[1:], learners[1:], strict=True):

@@ -19,15 +19,8 @@ from emphatic.studies.statistics import (
     mean_intervals,
     median_interval,
     runs_for_tolerance,
-    t_quantile,
     tolerance_interval,
 )
-
-
-@pytest.mark.parametrize("df", [1, 2, 3, 9, 49, 1000])
-@pytest.mark.parametrize("p", [0.5, 0.9, 0.975, 0.9995])
-def test_the_quantiles_of_student(df: int, p: float) -> None:
-    assert t_quantile(p, df) == pytest.approx(scipy.stats.t.ppf(p, df), rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("R", [2, 3, 4])

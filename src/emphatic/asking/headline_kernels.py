@@ -190,19 +190,24 @@ def scratch_size(signals: int, width: int, extra: int) -> int:
     return matrices + L * (width + 26) + 4 * signals + signals * width + extra + 6 * WIDTH
 
 
-@register_jitable
+#: LLVM makes these functions a part of ``advance``: called as they are, a process that has just compiled it would use
+#: other copies of them, with other last bits, than one that reads it from the disk.
+_inner = register_jitable(forceinline=True)
+
+
+@_inner
 def _within(value: Numbers, most: float) -> Numbers:
     return smaller(most, larger(-most, value))
 
 
-@register_jitable
+@_inner
 def _slot(time: float, period: float, offset: float, shift: float, slots: float) -> int:
     phase = (time + offset) / period
     slot = int((phase - math.floor(phase)) * slots + shift)
     return slot - int(slots) if slot >= slots else slot
 
 
-@register_jitable
+@_inner
 def _multiply(P: Floats, X: Floats, G: Floats) -> None:
     """The rows X P, of a symmetric matrix P, into ``G``; in ``X`` the rows lie side by side."""
     for j in range(0, len(P), WIDTH):
@@ -221,7 +226,7 @@ def _multiply(P: Floats, X: Floats, G: Floats) -> None:
         store(G, 7 * WIDE + j, h)
 
 
-@register_jitable
+@_inner
 def _subtract_products(
     rows: Floats, scale: float, L: Floats, step: int, stride: int, R: Floats, is_symmetric: bool
 ) -> None:
@@ -243,7 +248,7 @@ def _subtract_products(
                 mirror(rows, i, j)
 
 
-@register_jitable
+@_inner
 def _dot_rows(rows: Floats, stride: int, count: int, n: int, X: Floats, out: Floats) -> None:
     """The products of rows, of which the number is even, with the eight rows of X, which lie side by side."""
     for m in range(0, count, 2):
@@ -257,7 +262,7 @@ def _dot_rows(rows: Floats, stride: int, count: int, n: int, X: Floats, out: Flo
         store(out, BATCH * m + BATCH, c + d)
 
 
-@register_jitable
+@_inner
 def _learn_all(
     P: Floats,
     W: Floats,
@@ -332,7 +337,7 @@ def _learn_all(
     _subtract_products(P, 1.0 / f, H, 1, WIDE, H, True)
 
 
-@register_jitable
+@_inner
 def _predict_all(W: Floats, x: Floats, out: Floats) -> None:
     """What the weights ``W`` (targets, n) answer; the number of targets is even."""
     for m in range(0, len(W), 2):
@@ -343,7 +348,7 @@ def _predict_all(W: Floats, x: Floats, out: Floats) -> None:
         out[m], out[m + 1] = total(a), total(b)
 
 
-@register_jitable
+@_inner
 def _standardise(value: Numbers, moments: Floats, n: int, i: int, share: float, is_due: bool) -> Numbers:
     """Values by the mean and deviation so far, to which they are added with their ``share``, 1 / (rows so far).
 
@@ -364,7 +369,7 @@ def _standardise(value: Numbers, moments: Floats, n: int, i: int, share: float, 
     return _within(off * load_row(moments, 3 * n + 2, i), CLIP)
 
 
-@register_jitable
+@_inner
 def _find_labels(
     constants: Floats, horizon: Floats, place: Floats, readings: Floats, sums: Floats, end: int, record: Floats,
     y: Floats,
@@ -419,7 +424,7 @@ def _find_labels(
         store(y, L + i, select(is_enough, summed / known, np.nan))
 
 
-@register_jitable
+@_inner
 def _make_past(
     u: Floats, seen: float, is_due: bool, recent: Floats, traces: Floats, moments: Floats, features: Floats,
     units: Floats,
@@ -462,7 +467,7 @@ def _make_past(
             store_row(features, n + k, i, abs(load_row(features, 1 + k, i)))
 
 
-@register_jitable
+@_inner
 def _make_others(
     others: Floats, seen: float, is_due: bool, other_memory: Floats, other_moments: Floats, padded: Floats,
     common: Floats,
@@ -486,7 +491,7 @@ def _make_others(
             common[3 * m + k] = padded[m]
 
 
-@register_jitable
+@_inner
 def _remember_season(constants: Floats, u: Floats, time: float, memory: Floats, offs: Floats, waves: Floats) -> int:
     """Take in the season of the present row; ``offs`` are the deviations from what was usual. Returns the hour."""
     slots_a, slots_b = constants[SLOTS_A], constants[SLOTS_B]
@@ -510,7 +515,7 @@ def _remember_season(constants: Floats, u: Floats, time: float, memory: Floats, 
     return bin_a
 
 
-@register_jitable
+@_inner
 def _look_ahead(
     constants: Floats, horizon: Floats, time: float, u: Floats, memory: Floats, offs: Floats, seasons: Floats
 ) -> None:
@@ -542,7 +547,7 @@ def _look_ahead(
         store_row(seasons, 8, i, total_b / float(count))
 
 
-@register_jitable
+@_inner
 def _remember_period(u: Floats, skipped: int, past: Floats, cycle: Floats) -> None:
     """Take in the readings of the present row, after rows that are missing in time: these are as one period ago."""
     S, room = past.shape
@@ -555,7 +560,7 @@ def _remember_period(u: Floats, skipped: int, past: Floats, cycle: Floats) -> No
     cycle[S] = count
 
 
-@register_jitable
+@_inner
 def _repeat_periods(past: Floats, cycle: Floats, rows: int, repeated: Floats) -> None:
     """The values after so many rows and the means up to it, if the last periods repeat themselves; NaN without one."""
     S, room = past.shape
@@ -573,7 +578,7 @@ def _repeat_periods(past: Floats, cycle: Floats, rows: int, repeated: Floats) ->
             repeated[1, s] = total / points
 
 
-@register_jitable
+@_inner
 def _weigh(target: Floats, j: int, is_due: Truths, cycles: bool, is_repeated: Truths, windows: Numbers) -> None:
     """The weights of the component answers of targets that are due, and their choice, after so many ``windows``.
 
@@ -620,7 +625,7 @@ def _weigh(target: Floats, j: int, is_due: Truths, cycles: bool, is_repeated: Tr
     store_row(target, CHOICE, j, select(is_due, choice, load_row(target, CHOICE, j)))
 
 
-@register_jitable
+@_inner
 def _choose(target: Floats, j: int, cycles: bool, is_repeated: Truths, margin: Numbers) -> Numbers:
     """The choice that is no worse than the simple answers by mean absolute and by mean squared error, as far as can be.
 
@@ -645,7 +650,7 @@ def _choose(target: Floats, j: int, cycles: bool, is_repeated: Truths, margin: N
     return best
 
 
-@register_jitable
+@_inner
 def _answer(
     target: Floats, answered: Floats, predicted: Floats, bounds: Floats, usual: Floats, unit: Numbers,
     forecast: Numbers, kind: int, i: int, cycles: bool, S: int, members: Floats, record: Floats, is_shared: bool,
@@ -707,7 +712,7 @@ def _answer(
     store(record, RECORD + R_HIGH * T + j, larger(high, answer))
 
 
-@register_jitable
+@_inner
 def _count_below(ratios: Floats, value: float) -> int:
     """How many of the ratios are smaller, by the last of each few, and then by those few.
 
@@ -721,7 +726,7 @@ def _count_below(ratios: Floats, value: float) -> int:
     return place + tally(load(ratios, at) < value) + tally(load(ratios, at + WIDTH) < value)
 
 
-@register_jitable
+@_inner
 def _insert(ratios: Floats, counted: int, value: float) -> int:
     """Put a ratio in the place of the oldest, and in order among all of them; returns how many there are."""
     at, place = counted % REMEMBERED_RATIOS, _count_below(ratios, value)
@@ -746,7 +751,7 @@ def _insert(ratios: Floats, counted: int, value: float) -> int:
     return min(counted + 1, REMEMBERED_RATIOS)
 
 
-@register_jitable
+@_inner
 def _note(features: Floats, begin: int, end: int, S: int, noted: Floats) -> None:
     """Some of the features, of which each is of all signals, as all of each signal, which the matrices are of."""
     width = len(features)
@@ -755,7 +760,7 @@ def _note(features: Floats, begin: int, end: int, S: int, noted: Floats) -> None
             noted[s * width + n] = features[n, s]
 
 
-@register_jitable
+@_inner
 def _assemble(noted: Floats, S: int, own: int, extra: int, picks: Places, phi: Floats) -> None:
     """The features of the shared matrix that are of signals, after those that they share, from all that were noted."""
     n = extra
@@ -765,7 +770,7 @@ def _assemble(noted: Floats, S: int, own: int, extra: int, picks: Places, phi: F
             n += 1
 
 
-@register_jitable
+@_inner
 def _follow(target: Floats, field: int, j: int, is_known: Truths, rate: Numbers, value: Numbers) -> Numbers:
     """Move a mean by the rate towards a value, where this is known; returns the mean."""
     mean = load_row(target, field, j)
@@ -774,7 +779,7 @@ def _follow(target: Floats, field: int, j: int, is_known: Truths, rate: Numbers,
     return mean
 
 
-@register_jitable
+@_inner
 def _label_row(
     constants: Floats, horizon: Floats, waiting: Floats, record: Floats, y: Floats, S: int, target: Floats,
     ratios: Floats, usual: Floats, repeats: Floats, paces: Floats, due: Floats,
@@ -852,13 +857,13 @@ def _label_row(
             _weigh(target, j, is_due, cycles, load(repeats, j % L) > 0.0, windows)
 
 
-@register_jitable
+@_inner
 def _find_spacing(place: Floats) -> int:
     """One in how many labelled rows the matrices of a horizon learn from."""
     return THIN if place[FIRST_STORED] >= MANY else 1
 
 
-@register_jitable
+@_inner
 def _learn_rows(
     constants: Floats, horizon: Floats, place: Floats, stored: Floats, L: int, S: int, picks: Places, P: Floats,
     W: Floats, own_P: Floats, own_W: Floats, batch: Floats, errors: Floats, phi: Floats,
@@ -900,7 +905,7 @@ def _learn_rows(
     place[FIRST_STORED] = place[END_LABELLED]
 
 
-@register_jitable
+@_inner
 def _make_block(place: Floats, blocks: Floats, row: float) -> int:
     """The block of a scored row: when there is none left, blocks merge pairwise, as in ``scores.measures``."""
     count = len(blocks) // BLOCK_SUMS
@@ -915,13 +920,13 @@ def _make_block(place: Floats, blocks: Floats, row: float) -> int:
     return int(row / place[BLOCK_ROWS])
 
 
-@register_jitable
+@_inner
 def _add(sums: Floats, row: int, j: int, is_known: Truths, value: Numbers) -> None:
     """Add to sums where the value is known."""
     store_row(sums, row, j, load_row(sums, row, j) + select(is_known, value, 0.0))
 
 
-@register_jitable
+@_inner
 def _follow_naive(
     shifted: Floats, row: int, i: int, y: Numbers, is_known: Truths, sums: Floats, at: int, j: int
 ) -> None:
@@ -936,7 +941,7 @@ def _follow_naive(
     store_row(shifted, day + place, i, select(is_known, float(row), of_row))
 
 
-@register_jitable
+@_inner
 def _score(
     constants: Floats, record: Floats, y: Floats, target: Floats, climate: Floats, sums: Floats, blocks: Floats,
     block: int, mean_shifted: Floats, plot: Floats,
@@ -985,7 +990,7 @@ def _score(
         _add(climate, 4 * hour + 1, j, is_known, unit)
 
 
-@register_jitable
+@_inner
 def _close(
     constants: Floats, horizon: Floats, place: Floats, now: float, is_read: bool, end: int, S: int, readings: Floats,
     sums: Floats, records: Floats, stored: Floats, picks: Places, P: Floats, W: Floats, own_P: Floats, own_W: Floats,
@@ -1020,7 +1025,7 @@ def _close(
     place[FIRST_RECORD] = head
 
 
-@register_jitable
+@_inner
 def _forget_windows(
     constants: Floats, horizon: Floats, place: Floats, row: int, S: int, stored: Floats, picks: Places, P: Floats,
     W: Floats, own_P: Floats, own_W: Floats, targets: Floats, mean_shifted: Floats, batch: Floats, errors: Floats,
@@ -1038,14 +1043,14 @@ def _forget_windows(
     _forget_days(mean_shifted)
 
 
-@register_jitable
+@_inner
 def _forget_days(shifted: Floats) -> None:
     for place in range(len(shifted) // 2, len(shifted)):
         for i in range(shifted.shape[1]):
             shifted[place, i] = -np.inf
 
 
-@register_jitable
+@_inner
 def _take_in(
     constants: Floats, values: Floats, row: int, left_out: float, reading: Floats, sums: Floats, bounds: Floats,
     shifted: Floats, scores: Floats,
@@ -1079,7 +1084,7 @@ def _take_in(
     return is_complete
 
 
-@register_jitable
+@_inner
 def _make_common(constants: Floats, waves: Floats, hour: int, begin: int, common: Floats) -> None:
     """The calendar among the features that signals share, after those that are of no cycle."""
     bins_a, bins_b = int(constants[BINS_A]), int(constants[BINS_B])
@@ -1093,7 +1098,7 @@ def _make_common(constants: Floats, waves: Floats, hour: int, begin: int, common
         common[n + 7 + k] = waves[6] * waves[k]
 
 
-@register_jitable
+@_inner
 def _answer_horizon(
     constants: Floats, horizon: Floats, u: Floats, forecasts: Floats, share: float, is_due: bool, hour: int, S: int,
     picks: Places, noted: Floats, features: Floats, seasons: Floats, repeated: Floats, units: Floats,
@@ -1159,7 +1164,6 @@ def _answer_horizon(
         _f3, _f2, _f3, _f4, _f3, _f4, _f3, _f3, _f3, _f3, _f3, _f2, _f3, _f3, _f2, _f1, _f3,
     ),
     allocates=False,
-    as_one=True,
 )  # fmt: skip
 def advance(
     constants: Floats, horizons: Floats, paces: Floats, picks: Places, values: Floats, held: Floats, others: Floats,

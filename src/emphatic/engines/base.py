@@ -431,14 +431,10 @@ class Engine(ABC):
         return {}
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:  # noqa: B027
-        """Restore what ``pending`` returned; ValueError if it is invalid."""
-
-    def saved(self) -> dict[str, NDArray[Any]]:
-        """What ``pending`` returns, as a file holds it."""
-        return self.pending()
+        """Restore what ``pending`` returned, of learners of this process."""
 
     def reload(self, stored: Mapping[str, StoredArray]) -> None:
-        """Restore a new engine from what ``saved`` returned, vectors included; ValueError if it is invalid.
+        """Restore a new engine from what ``pending`` returned, vectors included; ValueError if it is invalid.
 
         For engines with ``pending_gives_vectors``.
         """

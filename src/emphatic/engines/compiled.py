@@ -30,12 +30,7 @@ import numba
 import numba.core.caching
 import numba.core.config
 import numpy as np
-from numba import _dynfunc  # type: ignore[attr-defined]
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
-from numba.core.funcdesc import FunctionDescriptor
-from numba.core.lowering import Lower
 from numba.core.runtime.nrt import rtsys
 from numba.core.typeinfer import register_dispatcher
 
@@ -174,18 +169,15 @@ def _module(name: str, source: str, interpreted: bool) -> types.ModuleType:
     return generated.module(f"plain_{name}" if interpreted else name, source, numba.__version__)
 
 
-def kernel(module: types.ModuleType, name: str, *signature: numba.types.Type, as_one: bool = False) -> Any:
-    """One function of a generated module, compiled for exactly these argument types and never again for others.
-
-    ``as_one`` is as of ``jit_for``: no other kernel may call functions of it whose last bits depend on the compiler.
-    """
+def kernel(module: types.ModuleType, name: str, *signature: numba.types.Type) -> Any:
+    """One function of a generated module, compiled for exactly these argument types and never again for others."""
     function = getattr(module, name)
     if interpreted():
         return np.errstate(all="ignore")(function)  # as compiled: overflow says nothing, the bounds find it
     path = Path(module.__file__ or "")
     options = OPTIONS | (LEAN if getattr(module, "LEAN", False) else {})
     with _alone(path, wait=True), _without_collection():
-        compiled = _compiled(function, path.is_file(), signature, options, as_one)
+        compiled = _compiled(function, path.is_file(), [signature], options)
     compiled.disable_compile()
     return compiled
 
@@ -232,14 +224,11 @@ class LazyKernel:
         function: The function, of the module in the cache folder.
         signatures: The argument types that it is compiled for, and never for others.
         options: How it is compiled.
-        as_one: Whether it is optimised with all that it calls at once; see ``jit_for``.
     """
 
-    def __init__(
-        self, function: Callable[..., Any], signatures: Sequence[Any], options: dict[str, Any], as_one: bool = False
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], signatures: Sequence[Any], options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
-        self._function, self._signatures, self._options, self._as_one = function, list(signatures), options, as_one
+        self._function, self._signatures, self._options = function, list(signatures), options
         self._compiled: Any = None
         #: The module of this package that the function was written in.
         self.home = function.__module__
@@ -255,7 +244,7 @@ class LazyKernel:
             with _alone(path, wait) as may_compile, _without_collection():
                 if not may_compile:
                     return None
-                compiled = _compiled(self._function, path.is_file(), self._signatures, self._options, self._as_one)
+                compiled = _compiled(self._function, path.is_file(), self._signatures, self._options)
             compiled.disable_compile()
             self._compiled = compiled
             home = sys.modules.get(self.home)
@@ -307,18 +296,12 @@ def _alone(path: Path, wait: bool) -> Iterator[bool]:
             os.close(descriptor)
 
 
-def jit_for(
-    *signatures: tuple[Any, ...], fastmath: bool = True, allocates: bool = True, as_one: bool | None = None
-) -> Callable[[F], F]:
+def jit_for(*signatures: tuple[Any, ...], fastmath: bool = True, allocates: bool = True) -> Callable[[F], F]:
     """A function of a module of its own, compiled for exactly these argument types when it is first called.
 
     One that never ``allocates`` memory counts no references, see ``lean``; neither do the functions that it calls.
 
     Without ``fastmath`` every operation is rounded as it stands, so that bits do not depend on how a loop is compiled.
-    Then it is optimised as one with all that it calls, which takes about half as long as to optimise each of these by
-    itself first. With ``fastmath`` last bits would then depend on what a function is a part of: ``as_one`` allows it
-    for a kernel whose functions no other kernel calls. Its last bits are then those of the copy on the disk also in
-    the process that has just compiled it.
     """
 
     def compile_for(function: F) -> F:
@@ -327,7 +310,7 @@ def jit_for(
         out: Any
         if function.__module__.startswith(generated.PREFIX):
             options = (OPTIONS if fastmath else OPTIONS | {"fastmath": False}) | ({} if allocates else LEAN)
-            out = LazyKernel(function, signatures, options, as_one=not fastmath if as_one is None else as_one)
+            out = LazyKernel(function, signatures, options)
         else:
             out = getattr(_relocated(function.__module__, _constants(function)), function.__name__)
             out.home = function.__module__
@@ -382,31 +365,14 @@ class _GeneratedFiles(_in_tree):  # type: ignore[misc]
 _cache_base._locator_classes.insert(0, _GeneratedFiles)  # for generated modules alone
 
 
-def _compiled(
-    function: Callable[..., Any],
-    cache: bool,
-    signature: Any,
-    options: dict[str, Any] = OPTIONS,
-    as_one: bool = False,
-) -> Any:
-    if as_one:
-        try:
-            with _compiled_as_one(function):
-                return _njit(function, cache, signature, options)
-        except Exception:  # a numba that is different inside; what the kernel itself does wrong is said below
-            pass
-    return _njit(function, cache, signature, options)
-
-
-def _njit(function: Callable[..., Any], cache: bool, signature: object, options: dict[str, Any]) -> Any:
-    njit: Any = numba.njit
-    signatures = (signature,) if signature else ()
+def _compiled(function: Callable[..., Any], cache: bool, signatures: list[Any], options: dict[str, Any]) -> Any:
     if cache:
         try:
-            return _loaded(function, signature if isinstance(signature, list) else list(signatures), options)
+            return _loaded(function, signatures, options)
         except Exception:  # no folder to write to, a full disk, or a damaged file: numba lets anything through
             pass
-    return njit(*signatures, **options)(function)
+    jit: Any = numba.njit(signatures, **options)
+    return jit(function)
 
 
 class _QuickCache(_caching.FunctionCache):  # type: ignore[misc]
@@ -432,51 +398,3 @@ def _loaded(function: Callable[..., Any], signatures: Sequence[object], options:
         for signature in signatures:
             dispatcher.compile(signature)
     return dispatcher
-
-
-@contextmanager
-def _compiled_as_one(function: Callable[..., object]) -> Iterator[None]:
-    """Within it, this function is optimised and becomes machine code with all that it calls of its module as one.
-
-    numba would do both for each function that is called as well, and make a way into it from C, to use none of that.
-    No other thread compiles meanwhile. AttributeError if numba has no such methods.
-    """
-    called: set[JITCodeLibrary] = set()
-
-    def get_executable(
-        context: CPUContext, code: JITCodeLibrary, descriptor: FunctionDescriptor, environment: object
-    ) -> object:
-        if descriptor.modname != function.__module__ or descriptor.qualname == function.__qualname__:
-            return plain["get_executable"](context, code, descriptor, environment)
-        called.add(code)
-        home = descriptor.lookup_module()  # type: ignore[no-untyped-call]
-        return _dynfunc.make_function(home, descriptor.qualname, "only called by kernels", 0, environment, (code,))
-
-    def create_cfunc_wrapper(lower: Lower) -> None:
-        if lower.fndesc.modname != function.__module__:
-            plain["create_cfunc_wrapper"](lower)
-
-    def optimize(code: JITCodeLibrary) -> None:
-        if code not in called:
-            plain["_optimize_final_module"](code)
-
-    def finalize(code: JITCodeLibrary) -> None:
-        if code not in called:
-            plain["_finalize_final_module"](code)
-        vars(code)["_finalized"] = True  # it can be linked now
-
-    changed: dict[str, tuple[type, Callable[..., object]]] = {
-        "get_executable": (CPUContext, get_executable),
-        "create_cfunc_wrapper": (Lower, create_cfunc_wrapper),
-        "_optimize_final_module": (JITCodeLibrary, optimize),
-        "_finalize_final_module": (JITCodeLibrary, finalize),
-    }
-    with global_compiler_lock:
-        plain = {name: getattr(owner, name) for name, (owner, _) in changed.items()}
-        try:
-            for name, (owner, method) in changed.items():
-                setattr(owner, name, method)
-            yield
-        finally:
-            for name, (owner, _) in changed.items():
-                setattr(owner, name, plain[name])

@@ -495,19 +495,18 @@ class AdaptiveRanges:
 
     @classmethod
     def restore(cls, plan: FeaturePlan, arrays: Mapping[str, NDArray[Any]]) -> AdaptiveRanges:
-        """Restore what was saved; files from before ranges adapted have only knots, and such ranges do not adapt."""
+        """Restore what was saved."""
         ranges = cls.fixed(plan, _by_scale(plan, _check_knots(plan, arrays["knots"])))
-        if "recent" in arrays:
-            ranges.first_knots[:] = _check_knots(plan, arrays["first_knots"])
-            for target, name in ((ranges.recent, "recent"), (ranges.first_recent, "first_recent")):
-                saved = arrays[name]
-                fits = saved.shape == target.shape and saved.dtype == target.dtype and np.isfinite(saved).all()
-                if not fits or ((saved[:, 0] != 0.0) & (saved[:, 0] < LEAST)).any():
-                    raise ValueError("the arrays do not fit the parts")
-                target[:] = saved
-            if arrays["moves"].shape != ranges.moves.shape or arrays["moves"].dtype != np.int64:
+        ranges.first_knots[:] = _check_knots(plan, arrays["first_knots"])
+        for target, name in ((ranges.recent, "recent"), (ranges.first_recent, "first_recent")):
+            saved = arrays[name]
+            fits = saved.shape == target.shape and saved.dtype == target.dtype and np.isfinite(saved).all()
+            if not fits or ((saved[:, 0] != 0.0) & (saved[:, 0] < LEAST)).any():
                 raise ValueError("the arrays do not fit the parts")
-            ranges.moves[:] = arrays["moves"]
+            target[:] = saved
+        if arrays["moves"].shape != ranges.moves.shape or arrays["moves"].dtype != np.int64:
+            raise ValueError("the arrays do not fit the parts")
+        ranges.moves[:] = arrays["moves"]
         return ranges
 
     def by_scale(self, plan: FeaturePlan) -> list[Array]:

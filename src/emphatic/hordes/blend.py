@@ -285,9 +285,8 @@ class RateBlend:
         return {"state": self.state, "open_rows": self.open_rows}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what ``arrays`` returned, or begin where a file has none; ValueError if it does not fit."""
-        if arrays:
-            _overwrite(self.arrays(), arrays, "rates")
+        """Restore what ``arrays`` returned; ValueError if it does not fit."""
+        _overwrite(self.arrays(), arrays, "rates")
 
 
 @cache

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,18 +27,15 @@ from emphatic.learning.tensors import TensorPart
 from emphatic.questions.evaluator import Evaluator, Targets
 from emphatic.rules import AnyRule
 
-__all__ = ["Group", "Groups", "Setup", "fill_in"]
+__all__ = ["Group", "Groups", "Setup", "fill_in", "under"]
 
+T = TypeVar("T")
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Times = NDArray[Any] | None
 Labels = Mapping[str, Any]
 #: Room for all single answers, with those of ridges and seasons in it, and which seasons are new ones.
 Beside = tuple[Array | None, Flags | None]
-#: In a file: arrays of more bytes than this are stored without their zeros, unless more than this share are others; and
-#: what the names of their places and shapes end in.
-_SMALL, _DENSE = 512, 0.9
-_PLACES, _SHAPE = ".places", ".shape"
 #: A step that follows the one before, and one that does not.
 _FOLLOWS, _BEGINS = np.ones(1, bool), np.zeros(1, bool)
 
@@ -582,7 +578,7 @@ class Group:
         kinds = {"blend": self.blend, "blend.rates": self.rates, "ridges": self.ridges, "seasons": self.seasons}
         for kind, answers in kinds.items():
             for name, array in {} if answers is None else answers.arrays().items():
-                arrays |= _without_zeros(f"{kind}.{name}", array)
+                arrays[f"{kind}.{name}"] = array
         arrays |= {"horde.base": self.base, "horde.fresh": self.fresh.view(np.uint8)}
         if self.phi is not None:
             arrays |= {"horde.indices": self.phi.indices, "horde.values": self.phi.values}
@@ -599,13 +595,13 @@ class Group:
         self._room = None
         fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
         if self.seasons is not None:
-            self.seasons.restore(_with_zeros(arrays, "seasons."))
-        self.blend.restore(_with_zeros(arrays, "blend."))
+            self.seasons.restore(under(arrays, "seasons."))
+        self.blend.restore(under(arrays, "blend."))
         if self.rates is not None:
-            self.rates.restore(_with_zeros(arrays, "blend.rates."))
+            self.rates.restore(under(arrays, "blend.rates."))
         if self.ridges is not None:
             self.ridges.base[:] = self.base[self._blended]
-            self.ridges.restore(_with_zeros(arrays, "ridges."))
+            self.ridges.restore(under(arrays, "ridges."))
         self.open = bool(saved["open"])
         if "horde.indices" in arrays:
             phi = Active(arrays["horde.indices"], arrays["horde.values"])
@@ -759,41 +755,9 @@ def fill_in(name: str, array: NDArray[Any], stored: NDArray[Any], finite: bool =
     array[:] = stored
 
 
-def _without_zeros(name: str, array: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """An array as a file holds it, by name: where many of its numbers are 0, only the others, their places and a shape.
-
-    Of the products of features, and of the rows that a signal remembers, most are 0 in a short log.
-    """
-    array = np.ascontiguousarray(array)
-    others = np.flatnonzero(array.view(np.dtype(f"u{array.itemsize}")))  # (−0.0 is a number like others)
-    if len(others) > _DENSE * array.size or array.nbytes < _SMALL:
-        return {name: array}
-    places = np.zeros(array.size, np.bool_)
-    places[others] = True
-    shape = np.array(array.shape, np.int64)
-    return {name: array.reshape(-1)[others], f"{name}{_PLACES}": np.packbits(places), f"{name}{_SHAPE}": shape}
-
-
-def _with_zeros(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    """The arrays of a file whose names begin with the prefix, without it, each whole; ValueError if one is damaged."""
-    whole = {}
-    for name, stored in arrays.items():
-        if not name.startswith(prefix) or name.endswith((_PLACES, _SHAPE)):
-            continue
-        array = stored
-        if f"{name}{_PLACES}" in arrays:
-            places, shape = arrays[f"{name}{_PLACES}"], arrays[f"{name}{_SHAPE}"].tolist()
-            size = math.prod(shape)
-            if min(shape) < 0 or places.shape != (-(-size // 8),):
-                raise ValueError(f"the places of its {name!r} do not fit")
-            at = np.flatnonzero(np.unpackbits(places, count=size))
-            if stored.shape != at.shape:
-                raise ValueError(f"its {name!r} does not have a number for each of its places")
-            array = np.zeros(size, stored.dtype)
-            array[at] = stored
-            array = array.reshape(shape)
-        whole[name.removeprefix(prefix)] = array
-    return whole
+def under(arrays: Mapping[str, T], prefix: str) -> dict[str, T]:
+    """The arrays of a file whose names begin with the prefix, without it."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _scaled_by(rates: Sequence[float], alpha: object, Q: int) -> Any:

@@ -28,13 +28,13 @@ from emphatic.common.locks import Guard
 from emphatic.common.names import show
 from emphatic.errors import CheckpointError, DivergenceWarning
 from emphatic.features import Features, OneHot
-from emphatic.hordes.group import Group, Groups, Setup, fill_in
+from emphatic.hordes.group import Group, Groups, Setup, fill_in, under
 from emphatic.hordes.seasons import Period, find_periods
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import mask, refusal
 from emphatic.learning.learner import Learner, join
 from emphatic.learning.returns import UndiscountedWarning
-from emphatic.learning.tensors import Stored, StoredColumns, TensorPart
+from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.questions.evaluator import Before, Behaviour, Evaluator, check_behaviour
 from emphatic.questions.gvf import GVF, LARGEST, Observations, action_name
 from emphatic.rules import AnyRule
@@ -80,10 +80,8 @@ _MAKERS_IN_USE: WeakSet[Features] = WeakSet()
 #: Prefixes of the names of arrays in a file: those that are not a learner's, and those that a user saves with a horde.
 _NOT_THE_LEARNERS, _MORE = ("features.", "blend.", "ridges.", "seasons.", "horde."), "horde.more."
 _ASKED = "horde.asked."
-#: In a file: the weights and traces of learners on the sparse engine, and what the name of their columns' list ends in;
-_TRACES, _COLUMNS = "sparse.H", ".columns"
-#: the headers of groups from the second on; and what the names of their arrays begin with, and those of the shapes of
-#: these, and of the groups that have one where not all do.
+#: In a file: the headers of groups from the second on; and what the names of their arrays begin with, and those of the
+#: shapes of these, and of the groups that have one where not all do.
 _HEADERS, _JOINED, _SHAPES, _WHICH = "horde.groups", "groups.", ".shapes", ".of"
 #: The longest headers of groups, in bytes.
 _LONGEST = 1 << 28
@@ -1252,7 +1250,7 @@ class Horde:
         rule, groups = self.setup.rule, saved.get("groups", [])
         learners = [Learner._restored(dict(header), dict(stored), engine, rule)]
         for g, group in enumerate(groups, 1):
-            learners.append(Learner._restored(group["learner"], _under(stored, _prefix(g)), engine, rule))
+            learners.append(Learner._restored(group["learner"], under(stored, _prefix(g)), engine, rule))
         evaluator = self.evaluator(signals, saved["categories"], self.step)
         self._start(evaluator, np.zeros(len(self.questions)), learners)
         for g, (group, state) in enumerate(zip(self._groups, [saved, *groups], strict=True)):
@@ -1584,7 +1582,6 @@ def _join_groups(headers: Sequence[Mapping[str, Any]], tensors: Sequence[Mapping
     """
     text = zlib.compress(json.dumps(headers, allow_nan=False).encode())
     joined = {_HEADERS: TensorPart.of(np.frombuffer(text, np.uint8))}
-    tensors = [_share_traces(arrays) for arrays in tensors]
     for name in dict.fromkeys(name for arrays in tensors for name in arrays):
         groups = [g for g, arrays in enumerate(tensors, 1) if name in arrays]
         array, shapes = TensorPart.join([tensors[g - 1][name] for g in groups])
@@ -1607,30 +1604,12 @@ def _split_groups(saved: dict[str, Any], stored: Mapping[str, Stored]) -> dict[s
         groups = range(1, len(saved["groups"]) + 1) if which is None else which.array().tolist()
         for g, of_group in zip(groups, array.split(stored[f"{name}{_SHAPES}"].array()), strict=True):
             arrays[f"{_prefix(g)}{name.removeprefix(_JOINED)}"] = of_group
-    for name in [name for name in arrays if name.endswith(f"{_TRACES}{_COLUMNS}")]:
-        of = name.removesuffix(_COLUMNS)
-        arrays[of] = StoredColumns.of(arrays[of], arrays.pop(name).array())
     return arrays
-
-
-def _share_traces(arrays: Mapping[str, TensorPart]) -> Mapping[str, TensorPart]:
-    """The arrays of a group: of weights and traces, the different columns and which of them each learner has."""
-    if _TRACES not in arrays:
-        return arrays
-    shared = StoredColumns.share(np.concatenate(list(arrays[_TRACES].blocks)))
-    if shared is None:
-        return arrays
-    columns, which = (TensorPart.of(array) for array in shared)
-    return {**arrays, _TRACES: columns, f"{_TRACES}{_COLUMNS}": which}
-
-
-def _under(stored: Mapping[str, Stored], prefix: str) -> dict[str, Stored]:
-    return {name.removeprefix(prefix): tensor for name, tensor in stored.items() if name.startswith(prefix)}
 
 
 def _arrays(stored: Mapping[str, Stored], prefix: str) -> dict[str, NDArray[Any]]:
     """The arrays of a group that are not its learner's."""
-    tensors = _under(stored, prefix)
+    tensors = under(stored, prefix)
     return {name: tensor.array() for name, tensor in tensors.items() if name.startswith(_NOT_THE_LEARNERS)}
 
 

@@ -5,10 +5,10 @@ reading needs memory for a second copy of the arrays. A learner is restored from
 before anything of their size is allocated.
 
 The vectors of a learner whose engine holds them in another form, as sparse does, are not saved beside that form: they
-follow from it. Such a file has format 2, others have format 1, which every version reads.
+follow from it.
 
-The JSON header has XXH3 checksums of every array and, under "__metadata__", of everything before the arrays, with
-the digits of the checksums as zeros. The files under tests/data/0.1.0 have no checksums and load without them.
+The JSON header has BLAKE2b checksums of every array and, under "__metadata__", of everything before the arrays, with
+the digits of the checksums as zeros.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from emphatic import engines, rules
@@ -31,12 +30,12 @@ from emphatic.common.names import refusal, show
 from emphatic.engines.base import Engine
 from emphatic.errors import CheckpointError
 from emphatic.learning import inputs, tensors
-from emphatic.learning.tensors import DTYPES, Stored, TensorPart, pieces
+from emphatic.learning.tensors import DTYPES, Stored, TensorPart
 from emphatic.rules import AnyRule
 from emphatic.stepsizes import kind_of
 
 __all__ = [
-    "FORMATS",
+    "FORMAT",
     "check",
     "check_engine",
     "check_own_rule",
@@ -52,15 +51,12 @@ __all__ = [
     "write",
 ]
 
-#: The versions of the format that are read; files of a later version are refused.
-FORMATS = (1, 2)
+#: The version of the format; files of another version are refused.
+FORMAT = 1
 
 _KEY = "emphatic"
 #: The entry of the checksums, and among them the one of the header.
-_CHECKSUMS, _OF_HEADER = "xxh3", "__metadata__"
-#: The entries of a header without checksums, as under tests/data/0.1.0; such a file has no others.
-_WITHOUT = {"format", "rule", "vectors", "memory", "n", "K", "dtype", "engine", "threads", "steps"}
-_WITHOUT |= {"position", "more", "horde"}
+_CHECKSUMS, _OF_HEADER = "blake2b", "__metadata__"
 #: Counts are whole numbers in float64.
 _MOST_STEPS = 1 << 53
 #: Levels of nested lists and tables in what a user saves.
@@ -72,7 +68,7 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], parts: Mapping[s
     target = Path(os.path.realpath(os.fsdecode(path)))
     if target.exists() and not target.is_file():  # a folder, or a device or pipe that a rename would destroy
         raise OSError(f"{str(target)!r} already exists and is not a file; a checkpoint cannot replace it.")
-    header = {"format": FORMATS[0 if parts.keys() >= set(header.get("vectors", ())) else 1], **header}
+    header = {"format": FORMAT, **header}
     blank = _with_checksums(header, dict.fromkeys((_OF_HEADER, *parts)))
     try:
         _parse(blank)
@@ -93,7 +89,7 @@ def _with_checksums(header: Mapping[str, Any], checksums: Mapping[str, str | Non
 
 def _hash_header(blank: str, arrays: Mapping[str, tensors.TensorLayout]) -> str:
     """The checksum of everything before the arrays, from the text in which the checksums are zeros."""
-    return xxhash.xxh3_64_hexdigest(tensors.encode_header({_KEY: blank}, arrays))
+    return tensors.new_checksum(tensors.encode_header({_KEY: blank}, arrays)).hexdigest()
 
 
 @contextmanager
@@ -142,17 +138,11 @@ def _header(where: str, metadata: dict[str, str], arrays: dict[str, Stored]) -> 
         raise CheckpointError(f"{where} has a damaged header: {error}") from error
     if type(header.get("format")) is not int:
         raise CheckpointError(f"{where} has a damaged header: it names no format.")
-    if header["format"] not in FORMATS:
+    if header["format"] != FORMAT:
         raise CheckpointError(
-            f"{where} has format {header['format']}; this version of the library reads formats up to {FORMATS[-1]}."
+            f"{where} has format {header['format']}; this version of the library reads format {FORMAT}."
         )
-    if _CHECKSUMS not in header:
-        if unknown := header.keys() - _WITHOUT:
-            raise CheckpointError(f"{where} has a damaged header: it has no checksums, but an entry {min(unknown)!r}.")
-        if header["format"] != 1:
-            raise CheckpointError(f"{where} has a damaged header: it has format {header['format']}, but no checksums.")
-        return header
-    checksums = header.pop(_CHECKSUMS)
+    checksums = header.pop(_CHECKSUMS, None)
     if not isinstance(checksums, dict) or checksums.keys() != {_OF_HEADER, *arrays}:
         raise CheckpointError(f"{where} has a damaged header: its checksums are not one for each array.")
     if checksums[_OF_HEADER] != _hash_header(_with_checksums(header, dict.fromkeys(checksums)), arrays):
@@ -232,7 +222,7 @@ def _check_arrays(rule: AnyRule, header: Mapping[str, Any], arrays: Mapping[str,
     if header["dtype"] not in ("float32", "float64") or not isinstance(header["engine"], str):
         raise ValueError(f"its dtype is {header['dtype']!r} and its engine {header['engine']!r}")
     expected = dict.fromkeys(rule.memory, ("float64", lead))
-    if rule.vectors[0] in arrays or header.get("format", 2) == 1:
+    if rule.vectors[0] in arrays:
         expected |= dict.fromkeys(rule.vectors, (header["dtype"], (*lead, n)))
     elif all(math.prod(array.shape) < math.prod((*lead, n)) for array in _pending(header, arrays).values()):
         raise ValueError(f"it has neither {rule.vectors[0]!r} nor the state from which that follows")
@@ -258,7 +248,7 @@ def fill(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[st
     if gamma is not None and rule.base.name in rules.names() and not ((gamma >= 0.0) & (gamma <= 1.0)).all():
         raise ValueError("its 'gamma' is not between 0 and 1")
     with np.errstate(all="ignore"):
-        if complete := rule.vectors[0] in arrays:
+        if rule.vectors[0] in arrays:
             for r, vector in enumerate(rule.vectors):
                 # Straight into the engine's own array, where it has one: ``put`` then finds it in its place.
                 value = np.ascontiguousarray(inner.view(r))
@@ -273,14 +263,6 @@ def fill(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[st
         if not np.isfinite(values).all():
             raise ValueError(f"its {scalar!r} is not finite")
     inner.scalars[:, -1] = counts
-    if not complete:
-        return
-    pending = _pending(header, arrays, name)
-    inner.resume({of: array.array() for of, array in pending.items()})
-    with np.errstate(all="ignore"):
-        for r, vector in enumerate(rule.vectors):
-            if pending and not _same(inner.blocks(r), arrays[vector]):
-                raise ValueError(f"the state of the {name} engine does not match its {vector!r}")
 
 
 def _reload(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> None:
@@ -296,9 +278,9 @@ def _reload(inner: Engine, name: str, header: Mapping[str, Any], arrays: Mapping
             inner.put(r, saver.vector(r))
 
 
-def _pending(header: Mapping[str, Any], arrays: Mapping[str, Stored], engine: str | None = None) -> dict[str, Stored]:
-    """The state of this engine, or else of the one that saved the file, besides vectors and memory."""
-    prefix = f"{engine or header['engine']}."
+def _pending(header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> dict[str, Stored]:
+    """The state of the engine that saved the file, besides vectors and memory."""
+    prefix = f"{header['engine']}."
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
@@ -314,8 +296,8 @@ def frozen(header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> NDArray[n
 
 
 def position(header: Mapping[str, Any]) -> int:
-    """The learners' position in the stream; where the file does not say, the steps that they have learned from."""
-    steps, at = header["steps"], header.get("position", header["steps"])
+    """The learners' position in the stream."""
+    steps, at = header["steps"], header["position"]
     if not (type(at) is int and steps <= at < _MOST_STEPS):
         raise ValueError(f"its position in the stream is {at!r}, after {steps!r} steps")
     return at
@@ -389,16 +371,3 @@ def _counts(header: Mapping[str, Any], arrays: Mapping[str, Stored]) -> Any:
     if counts.min() < 0 or counts.max() != steps:
         raise ValueError(f"its counts of steps are not from 0 to {steps}")
     return counts
-
-
-def _same(blocks: Iterable[NDArray[Any]], stored: Stored) -> bool:
-    """Whether the blocks are the numbers in the file."""
-    at = 0
-    for block in blocks:
-        for piece in pieces(block):
-            there = np.empty(piece.shape, stored.dtype)
-            stored.into(there, at)
-            if not np.array_equal(piece, there):
-                return False
-            at += piece.size
-    return True

@@ -627,7 +627,7 @@ class Learner:
         tensors |= {
             name: TensorPart("float64", lead, (engine.scalars[:, i],)) for i, name in enumerate(self.rule.memory)
         }
-        tensors |= {f"{self.engine}.{name}": TensorPart.of(array) for name, array in engine.saved().items()}
+        tensors |= {f"{self.engine}.{name}": TensorPart.of(array) for name, array in engine.pending().items()}
         if self._frozen.any():
             tensors["frozen"] = TensorPart.of(self._frozen.astype(np.uint8))
         if (engine.counts != engine.counts[0]).any():

@@ -8,29 +8,27 @@ given arrays, and a file written in any other way is refused.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 __all__ = [
     "DTYPES",
     "Stored",
-    "StoredColumns",
     "TensorPart",
     "encode_header",
+    "new_checksum",
     "pieces",
     "read",
-    "with_repeats",
-    "without_repeats",
     "write",
 ]
 
@@ -49,11 +47,6 @@ _PIECE = 1 << 18
 _READ = 1 << 20
 #: Numbers that are read at a time from each of several arrays, for columns that stay in the cache meanwhile.
 _TOGETHER = 1 << 17
-#: The least bytes of an array that is written without its repeats, the share of them that is then left at most, and how
-#: many different numbers a column of it may have.
-_LARGE, _LEFT, _DIFFERENT = 1 << 18, 0.8, 1 << 16
-#: What the names of the different numbers, of their counts by column, of the rows' numbers and of the shape end in.
-_NUMBERS, _COUNTS, _WHICH, _SHAPE = ".numbers", ".counts", ".which", ".shape"
 #: The longest header that is read or written: far beyond what a few dozen arrays need.
 _LONGEST = 1 << 24
 
@@ -96,6 +89,11 @@ def pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
     yield from np.nditer(array, flags, order="C", casting="equiv", buffersize=_PIECE, **per)
 
 
+def new_checksum(data: bytes = b"") -> hashlib.blake2b:
+    """A checksum of these bytes and of those that it is updated with: against damage, not against forgery."""
+    return hashlib.blake2b(data, digest_size=8)
+
+
 def encode_header(metadata: Mapping[str, str], arrays: Mapping[str, TensorLayout]) -> bytes:
     """The first bytes of a file, up to the arrays."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
@@ -112,12 +110,12 @@ def encode_header(metadata: Mapping[str, str], arrays: Mapping[str, TensorLayout
 
 
 def write(file: BinaryIO, metadata: Mapping[str, str], parts: Mapping[str, TensorPart]) -> dict[str, str]:
-    """Write all parts to the file; returns the XXH3 checksum of each."""
+    """Write all parts to the file; returns the checksum of each."""
     header = encode_header(metadata, parts)
     file.write(header)
     checksums = {}
     for name in _order(parts):
-        checksum = xxhash.xxh3_64()
+        checksum = new_checksum()
         for block in parts[name].blocks:
             for piece in pieces(block):
                 checksum.update(piece.data)
@@ -162,7 +160,7 @@ class Stored:
 
     def pieces(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
         """(row, first, numbers) of all numbers in C order, as a matrix of rows of the last axis; in one buffer."""
-        length, room, checksum = self.shape[-1], np.empty(_TOGETHER, self.dtype), xxhash.xxh3_64()
+        length, room, checksum = self.shape[-1], np.empty(_TOGETHER, self.dtype), new_checksum()
         for row in range(math.prod(self.shape[:-1])):
             for first in range(0, length, len(room)):
                 piece = room[: length - first]
@@ -189,7 +187,7 @@ class Stored:
         """Compare with the checksum, unless that has been done; ValueError if they differ."""
         if self.checksum is None:
             return
-        size, checksum, room = _nbytes(self.dtype, self.shape), xxhash.xxh3_64(), np.empty(_READ, np.uint8)
+        size, checksum, room = _nbytes(self.dtype, self.shape), new_checksum(), np.empty(_READ, np.uint8)
         for at in range(0, size, _READ):
             piece = room[: min(_READ, size - at)]
             self._read(piece, at)
@@ -198,7 +196,7 @@ class Stored:
 
     def _read(self, flat: NDArray[np.uint8], at: int, *, hashed: bool = False) -> str:
         """Read bytes of the array from this one on; returns their checksum."""
-        checksum = xxhash.xxh3_64()
+        checksum = new_checksum()
         self.file.seek(self.begin + at)
         for start in range(0, flat.size, _READ):
             piece = flat[start : start + _READ]
@@ -212,94 +210,6 @@ class Stored:
         if self.checksum is not None and checksum != self.checksum:
             raise ValueError(f"its {self.name!r} does not match its checksum: the file was damaged or changed")
         self.checksum = None
-
-
-@dataclass
-class StoredColumns(Stored):
-    """An array of which the file has the different columns: ``which`` is the place of each column among these."""
-
-    which: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    different: int = 0
-
-    @classmethod
-    def of(cls, stored: Stored, which: NDArray[np.int64]) -> StoredColumns:
-        """An array whose axes after the first are those of ``which``; ValueError if a place is not one of a column."""
-        if len(stored.shape) != 2 or not ((which >= 0) & (which < stored.shape[1])).all():
-            raise ValueError(f"its {stored.name!r} does not have all of its columns")
-        shape = (stored.shape[0], *which.shape)
-        return cls(stored.file, stored.name, stored.dtype, shape, stored.begin, which=which, different=stored.shape[1])
-
-    @staticmethod
-    def share(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
-        """The different columns of an array, and which of them each column is; None if nearly all are different.
-
-        Learners with the same horizon and step size have the same trace.
-        """
-        if array.ndim < 2 or not array.size:
-            return None
-        columns = np.ascontiguousarray(array.reshape(len(array), -1).T)
-        places: dict[bytes, int] = {}
-        which = np.array([places.setdefault(column.tobytes(), len(places)) for column in columns], np.int64)
-        if len(places) > _LEFT * len(columns):
-            return None
-        places_of_first = np.unique(which, return_index=True)[1]
-        return np.ascontiguousarray(columns[places_of_first].T), which.reshape(array.shape[1:])
-
-    def into(self, out: NDArray[Any], first: int = 0) -> None:
-        out.reshape(-1)[:] = self.array().reshape(-1)[first : first + out.size]
-
-    def array(self) -> NDArray[Any]:
-        columns = Stored(self.file, self.name, self.dtype, (self.shape[0], self.different), self.begin).array()
-        array: NDArray[Any] = columns[:, self.which]
-        return array
-
-    def pieces(self) -> Iterator[tuple[int, int, NDArray[Any]]]:
-        for row, numbers in enumerate(self.array().reshape(-1, self.shape[-1])):
-            yield row, 0, numbers
-
-
-def without_repeats(name: str, array: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
-    """An array as a file holds it, by name: of a column in which numbers repeat, only those that are different.
-
-    What questions remember of rows repeats: a range of readings, the bin of a row, a weight that all signals have.
-    """
-    if array.nbytes < _LARGE:
-        return {name: array}
-    rows = np.ascontiguousarray(array).reshape(-1, array.shape[-1]).view(np.uint64)  # (−0.0 is not 0.0)
-    columns = [np.unique(column, return_inverse=True) for column in rows.T]
-    room = _LEFT * rows.itemsize * len(rows)
-    short = [len(u) <= _DIFFERENT and u.nbytes + 2 * len(rows) <= room for u, _ in columns]
-    if not any(short):
-        return {name: array}
-    repeated = [column for column, fits in zip(columns, short, strict=True) if fits]
-    return {
-        name: np.ascontiguousarray(rows[:, np.logical_not(short)].view(np.float64)),
-        f"{name}{_NUMBERS}": np.concatenate([u for u, _ in repeated]).view(np.float64),
-        f"{name}{_COUNTS}": np.array([len(u) * fits for (u, _), fits in zip(columns, short, strict=True)], np.int64),
-        f"{name}{_WHICH}": np.stack([which.reshape(-1).astype(np.uint16) for _, which in repeated], axis=1),
-        f"{name}{_SHAPE}": np.array(array.shape, np.int64),
-    }
-
-
-def with_repeats(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Arrays of which ``without_repeats`` wrote some, each whole; ValueError if one is damaged."""
-    complete = {}
-    for name, stored in arrays.items():
-        if name.endswith((_NUMBERS, _COUNTS, _WHICH, _SHAPE)):
-            continue
-        complete[name] = stored
-        if f"{name}{_COUNTS}" not in arrays:
-            continue
-        numbers, counts, which, shape = (arrays[f"{name}{kind}"] for kind in (_NUMBERS, _COUNTS, _WHICH, _SHAPE))
-        short, places = counts > 0, which.astype(np.int64)
-        sizes = len(stored), np.count_nonzero(~short), np.count_nonzero(short), counts.sum()
-        if (*stored.shape, which.shape[1], len(numbers)) != sizes or not (places < counts[short]).all():
-            raise ValueError(f"the numbers that repeat in its {name!r} do not fit")
-        rows = np.empty((len(stored), len(counts)))
-        rows[:, ~short] = stored
-        rows[:, short] = numbers[places + (np.cumsum(counts) - counts)[short]]
-        complete[name] = rows.reshape(shape)
-    return complete
 
 
 def read(file: BinaryIO) -> tuple[dict[str, str], dict[str, Stored]]:

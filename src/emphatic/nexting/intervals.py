@@ -118,7 +118,6 @@ from numpy.typing import NDArray
 from emphatic.asking.gvfs import FollowedGVFs
 from emphatic.engines.compiled import direct, interpreted
 from emphatic.hordes.horde import Horde
-from emphatic.learning.tensors import with_repeats, without_repeats
 from emphatic.nexting import interval_kernels as kernels
 from emphatic.nexting.settings import FALSE_ALARM_RATE
 
@@ -718,7 +717,7 @@ class Derived:
         arrays: dict[str, Any] = {}
         for owner, kind in self._kinds():
             for name, array in kind.arrays().items():
-                arrays |= without_repeats(f"{owner}.{name}", array)
+                arrays[f"{owner}.{name}"] = array
         return arrays | self.returns.state()
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -730,7 +729,7 @@ class Derived:
             prefix = f"{owner}."
             arrays = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
             if arrays:
-                kind.restore(with_repeats(arrays))
+                kind.restore(arrays)
         self.returns.restore(state)
 
     def _kinds(self) -> list[tuple[str, Intervals | Alarms]]:

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     #: (first (pairs + 2,), arrival, cumulative probability, reward); the last of the pairs is the start.
     Tables = tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]
 
-#: The worlds by number, and how many numbers an observation of each has.
+#: The worlds by number.
 WORLDS = ("mdp", "mountain_car", "acrobot", "puddle_world")
 MDP, CAR, ACROBOT, PUDDLES = 0, 1, 2, 3
-OBSERVED = (1, 2, 4, 2)
 
 # PCG64, as NumPy has it: 128 bits in two words, a multiplication and an addition a step, XSL-RR output.
 _MULTIPLIER_HIGH, _MULTIPLIER = np.uint64(0x2360ED051FC65DA4), np.uint64(0x4385DF649FCCF645)

@@ -427,6 +427,8 @@ def _or_least(value: float | None) -> float:
 
 def _interval(error: Array, of_best: Array, skill: float, level: float) -> tuple[float, float]:
     """The ends of the interval of the skill, by resampling blocks."""
+    from scipy.special import stdtrit  # late: to import it takes a quarter of a second
+
     n = len(error)
     draws = _draws(n)
     unit = float(of_best.max())  # (sums may be near the largest number)
@@ -435,7 +437,7 @@ def _interval(error: Array, of_best: Array, skill: float, level: float) -> tuple
         skills = np.where(denominator > 0.0, 1.0 - draws @ (error / unit) / denominator, -np.inf)
         low, high = np.quantile(skills, [0.5 * level, 1.0 - 0.5 * level])
         # The deviation of few blocks is itself uncertain, and their bootstrap is too narrow by √((n − 1) / n).
-        widened = _t_quantile(1.0 - 0.5 * level, n - 1) / NormalDist().inv_cdf(1.0 - 0.5 * level)
+        widened = float(stdtrit(n - 1, 1.0 - 0.5 * level)) / NormalDist().inv_cdf(1.0 - 0.5 * level)
         widened *= math.sqrt(n / (n - 1.0))
         low, high = skill - widened * (skill - low), min(1.0, skill + widened * (high - skill))
     return (float(low) if math.isfinite(low) else -1e300), (float(high) if math.isfinite(high) else 1.0)
@@ -446,17 +448,6 @@ def _draws(n: int) -> Array:
     """How often each of n blocks is drawn, (draws, n): always the same, so that a verdict is."""
     counts: Array = np.random.default_rng(n).multinomial(n, np.full(n, 1.0 / n), _DRAWS).astype(np.float64)
     return counts
-
-
-def _t_quantile(p: float, degrees: int) -> float:
-    """Student's t, by the expansion of Cornish and Fisher (Abramowitz & Stegun 26.7.5)."""
-    z = NormalDist().inv_cdf(p)
-    terms = (
-        (z**3 + z) / 4.0,
-        (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0,
-        (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / 384.0,
-    )
-    return z + math.fsum(term / float(degrees) ** (k + 1) for k, term in enumerate(terms))
 
 
 # ---------------------------------------------------------------------- scores of a log

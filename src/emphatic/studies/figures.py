@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 
 from emphatic.learning.inputs import refusal
 from emphatic.report.page import known
@@ -31,7 +32,7 @@ from emphatic.report.plots import (
     shades,
 )
 from emphatic.studies.results import Sweep
-from emphatic.studies.statistics import CONFIDENCE, mean_intervals, over_runs, t_quantile
+from emphatic.studies.statistics import CONFIDENCE, mean_intervals, over_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +56,7 @@ Shades = Mapping[Any, float]
 
 def confidence_width(runs: int) -> float:
     """Half of a 95% interval of the mean over runs, in standard errors; NaN for a single run."""
-    return t_quantile(0.5 + CONFIDENCE / 2, runs - 1) if runs > 1 else math.nan
+    return float(stdtrit(runs - 1, 0.5 + CONFIDENCE / 2)) if runs > 1 else math.nan
 
 
 def which_runs(sweep: Sweep) -> str:

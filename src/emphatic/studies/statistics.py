@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import bdtr, stdtrit
 
 from emphatic.engines.compiled import blas_threads
 
 __all__ = ["CONFIDENCE", "Interval", "difference", "interval", "mean_intervals", "median_interval", "over_runs"]
-__all__ += ["runs_for_tolerance", "t_quantile", "tolerance_interval"]
+__all__ += ["runs_for_tolerance", "tolerance_interval"]
 
 Array = NDArray[np.float64]
 
@@ -53,52 +54,6 @@ class Interval:
         return self.low > 0.0
 
 
-@functools.cache
-def t_quantile(p: float, df: float) -> float:
-    """The p-quantile of Student's t with ``df`` degrees of freedom, p ≥ ½.
-
-    >>> round(t_quantile(0.975, 9), 4)
-    2.2622
-    """
-    # P(T ≤ t) = 1 − I_x(df/2, ½)/2 with x = df/(df + t²), found by halving.
-    low, high = 0.0, 1.0
-    while 1.0 - 0.5 * _beta(df / (df + high * high), df) < p:
-        high *= 2.0
-    for _ in range(80):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if 1.0 - 0.5 * _beta(df / (df + middle * middle), df) < p else (low, middle)
-    return 0.5 * (low + high)
-
-
-def _beta(x: float, df: float) -> float:
-    """I_x(df/2, ½), the regularised incomplete beta function, by its continued fraction (Press et al., section 6.4)."""
-    a, b = 0.5 * df, 0.5
-    if x > (a + 1.0) / (a + b + 2.0):
-        return 1.0 - _fraction(1.0 - x, b, a)
-    return _fraction(x, a, b)
-
-
-def _fraction(x: float, a: float, b: float) -> float:
-    if x <= 0.0:
-        return 0.0
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
-    value, c, d = 1.0, 1.0, 0.0
-    for i in range(400):
-        m = i // 2
-        if i == 0:
-            term = 1.0
-        elif i % 2 == 0:
-            term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        else:
-            term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d = 1.0 / (1.0 + term * d)
-        c = 1.0 + term / c
-        value *= c * d
-        if i and abs(1.0 - c * d) < 1e-15:
-            break
-    return front * (value - 1.0)
-
-
 def mean_intervals(values: ArrayLike) -> tuple[Array, Array]:
     """The ends of the confidence intervals of the means of rows; NaN for rows that are not finite, or of one value.
 
@@ -120,7 +75,7 @@ def mean_intervals(values: ArrayLike) -> tuple[Array, Array]:
     for begin in range(0, len(finite), _ROWS):
         chunk = finite[begin : begin + _ROWS]
         mean, error = over_runs(rows[chunk])
-        width = np.full((2, len(chunk)), t_quantile(0.5 + CONFIDENCE / 2, R - 1))  # in standard errors
+        width = np.full((2, len(chunk)), stdtrit(R - 1, 0.5 + CONFIDENCE / 2))  # in standard errors
         if R >= FEWEST:
             least, largest = _studentised(rows[chunk] - mean[:, None])
             width = np.maximum(width, [largest, -least])
@@ -233,18 +188,9 @@ def runs_for_tolerance(share: float) -> int:
     return runs
 
 
-@functools.lru_cache(1024)  # it depends on the number of runs alone, and all settings of a sweep have as many
 def _confidence(R: int, rank: int, share: float) -> float:
     """How surely the r-th least and the r-th largest of R values enclose the share: P(Bin(R, share) ≤ R − 2r)."""
-    logs = [
-        math.lgamma(R + 1)
-        - math.lgamma(k + 1)
-        - math.lgamma(R - k + 1)
-        + k * math.log(share)
-        + (R - k) * math.log1p(-share)
-        for k in range(R - 2 * rank + 1)
-    ]
-    return math.fsum(map(math.exp, logs))
+    return float(bdtr(R - 2 * rank, R, share))
 
 
 def over_runs(values: NDArray[np.floating]) -> tuple[Array, Array]:

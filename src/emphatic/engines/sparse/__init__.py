@@ -32,12 +32,10 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["HIGH", "LOW", "SHRUNK", "STAMP", "Layout", "Sparse", "add_limits", "choose_bounds", "functions_for", "hold"]
+__all__ = ["HIGH", "LOW", "SHRUNK", "STAMP", "Layout", "Sparse", "add_limits", "functions_for", "hold"]
 
 #: The type of stamps, which holds a position in φ too (modulo its largest value).
 STAMP = {"float64": "int32", "float32": "int16"}
-#: The type of stamps in a file, where they have room in it.
-SHORT_STAMP = "uint16"
 
 #: A trace's scale is reset when it is below this part of its peak: the error is about 4e-16 divided by it.
 SHRUNK = 1e-2
@@ -214,12 +212,7 @@ class Sparse(Engine):
         return self._lazy.pending() | {"bounds": self.scalars[:, self.M : -1]}
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
-        if pending:
-            self._lazy.check(pending)
-            self._lazy.fill(pending, self.scalars[:, self.M : -1])
-
-    def saved(self) -> dict[str, NDArray[Any]]:
-        return shorten_stamps(self.pending())
+        self._lazy.fill(pending)
 
     def reload(self, stored: Mapping[str, StoredArray]) -> None:
         settle_bounds(self, stored, self._lazy.reload(stored))
@@ -256,16 +249,6 @@ class Lazy(NamedTuple):
         fields = {name: self.columns[name] for name in self.layout.names}
         return fields | {"scale": self.scale, "epoch": self.epoch, "table": self.table[:, :, :used]}
 
-    def check(self, pending: Mapping[str, NDArray[Any]]) -> None:
-        """ValueError if these are not arrays that ``pending`` could have returned."""
-        present = self._check_scales(pending)
-        for name in self.layout.names:
-            hold(name, pending[name], self.columns.dtype[name].name, self.columns.shape)
-            if name[0] == "E":
-                stamp, j = pending[name], int(name[1:]) - self.layout.w
-                if not ((stamp >= 0) & (stamp <= present[:, j, None])).all():
-                    raise ValueError(f"its stamps {name!r} are out of range")
-
     def _check_scales(self, pending: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
         """Check what is not one number a column; returns the present epoch of every trace, (K, traces)."""
         hold("epoch", pending["epoch"], "int64", self.epoch.shape)
@@ -280,10 +263,8 @@ class Lazy(NamedTuple):
             raise ValueError("one of its scales is 0")
         return present
 
-    def fill(self, pending: Mapping[str, NDArray[Any]], bounds: NDArray[np.float64]) -> None:
-        """Take over arrays that have been checked, and the bounds on |X|, which are checked here."""
-        hold("bounds", pending["bounds"], "float64", bounds.shape)
-        bounds[:] = choose_bounds(pending["bounds"], bounds)
+    def fill(self, pending: Mapping[str, NDArray[Any]]) -> None:
+        """Take over arrays that ``pending`` returned."""
         for name in self.layout.names:
             self.columns[name] = pending[name]
         self._fill_scales(pending)
@@ -301,7 +282,7 @@ class Lazy(NamedTuple):
         largest, names = np.zeros((len(self.columns), self.layout.m)), self.layout.names
         for name in names:
             kind, array = self.columns.dtype[name].name, stored[name]
-            if array.dtype not in (kind, SHORT_STAMP if name[0] == "E" else kind) or array.shape != self.columns.shape:
+            if (array.dtype, array.shape) != (kind, self.columns.shape):
                 raise ValueError(f"its {name!r} is {array.dtype} of shape {array.shape}")
         for pieces in zip(*(stored[name].pieces() for name in names), strict=True):
             for name, (k, first, piece) in zip(names, pieces, strict=True):
@@ -328,13 +309,6 @@ class Lazy(NamedTuple):
                 bounds[:, r] += np.maximum(taken, np.abs(now[:, 0])) * largest[:, j]
             bounds[:, j] *= np.maximum(np.abs(owed[..., at.w]).max(axis=1, initial=0.0), 1.0)
         return bounds
-
-
-def shorten_stamps(pending: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """What ``Lazy.pending`` returned, with stamps in two bytes where they have room."""
-    if pending["epoch"].max(initial=0) > np.iinfo(SHORT_STAMP).max:
-        return pending
-    return {name: array.astype(SHORT_STAMP) if name[0] == "E" else array for name, array in pending.items()}
 
 
 def settle_bounds(engine: Engine, stored: Mapping[str, StoredArray], upper: Floats) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from emphatic.engines import compiled
 from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, StoredArray, Watch
-from emphatic.engines.sparse import STAMP, Layout, Lazy, column_type, functions_for, hold, settle_bounds, shorten_stamps
+from emphatic.engines.sparse import STAMP, Layout, Lazy, column_type, functions_for, hold, settle_bounds
 from emphatic.engines.unrolled import ElementwiseFunctions, Functions, tuple_of
 
 if TYPE_CHECKING:
@@ -266,14 +266,8 @@ class SparseElementwise(Engine):
         return Lazy(self._layout, *self._lazy).pending() | lists | {"bounds": self.scalars[:, self.M : -1]}
 
     def resume(self, pending: dict[str, NDArray[Any]]) -> None:
-        if pending:
-            lazy = Lazy(self._layout, *self._lazy)
-            lazy.check(pending)
-            self._resume_live(pending)
-            lazy.fill(pending, self.scalars[:, self.M : -1])
-
-    def saved(self) -> dict[str, NDArray[Any]]:
-        return shorten_stamps(self.pending())
+        self._resume_live(pending)
+        Lazy(self._layout, *self._lazy).fill(pending)
 
     def reload(self, stored: Mapping[str, StoredArray]) -> None:
         upper = Lazy(self._layout, *self._lazy).reload(stored)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from emphatic.engines import compiled
 from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, StoredArray, Watch
-from emphatic.engines.sparse import HIGH, LOW, SHRUNK, add_limits, choose_bounds, hold, settle_bounds
+from emphatic.engines.sparse import HIGH, LOW, SHRUNK, add_limits, hold, settle_bounds
 from emphatic.engines.sparse.sparse_many_kernels import LANES, NEVER
 from emphatic.engines.unrolled import Functions, tuple_of, unrolled
 
@@ -62,7 +62,7 @@ def kernel(rule: Rule, dtype: str, name: str, interpreted: bool) -> Any:
         "settle_some": (*state, i8, i8),
         "forget_all": (*state, *log),
     }
-    return compiled.kernel(module, name, *signature[name], as_one=True)
+    return compiled.kernel(module, name, *signature[name])
 
 
 #: What a learner is made of in a checkpoint, and along which axis of the array the learners lie.
@@ -308,16 +308,6 @@ class SparseMany(Engine):
         """C, H and the times as they are; the order of the log follows from the times."""
         times = {"touch": self._places[0], "clock": self._clock[:1]}
         return self._fields() | times | {"bounds": self.scalars[:, self.M : -1]}
-
-    def resume(self, pending: dict[str, NDArray[Any]]) -> None:
-        if not pending:
-            return
-        state = self.pending()
-        self._check({name: pending[name] for name in state})
-        self.scalars[:, self.M : -1] = choose_bounds(pending["bounds"], state.pop("bounds"))
-        for name, array in state.items():
-            array[:] = pending[name]
-        self._order_log()
 
     def reload(self, stored: Mapping[str, StoredArray]) -> None:
         state, H = self.pending(), self._fields()["H"]
