@@ -27,7 +27,6 @@ from emphatic.nexting.settings import Settings
 
 if TYPE_CHECKING:
     from emphatic.nexting.runner import NextingResult
-    from emphatic.nexting.write_back import Written
 
 __all__ = ["check_live_options", "figures", "nexting", "read_settings"]
 
@@ -44,8 +43,8 @@ def nexting(
         str | None,
         typer.Argument(
             help="A CSV, Parquet, Arrow, JSON lines, Excel, MCAP, SQLite or DuckDB file, a ROS 2 bag's folder, an "
-            "export of a tool, the address of a database or a time series store, or - for a pipe; default: "
-            "the sample log."
+            "export of Home Assistant, InfluxDB or Prometheus, the address of a database or a time series store, or - "
+            "for a pipe; default: the sample log."
         ),
     ] = None,
     out: Annotated[
@@ -61,13 +60,6 @@ def nexting(
         bool,
         typer.Option("--no-offline", help="Skip the offline ridge fit, one of the baselines.", rich_help_panel=_OUTPUT),
     ] = False,
-    write: Annotated[
-        str | None,
-        typer.Option(
-            help="Database to write predictions, intervals and alarms to: postgresql://…, results.db, …",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
     threads: Annotated[
         str,
         typer.Option(
@@ -140,8 +132,8 @@ def nexting(
             )
         if threads != "1":
             _refuse("--threads needs a file: readings of a pipe are learned from one after the other.")
-        if write is not None or any(flags[name] is not None for name in ("query", "range", "step")):
-            _refuse("--query, --range, --step and --write need a table: name a database or a file instead of -.")
+        if any(flags[name] is not None for name in ("query", "range", "step")):
+            _refuse("--query, --range and --step need a table: name a database or a file instead of -.")
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
         raise typer.Exit(_follow_pipe(path, config, flags, no_learn, every, save_every, warm_up))
     if model is not None or no_learn or every is not None or warm_up is not None or save_every != _SAVE_EVERY:
@@ -163,7 +155,6 @@ def nexting(
         with bars(_rate, "rows", quiet or print_config, estimate) as progress:
             progress("reading", 0, 0)  # before anything is imported that takes a while
             from emphatic import nexting as library
-            from emphatic.nexting.write_back import is_finished, write_back
 
             settings = read_settings(config, flags)
             path = table or _household()
@@ -172,16 +163,12 @@ def nexting(
                 print(opened.toml(), end="")
                 return 0
             folder = out or _default_folder(path, resume, overwrite)
-            if write is not None and resume and is_finished(folder):
-                _show_written(write_back(folder, write), quiet)
-                return 0
             arguments: dict[str, Any] = {
                 "out": folder,
                 "config": settings,
                 "resume": resume,
                 "overwrite": overwrite,
                 "offline": not no_offline,
-                "write": write,
                 "progress": progress,
                 "announce": None if quiet else _announce,
             }
@@ -392,7 +379,6 @@ def _show(result: NextingResult, folder: Path, began: float) -> None:
         print(line)
     if not result.models and (periods := describe_periods(result.model.periods)):
         print(f"Periods: {periods}.")
-    _show_written(result.written, False)
     for line in asked_lines(result.summary):
         print(line)
     print(f"Learned in {time.perf_counter() - began:.1f} s. Report: {folder / 'report.html'}")
@@ -402,12 +388,6 @@ def _count_verdicts(rows: Sequence[Mapping[str, Any]]) -> str:
     """The verdict of a horizon on a single signal; of several, how many are predicted better."""
     verdicts = [str(row["verdict"]) for row in rows]
     return verdicts[0] if len(rows) == 1 else f"{verdicts.count('better')} of {len(verdicts)}"
-
-
-def _show_written(written: Written | None, quiet: bool) -> None:
-    """Where results were written to."""
-    if written is not None and not quiet:
-        print(f"Written to {written.store}: {', '.join(written.tables)}.")
 
 
 def _median(rows: Sequence[Mapping[str, Any]], column: str) -> str:

@@ -60,7 +60,6 @@ def run(
     resume: bool = False,
     overwrite: bool = False,
     offline: bool = True,
-    write: str | None = None,
     progress: Progress | None = None,
     announce: Callable[[str], None] | None = None,
     storage: Path | None = None,
@@ -76,7 +75,6 @@ def run(
         resume: Whether to go on with a run that was stopped.
         overwrite: Whether to replace results in the output folder.
         offline: Whether the predictions are compared with an offline fit.
-        write: The address of a store to write the results to.
         progress: Called now and then.
         announce: Called before learning begins, with how large the run will be.
         storage: The folder that shards are saved in, ``.cluster`` in the output folder by default. It is emptied when
@@ -97,7 +95,7 @@ def run(
             raise ValueError(
                 f"'by' cannot be combined with --{unknown[0].replace('_', '-')}: a machine is learned whole."
             )
-        job = Nexting(data, settings, out, progress or silent, offline, announce or silent, write=write)
+        job = Nexting(data, settings, out, progress or silent, offline, announce or silent)
         run_tasks = run_here if address == IN_PROCESS else MachineShards(address, options.get("shards"), storage or out)
         of_machines = out / UNFINISHED / "machines" if storage is None else folder / "machines"
         with nullcontext() if storage is None else hold_storage(folder):
@@ -110,7 +108,7 @@ def run(
     if overwrite:
         _clear(folder)
     executor = ClusterExecutor(out, folder, address, resume, announce=announce or silent, **options)
-    job = Nexting(data, settings, out, progress or silent, offline, announce or silent, write=write)
+    job = Nexting(data, settings, out, progress or silent, offline, announce or silent)
     finished = False
     try:
         result = run_job(job, executor, resume)

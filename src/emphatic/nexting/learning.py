@@ -43,7 +43,7 @@ from emphatic.questions.gvf import GVF
 from emphatic.scores.returns import rows_to_score
 from emphatic.tables import Block, Clock, ReadingGuard, Table
 from emphatic.tables.columns import CONSTANT, ColumnRole, Increments, find_roles
-from emphatic.tables.table import MIXED_UNITS, Caller, open_source
+from emphatic.tables.table import Caller, open_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -517,12 +517,6 @@ def choose_columns(
         roles: What each column is, where that is known.
         live: Whether more rows are to come: what has not changed yet may change.
     """
-    mixed = [name for name, why in table.ignored.items() if why.startswith(MIXED_UNITS)]
-    if mixed and settings.predict is None:
-        raise ValueError(
-            f"{table.name}: {mixed[0]!r} is not a signal: {table.ignored[mixed[0]]}. Write it in one unit, or predict "
-            f'other columns: predict="{",".join(table.names)}".'
-        )
     block, is_known = next(table.blocks(FIRST)), roles is not None
     roles = find_roles(table.names, block.values) if roles is None else roles
     named = settings.names_columns(table.names)

@@ -60,13 +60,11 @@ from emphatic.nexting.machines import Models, run_machines, save_models, unfinis
 from emphatic.nexting.outlook import unit_of
 from emphatic.nexting.scoring import Scored, ScoreTable, import_frames, score_log
 from emphatic.nexting.settings import Settings
-from emphatic.nexting.write_back import Written, write_results_to
 from emphatic.questions.durations import format_duration, seconds
 from emphatic.scores.returns import rows_to_score
 from emphatic.stepsizes import StepSize
 from emphatic.tables import Hold, Table
 from emphatic.tables.grid import arrangement_lines
-from emphatic.tables.stores import open_destination
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,7 +141,6 @@ class NextingResult:
         out: The folder that was written, or None.
         models: With ``by``, the model of each machine; ``model`` is then that of the last machine, or with ``share``
             the one that all machines share.
-        written: The store that results were written to, with its tables, or None.
     """
 
     summary: ScoreTable
@@ -154,7 +151,6 @@ class NextingResult:
     seconds: dict[str, float]
     out: Path | None
     models: Mapping[str, Horde] = field(default_factory=dict, repr=False)
-    written: Written | None = None
     _predictions: pa.Table | None = field(default=None, repr=False)
     _page: str | None = field(default=None, repr=False)
     _checkpoint: bytes | None = field(default=None, repr=False)
@@ -422,7 +418,6 @@ def run(
     resume: bool = False,
     overwrite: bool = False,
     offline: bool = True,
-    write: str | None = None,
     progress: Progress | None = None,
     announce: Callable[[str], None] | None = None,
     threads: int | str = 1,
@@ -477,7 +472,6 @@ def run(
         resume: Whether to continue the run that was interrupted in ``out``.
         overwrite: Whether to replace the results in ``out``.
         offline: Whether to compute the offline fit, with which the predictions are compared.
-        write: The address of a store to write predictions, intervals and alarms to, when the run is finished.
         progress: Called now and then with the phase, how much is done, and of how much: 0 while that is not known.
         announce: Called once before learning begins with a line about the number of learners and features, and the
             expected memory and time.
@@ -536,9 +530,7 @@ def run(
                 check_free(folder)
         else:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="emphatic-"))) / "nexting"
-        job = Nexting(
-            data, settings, folder, progress or silent, offline, announce or silent, write=write, threads=count
-        )
+        job = Nexting(data, settings, folder, progress or silent, offline, announce or silent, threads=count)
         result = NextingResult.of(job, resume)
         return result if out is not None else result.in_memory()
 
@@ -717,7 +709,6 @@ class Nexting:
         offline: Whether the predictions are compared with an offline fit.
         announce: Called once before learning begins, with how large the run will be.
         seconds: Filled in with how long each phase took.
-        write: The address of a store to write the results to.
         opened: The log after ``open``.
         prepared: The Horde after ``begin``.
         threads: The number of threads.
@@ -730,7 +721,6 @@ class Nexting:
     offline: bool = True
     announce: Announce = silent
     seconds: dict[str, float] = field(default_factory=dict)
-    write: str | None = None
     opened: OpenedLog | None = None
     prepared: Horde | None = None
     threads: int = 1
@@ -825,8 +815,6 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
     with hold_folder(job.out), ExitStack() as stack:
         left_out = "asking." if job.settings.exponential_only else "\0"
         stack.enter_context(compile_in_background([name for name in _LATE if not name.startswith(left_out)]))
-        # A destination that cannot be written to is reported before anything is learned.
-        destination = None if job.write is None else open_destination(job.write)
         point = executor.find_point() if resume else None
         extent = None if point is None else point.state.get("table", {}).get("extent")
         log = open_log(job.source, job.settings, job.progress, extent=extent)
@@ -852,12 +840,9 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
             if isinstance(error, OSError) and error.strerror and not error.filename:
                 error.filename = str(job.out)  # a full disk does not say which
             raise
-        written = None if destination is None else write_results_to(*destination, job.out)
     summary = [*scored.summary, *learned.further_scores]
     _continue_asking(learned.horde, learned.asked.state())
-    return NextingResult(
-        ScoreTable(summary), scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written=written
-    )
+    return NextingResult(ScoreTable(summary), scored.curves, learned.horde, log.settings, log.rows, seconds, job.out)
 
 
 def _continue_asking(model: Horde, state: Mapping[str, Any]) -> None:
@@ -1004,9 +989,6 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"Short rows: {facts['rows_short']:,}; absent fields count as missing.")
     if facts.get("percent"):
         lines.append(f"Percent signs ignored (50% is 50): {_list(list(map(repr, facts['percent'])))}.")
-    if facts.get("units_in_values"):
-        named = [f"{column!r} in {facts['units'][column]}" for column in facts["units_in_values"]]
-        lines.append(f"Units read from the values: {_list(named)}.")
     if facts.get("unreadable"):
         counted = [f"{count:,} of {name!r}" for name, count in facts["unreadable"].items()]
         lines.append(f"Not finite numbers, counted as missing: {_list(counted)}.")

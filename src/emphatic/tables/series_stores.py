@@ -3,8 +3,6 @@
 A query gives series, each with its own times. They are read in windows of time, and the series of a window are joined:
 a row for each time, a column for each series. The name of a column is that of the series with its labels, as
 PromQL writes it: ``temperature{machine="a"}``.
-
-Results are written in the line protocol of InfluxDB, which VictoriaMetrics takes too.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,11 +23,9 @@ from urllib.parse import quote, urlencode
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pt
-from numpy.typing import NDArray
 
-from emphatic.tables.databases import PREFIX, check_query, without_results, words_of
-from emphatic.tables.stores import DataStore, Destination, Request, Results, Spool, StoreAddress, make_array
+from emphatic.tables.databases import check_query, words_of
+from emphatic.tables.stores import DataStore, Request, Spool, StoreAddress, make_array
 from emphatic.tables.table import TableError
 
 if TYPE_CHECKING:
@@ -43,8 +39,8 @@ _TIMEOUT = 300.0
 _STEPS, _POINTS = 10_000, 300_000
 #: What is read of Prometheus by default: the last week, in steps of a minute.
 _RANGE, _STEP = 7 * 86400.0, 60.0
-#: Rows of a chunk of InfluxDB, and lines that are written to it at a time.
-_CHUNK, _LINES = 10_000, 20_000
+#: Rows of a chunk of InfluxDB.
+_CHUNK = 10_000
 #: The ports of addresses that have none.
 _PORTS = {"prometheus": 9090, "victoriametrics": 8428, "influxdb": 8086}
 #: Measurements that a message lists, at most.
@@ -295,98 +291,6 @@ def _path(address: StoreAddress) -> str:
     return quote(address.path.rstrip("/"))
 
 
-class _VictoriaMetrics:
-    """VictoriaMetrics, which keeps two values of one time unless the series is deleted in between.
-
-    A series that has values at times to be written is read, deleted and written again, with new values in the place of
-    old ones.
-    """
-
-    def __init__(self, address: StoreAddress) -> None:
-        self._address, self._server = address, _Server(address, prefix=_path(address))
-        self._prefix = address.options.get("table", PREFIX)
-
-    def check(self) -> None:
-        with self._server.open("/metrics", {}) as answer:
-            is_victoria = b"vm_" in answer.read()
-        if not is_victoria:
-            raise TableError(
-                f"{self._address}: Prometheus does not accept past values. Write to VictoriaMetrics, InfluxDB or a "
-                "database instead."
-            )
-
-    def write(self, results: Results) -> str:
-        measurement = f"{self._prefix}_{results.kind}"
-        self._call("/internal/force_flush")  # what was written a moment ago is seen
-        for labels, times, values in _collect_series(measurement, results):
-            selector = ",".join(f"{name}={json.dumps(text, ensure_ascii=False)}" for name, text in labels.items())
-            self._write_series(labels, {"match[]": f"{{{selector}}}"}, times, values)
-        self._call("/internal/force_flush")
-        self._call("/internal/resetRollupResultCache")  # or past queries would be answered as before
-        return measurement
-
-    def _write_series(
-        self, labels: Mapping[str, str], selector: dict[str, str], times: NDArray[np.int64], values: NDArray[np.float64]
-    ) -> None:
-        span = {"start": f"{times[0] / 1000:.3f}", "end": f"{times[-1] / 1000:.3f}"}
-        if len(self._export({**selector, **span}, labels)[0]):
-            stored_times, stored_values = self._export(selector, labels)
-            is_other = ~np.isin(stored_times, times)
-            times = np.concatenate([stored_times[is_other], times])
-            values = np.concatenate([stored_values[is_other], values])
-            order = np.argsort(times, kind="stable")
-            times, values = times[order], values[order]
-            self._call("/api/v1/admin/tsdb/delete_series", selector)
-        for begin in range(0, len(times), _CHUNK):
-            piece = slice(begin, begin + _CHUNK)
-            line = {"metric": labels, "values": values[piece].tolist(), "timestamps": times[piece].tolist()}
-            self._call("/api/v1/import", {}, json.dumps(line).encode())
-
-    def _export(
-        self, selector: Mapping[str, str], labels: Mapping[str, str]
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The stored values of the series with exactly these labels, in the order of time."""
-        times: list[int] = []
-        values: list[float | None] = []
-        with self._server.open("/api/v1/export", selector) as answer:
-            for line in answer:
-                entry = json.loads(line)
-                if entry["metric"] == labels:
-                    times += entry["timestamps"]
-                    values += entry["values"]
-        return np.array(times, np.int64), np.array(values, np.float64)
-
-    def _call(self, path: str, options: Mapping[str, str] | None = None, body: bytes | None = None) -> None:
-        with self._server.open(path, options or {}, body, "application/json"):
-            pass
-
-
-def _collect_series(
-    measurement: str, results: Results
-) -> Iterator[tuple[dict[str, str], NDArray[np.int64], NDArray[np.float64]]]:
-    """The labels of each series of results, its times in milliseconds and its values."""
-    numeric = [name for name in results.values if not pt.is_string(results.schema.field(name).type)]
-    pieces: dict[tuple[str, ...], list[tuple[NDArray[np.int64], list[NDArray[np.float64]]]]] = {}
-    for batch in results.batches():
-        times = _nanoseconds(batch.column("time")) // 1_000_000
-        names = np.array(batch.column("name").to_pylist(), object)
-        columns = [batch.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False) for name in numeric]
-        for place in sorted(np.unique(names, return_index=True)[1].tolist()):
-            rows = names == names[place]
-            key = tuple(batch.column(name)[place].as_py() or "" for name in results.keys)
-            pieces.setdefault(key, []).append((times[rows], [column[rows] for column in columns]))
-    for key, pieces_of_series in pieces.items():
-        times = np.concatenate([piece[0] for piece in pieces_of_series])
-        for i, field in enumerate(numeric):
-            values = np.concatenate([piece[1][i] for piece in pieces_of_series])
-            # Of several values of one millisecond the last counts.
-            latest = len(times) - 1 - np.unique(times[::-1], return_index=True)[1]
-            known = latest[np.isfinite(values[latest])]
-            if len(known):
-                labels = {name: text for name, text in zip(results.keys, key, strict=True) if text}
-                yield {"__name__": f"{measurement}_{field}", **labels}, times[known], values[known]
-
-
 # ---------------------------------------------------------------------- InfluxDB
 
 
@@ -445,7 +349,7 @@ def _read_influxdb(address: StoreAddress, request: Request) -> Spool:
 
 
 def _only_measurement(influx: _Influx) -> str:
-    names = without_results([row[0] for series in influx.query("show measurements") for row in series["values"]])
+    names = [row[0] for series in influx.query("show measurements") for row in series["values"]]
     address = influx.server.address
     if not names:
         raise TableError(f"{address}: the database has no measurements, or does not exist.")
@@ -635,105 +539,6 @@ def _rfc3339(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-# ---------------------------------------------------------------------- the line protocol
-
-
-class _InfluxDestination:
-    """Measurements of InfluxDB. It keeps one value for each time and set of tags."""
-
-    def __init__(self, address: StoreAddress) -> None:
-        self._influx = _Influx.of(address)
-        self._prefix = address.options.get("table", PREFIX)
-        if self._influx.organisation is None:
-            self._path, self._options = "/write", {"db": self._influx.database, "precision": "ns"}
-        else:
-            self._path = "/api/v2/write"
-            bucket = {"bucket": self._influx.database, "precision": "ns"}
-            self._options = {"org": self._influx.organisation, **bucket}
-
-    def check(self) -> None:
-        # Without a line nothing is written, but the login and the database are checked.
-        with self._influx.server.open(self._path, self._options, b"# emphatic\n"):
-            pass
-
-    def write(self, results: Results) -> str:
-        measurement = f"{self._prefix}_{results.kind}"
-        _write_lines(self._influx.server, self._path, self._options, measurement, results)
-        return measurement
-
-
-def _write_lines(server: _Server, path: str, options: Mapping[str, str], measurement: str, results: Results) -> None:
-    waiting: list[str] = []
-
-    def send(least: int) -> None:
-        while len(waiting) >= least and waiting:
-            body = "\n".join(waiting[:_LINES]).encode()
-            del waiting[:_LINES]
-            with server.open(path, options, body):
-                pass
-
-    for batch in results.batches():
-        waiting.extend(to_lines(batch, measurement, results))
-        send(_LINES)
-    send(1)
-
-
-def to_lines(batch: pa.RecordBatch, measurement: str, results: Results) -> Iterator[str]:
-    """Rows in the line protocol of InfluxDB; a row without any value has no line.
-
-    Args:
-        batch: The rows.
-        measurement: The measurement.
-        results: Says which columns are tags, and which are fields.
-    """
-    keys = [batch.column(name).to_pylist() for name in results.keys]
-    heads: dict[tuple[Any, ...], str] = {}
-    fields = [_field_texts(name, batch.column(name)) for name in results.values]
-    for stamp, labels, texts in zip(
-        _nanoseconds(batch.column("time")).tolist(), zip(*keys, strict=True), zip(*fields, strict=True), strict=True
-    ):
-        if labels not in heads:
-            tags = [f"{name}={_escape(value)}" for name, value in zip(results.keys, labels, strict=True) if value]
-            heads[labels] = ",".join([_escape(measurement), *tags])
-        present = [text for text in texts if text]
-        if present:
-            yield f"{heads[labels]} {','.join(present)} {stamp}"
-
-
-def _field_texts(name: str, column: pa.Array) -> list[str]:
-    """``name=value`` for each value, empty where it is missing."""
-    values = column.to_pylist()
-    write: Callable[[Any], str] = repr
-    if pt.is_integer(column.type):
-        write = "{}i".format
-    elif pt.is_boolean(column.type):
-        write = "{!s}".format
-    elif pt.is_string(column.type):
-        write = _quote_field
-    return ["" if value is None or value != value else f"{name}={write(value)}" for value in values]
-
-
-def _quote_field(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def _escape(text: str) -> str:
-    """A measurement, a tag or its value. A line must not end in it, and a backslash at its end would escape a comma."""
-    text = re.sub(r"[\r\n]+", " ", text)
-    text = re.sub(r"([,= ])", r"\\\1", text)
-    return f"{text}\u200b" if text.endswith("\\") else text
-
-
-def _nanoseconds(column: pa.Array) -> NDArray[np.int64]:
-    """Times in nanoseconds since 1970. A time that is only a number counts as seconds."""
-    if pt.is_timestamp(column.type):
-        stamps = column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64())
-        return np.asarray(stamps.to_numpy(zero_copy_only=False), np.int64)
-    seconds = np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
-    return np.asarray(np.round(seconds * 1e9), np.int64)
-
-
 # ---------------------------------------------------------------------- what there is
 
 
@@ -746,20 +551,11 @@ def _is_influxdb(address: StoreAddress) -> bool:
         return False
 
 
-def _write_victoria_metrics(address: StoreAddress) -> Destination:
-    return _VictoriaMetrics(address)
-
-
-def _write_influxdb(address: StoreAddress) -> Destination:
-    return _InfluxDestination(address)
-
-
 PROMETHEUS = DataStore(
     name="Prometheus or VictoriaMetrics",
     schemes=("prometheus", "prometheus+https", "victoriametrics", "victoriametrics+https", "http", "https"),
     form="prometheus://HOST:PORT or victoriametrics://HOST:PORT",
     read=_read_prometheus,
-    write=_write_victoria_metrics,
     recognise=_is_prometheus,
 )
 INFLUXDB = DataStore(
@@ -767,6 +563,5 @@ INFLUXDB = DataStore(
     schemes=("influxdb", "influxdb+https", "http", "https"),
     form="influxdb://HOST:PORT/DATABASE",
     read=_read_influxdb,
-    write=_write_influxdb,
     recognise=_is_influxdb,
 )

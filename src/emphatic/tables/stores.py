@@ -1,4 +1,4 @@
-"""Stores: databases and time series stores that are named by an address, to read rows from and to write results to.
+"""Stores: databases and time series stores that are named by an address, to read rows from.
 
 A kind of store is one ``DataStore`` in a file of this package, or an entry point of the group ``emphatic.stores``;
 nothing else lists stores. It reads the rows of a query as batches of Arrow, in the order of time. A ``Spool`` puts
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import pyarrow as pa
@@ -33,14 +33,11 @@ from emphatic.tables.table import TableError
 
 __all__ = [
     "DataStore",
-    "Destination",
     "Request",
-    "Results",
     "Secret",
     "Spool",
     "StoreAddress",
     "is_address",
-    "open_destination",
     "open_store",
     "stores",
 ]
@@ -369,37 +366,6 @@ def make_array(values: list[Any]) -> pa.Array:
         return pa.array(texts, pa.string())
 
 
-# ---------------------------------------------------------------------- what is written
-
-
-class Results(NamedTuple):
-    """Results of a run to write, in long format.
-
-    Args:
-        kind: What they are, "predictions" or "alarms": a table or a measurement of its own.
-        keys: The columns of text that tell the rows of one time apart. The first, ``name``, does so alone.
-        values: The other columns, besides ``time``.
-        schema: The types of all columns: ``time``, a stamp or a number; ``keys``; and ``values``.
-        batches: The rows. No two have the same time and name, unless they are in different batches; the later counts.
-    """
-
-    kind: str
-    keys: tuple[str, ...]
-    values: tuple[str, ...]
-    schema: pa.Schema
-    batches: Callable[[], Iterator[pa.RecordBatch]]
-
-
-class Destination(Protocol):
-    """A store that results are written to. A row replaces the one of the same time and name."""
-
-    def check(self) -> None:
-        """TableError if the store cannot be reached or written to. Called before a long run."""
-
-    def write(self, results: Results) -> str:
-        """Write results; the name of their table or measurement."""
-
-
 # ---------------------------------------------------------------------- the kinds of stores
 
 
@@ -413,7 +379,6 @@ class DataStore:
         form: How an address is written, such as postgresql://USER@HOST:PORT/DATABASE.
         recognise: Whether the server at an address is of this kind, for schemes that several kinds have.
         read: Opens the rows of a request.
-        write: Opens an address to write results to; None if a store of this kind takes none.
         package: The package that its client is in, if it needs one.
         extra: What pip installs that package by, such as emphatic[postgresql].
     """
@@ -422,7 +387,6 @@ class DataStore:
     schemes: tuple[str, ...]
     form: str
     read: Callable[[StoreAddress, Request], Source]
-    write: Callable[[StoreAddress], Destination] | None = None
     recognise: Callable[[StoreAddress], bool] = lambda address: True
     package: str = ""
     extra: str = ""
@@ -464,23 +428,6 @@ def open_store(text: str, request: Request) -> tuple[str, Source]:
     store = _find_store(address)
     with store.importing():
         return repr(address), store.read(address, request)
-
-
-def open_destination(text: str) -> tuple[StoreAddress, Destination]:
-    """Open a store to write results to, and check that it can be written to.
-
-    Args:
-        text: Its address, or the path of a file of SQLite or DuckDB.
-    """
-    address = StoreAddress.parse(text)
-    store = _find_store(address)
-    if store.write is None:
-        writable = ", ".join(kind.form for kind in stores() if kind.write is not None)
-        raise TableError(f"{address}: {store.name} does not accept results. Write them to one of: {writable}.")
-    with store.importing():
-        destination = store.write(address)
-        destination.check()
-    return address, destination
 
 
 def _find_store(address: StoreAddress) -> DataStore:
