@@ -73,22 +73,18 @@ _ZONE_NAMES |= {"PDT": "-07:00", "PST": "-08:00", "WET": "+00:00", "WEST": "+01:
 _ZONE_NAMES |= {"MEZ": "+01:00", "MESZ": "+02:00", "EET": "+02:00", "EEST": "+03:00"}
 _ANY_ZONE_NAME = rf"[0-9] ?({'|'.join(_ZONE_NAMES)})$"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: Rows that decide on the unit of a column of text.
-_LOOK_AT_UNITS = 10_000
 
 
 @dataclass(frozen=True)
 class NumberStyle:
     """How numbers are written: with a decimal comma, with this sign between thousands, as a switch (on and off), and
-    with a percent sign after them, which is not part of them (50% is 50); what stands for a missing value; and the
-    unit that is written beside each number (21.5 °C)."""
+    with a percent sign after them, which is not part of them (50% is 50); and what stands for a missing value."""
 
     comma: bool = False
     thousands: str | None = None
     switch: bool = False
     percent: bool = False
     missing: tuple[str, ...] = ()
-    unit: str = ""
 
     @functools.cached_property
     def missing_numbers(self) -> FloatArray:
@@ -150,17 +146,10 @@ def parse_number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, b
     ((50.0, True), (nan, False))
     >>> parse_number("0x05DC"), parse_number("(3.20)")
     ((1500.0, True), (-3.2, True))
-    >>> [parse_number(text, NumberStyle(unit="kW"))[0] for text in ("1.5kW", "1.5 kW", "1500 W", "1.5")]
-    [1.5, 1.5, 1.5, 1.5]
     """
     if text is None:
         return math.nan, True
     text = text.strip()
-    if style.unit:
-        number, unit = _split_unit(text)
-        factor = 1.0 if unit == style.unit else unit_factor(unit, style.unit)
-        value, readable = parse_number(number if factor is not None else text, replace(style, unit=""))
-        return value * (factor or 1.0), readable
     if style.percent:
         text = text.removesuffix("%").rstrip()
     if text in _WORDS:
@@ -198,14 +187,6 @@ def parse_numbers(array: pa.Array, style: NumberStyle = PLAIN) -> tuple[FloatArr
     if style.percent:
         signs = pc.replace_substring_regex(pc.utf8_trim_whitespace(array), "%$", "")
         array = pc.utf8_trim_whitespace(signs)
-    if style.unit:
-        texts, unit = pc.utf8_trim_whitespace(array), re.escape(style.unit)
-        if style.unit in _CURRENCIES:
-            texts = pc.replace_substring_regex(texts, rf"^([-+]?)\s*{unit}\s*([0-9])", r"\1\2")
-        texts = pc.replace_substring_regex(texts, rf"([0-9])\s*{unit}$", r"\1")
-        # Arrow reads no other unit, nor a word: then each text is parsed by itself.
-        odd = pc.any(pc.match_substring_regex(texts, _UNIT_PATTERN)).as_py()
-        array, style = (array, style) if odd else (texts, replace(style, unit=""))
     plain = array
     if style.thousands:
         grouped = pc.match_substring_regex(pc.utf8_trim_whitespace(array), f"^{_grouped(style)}$")
@@ -234,110 +215,6 @@ def parse_numbers(array: pa.Array, style: NumberStyle = PLAIN) -> tuple[FloatArr
     values, readable = (np.array(column) for column in zip(*meanings, strict=True))
     at = coded.indices.fill_null(len(meanings) - 1).to_numpy(zero_copy_only=False)
     return values[at], int((~readable[at]).sum())
-
-
-#: Units that stand before a number, too.
-_CURRENCIES = "$€£¥"
-#: A number with a unit behind it, as in 21.5 °C, 1.2kW, 3 m³/h or 5 W / m², or a currency before it.
-_UNIT_SIGN = r"A-Za-z°ºµμΩ′″²³"
-_UNIT_PATTERN = (
-    rf"^([-+]?)(?:([{_CURRENCIES}])\s*)?"
-    "([0-9][0-9.,'\u2019\u00a0\u202f]*(?: [0-9]{3}[0-9.,]*)*(?:[eE][-+]?[0-9]+)?|[.,][0-9]+)"
-    rf"\s*([%‰]|[{_UNIT_SIGN}{_CURRENCIES}][{_UNIT_SIGN}0-9/·*^⁻¹.-]{{0,11}}(?: ?/ ?[{_UNIT_SIGN}0-9]{{1,6}})?)?$"
-)
-_UNIT = re.compile(_UNIT_PATTERN)
-#: What units are made of that differ in a prefix only: 800 W are 0.8 kW.
-_PREFIXES = {"n": 1e-9, "µ": 1e-6, "μ": 1e-6, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
-_PREFIXES |= {"T": 1e12, "h": 1e2}
-_BASES = frozenset(re.findall(r"\S+", "W Wh VA var V A Ah Hz Pa bar g m s l L J N Ω lx bps bit/s B/s"))
-#: Other units. One that is in neither list is read as a unit where most numbers have decimals: "1 Main" is an address.
-_UNITS = frozenset(
-    re.findall(
-        r"\S+",
-        "°C °F ºC ºF K % ‰ psi mbar hPa mmHg inHg rpm mm cm km ft in mi m/s km/h mph kn kt m² m2 m³ m3 ml mL l/h l/min "
-        "L/min m³/h m3/h gal gpm kg mg t lb oz ms min h d B kB KB MB GB TB KiB MiB GiB kB/s KB/s MB/s Mbit/s kbit/s "
-        "Mbps kbps ppm ppb µg/m³ ug/m3 mg/m³ g/m³ mg/dL mmol/L bpm dB dBm dBA lux lm W/m² W/m2 kWh/m² Nm kcal cal ohm "
-        "kΩ µS/cm NTU $ € £ ¥ EUR USD ct/kWh €/kWh €/MWh ° deg °/s mm/h in/h",
-    )
-)
-
-
-def _split_unit(text: str) -> tuple[str, str]:
-    """A number and the unit beside it; the text itself and "" where it is no number with a unit.
-
-    >>> _split_unit("21.5 °C"), _split_unit("-$1,200.50"), _split_unit("12:30"), _split_unit("7")
-    (('21.5', '°C'), ('-1,200.50', '$'), ('12:30', ''), ('7', ''))
-    """
-    match = _UNIT.match(text)
-    if match is None or not (match[2] or match[4]) or (match[2] and match[4]):
-        return text, ""
-    return match[1] + match[3], match[2] or match[4]
-
-
-def unit_factor(unit: str, wanted: str) -> float | None:
-    """What a number in a unit is multiplied by to have it in another that differs in its prefix; None if they differ
-    in more. A number without a unit is taken as it is.
-
-    >>> unit_factor("W", "kW"), unit_factor("kWh", "Wh"), unit_factor("°F", "°C")
-    (0.001, 1000.0, None)
-    """
-    if unit in ("", wanted):
-        return 1.0
-    for base in _BASES:
-        if unit.endswith(base) and wanted.endswith(base):
-            prefixes = unit.removesuffix(base), wanted.removesuffix(base)
-            if all(prefix in _PREFIXES for prefix in prefixes):
-                return _PREFIXES[prefixes[0]] / _PREFIXES[prefixes[1]]
-    return None
-
-
-def find_units_in(array: pa.Array, style: NumberStyle = PLAIN) -> dict[str, int]:
-    """The units beside the numbers of an array of text, with how often each was seen in its first rows, the commonest
-    first; none where most values are no numbers with a unit.
-
-    >>> find_units_in(pa.array(["1.2 kW", "800 W", "2 kW", "unknown"]))
-    {'kW': 2, 'W': 1}
-    """
-    if not is_text(array):
-        return {}
-    texts = [text.strip() for text in array.slice(0, _LOOK_AT_UNITS).drop_null().to_pylist() if not is_absent(text)]
-    if not texts or not any(_split_unit(text)[1] for text in texts[:20]):
-        return {}
-    units: dict[str, int] = {}
-    words = plain = decimals = 0
-    for text in texts:
-        number, unit = _split_unit(text)
-        if not parse_number(number, style)[1]:
-            words += 1
-        elif unit:
-            units[unit] = units.get(unit, 0) + 1
-            decimals += "." in number or "," in number
-        else:
-            plain += 1
-    if words + plain >= sum(units.values()) or len(units) > 8:
-        return {}
-    if not all(map(_is_unit, units)) and 2 * decimals < sum(units.values()):
-        return {}
-    return dict(sorted(units.items(), key=lambda item: -item[1]))
-
-
-def find_unit(array: pa.Array, style: NumberStyle = PLAIN) -> str:
-    """The unit in which all numbers of an array of text can be read; "" if there is none."""
-    units = find_units_in(array, style)
-    wanted = next(iter(units), "")
-    return wanted if all(unit_factor(unit, wanted) is not None for unit in units) else ""
-
-
-def mixes_units(array: pa.Array, style: NumberStyle = PLAIN) -> list[str]:
-    """The units of an array of text that has numbers in several, of which one cannot be read as another; else none."""
-    units = list(find_units_in(array, style))
-    # A letter alone may be anything: 12A, 12B.
-    physical = all((len(unit) > 1 or not unit.isalpha()) and _is_unit(unit) for unit in units)
-    return units if len(units) > 1 and physical and not find_unit(array, style) else []
-
-
-def _is_unit(unit: str) -> bool:
-    return unit.replace(" ", "") in _UNITS or unit in _BASES or unit_factor(unit, unit[1:]) is not None
 
 
 def _grouped(style: NumberStyle) -> str:
@@ -371,7 +248,6 @@ def find_style(columns: list[pa.Array], delimiter: str | None) -> NumberStyle:
         pc.sum(pc.match_substring_regex(texts, r"^\s*[-+]?[0-9]+\.[0-9]+([eE][-+]?[0-9]+)?\s*%?\s*$")).as_py() or 0
     )
     texts = pc.utf8_trim_whitespace(pc.replace_substring_regex(odd, r"\s*%\s*$", ""))
-    texts = pc.replace_substring_regex(texts, _UNIT_PATTERN, r"\1\3")
 
     def count(pattern: str) -> int:
         return int(pc.sum(pc.match_substring_regex(texts, f"^[-+]?{pattern}$")).as_py() or 0)
@@ -556,12 +432,11 @@ def is_text(array: pa.Array) -> bool:
 
 
 def find_kind(array: pa.Array, style: NumberStyle = PLAIN) -> str:
-    """By type or value: ``number``, ``percent``, ``unit``, ``switch``, ``date``, ``clock`` (time of day), ``text`` or
-    ``other``.
+    """By type or value: ``number``, ``percent``, ``switch``, ``date``, ``clock`` (time of day), ``text`` or ``other``.
 
     A column of text is one of numbers if more than half of the values present are; a column without any value
-    is one of numbers, all missing. ``percent`` are numbers with a percent sign, ``unit`` with another unit. A switch
-    holds two words such as ON and OFF, and no others.
+    is one of numbers, all missing. ``percent`` are numbers with a percent sign. A switch holds two words such as ON and
+    OFF, and no others.
     """
     of = array.type
     if is_text(array):
@@ -573,9 +448,7 @@ def find_kind(array: pa.Array, style: NumberStyle = PLAIN) -> str:
             return "switch"
         if date_format(array):
             return "date"
-        if clock_format(array):
-            return "clock"
-        return "unit" if find_unit(array, style) else "text"
+        return "clock" if clock_format(array) else "text"
     if pt.is_timestamp(of) or pt.is_date(of):
         return "date"
     if pt.is_time(of):
@@ -1068,8 +941,8 @@ def _seconds(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -> F
 @dataclass(frozen=True)
 class Notation:
     """How the text of a table is written: the delimiter of CSV (None of others) and its columns in their order, the
-    style of numbers, the columns that are switches or have percent signs, the time, the columns of sensors and values
-    in long format, and the units that are written beside the numbers of columns."""
+    style of numbers, the columns that are switches or have percent signs, the time, and the columns of sensors and
+    values in long format."""
 
     delimiter: str | None = None
     style: NumberStyle = PLAIN
@@ -1078,12 +951,10 @@ class Notation:
     header: tuple[str, ...] = ()
     percents: tuple[str, ...] = ()
     long: LongFormat | None = None
-    units: tuple[tuple[str, str], ...] = ()
 
     def style_of(self, column: str) -> NumberStyle:
         """How the numbers of a column are written."""
-        switch, percent, unit = column in self.switches, column in self.percents, dict(self.units).get(column, "")
-        return replace(self.style, switch=switch, percent=percent, unit=unit)
+        return replace(self.style, switch=column in self.switches, percent=column in self.percents)
 
     def config(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -1104,7 +975,6 @@ class Notation:
             **({"missing": list(self.style.missing)} if self.style.missing else {}),
             "time": time,
             **({} if self.long is None else {"long": self.long.config()}),
-            **({"units": dict(self.units)} if self.units else {}),
         }
 
     @classmethod
@@ -1130,7 +1000,6 @@ class Notation:
                 from emphatic.tables.grid import LongFormat
 
                 long = LongFormat.from_config(config["long"])
-            units = tuple((str(column), str(unit)) for column, unit in dict(config.get("units", {})).items())
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"the model's notation is damaged: {config!r:.200}. Learn the model again.") from None
-        return cls(delimiter, style, time, switches, header, percents, long, units)
+        return cls(delimiter, style, time, switches, header, percents, long)

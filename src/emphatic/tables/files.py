@@ -55,7 +55,7 @@ _FOREIGN = {
     b"<html": f"a page of the web: {_AS_CSV}",
 }
 #: The formats that fit many files: those that fit fewer are asked before them.
-_LAST = {"JSON document": 1, "aligned columns": 1, "CSV": 2, "JSON lines": 2}
+_LAST = {"JSON document": 1, "CSV": 2, "JSON lines": 2}
 #: Columns that the batches of a file of text have beside its own: the number of each row in the file, from 0 on, and
 #: whether a row was dropped since the one before it.
 ROW, AFTER_DROP = "\x1erow", "\x1eafter drop"

@@ -735,7 +735,6 @@ class Pivoted(NamedTuple):
         percents: Those whose numbers have a percent sign.
         ignored: The sensors that are no columns, and why.
         plan: The grid of its rows; None where they are its own moments.
-        units: The units that stand beside the numbers of sensors.
     """
 
     source: Source
@@ -744,7 +743,6 @@ class Pivoted(NamedTuple):
     percents: tuple[str, ...]
     ignored: Mapping[str, str]
     plan: GridPlan | None
-    units: Mapping[str, str]
 
 
 def chosen_long(
@@ -813,7 +811,6 @@ def pivot(
     numbers: dict[str, Array] = {}
     labels: dict[str, list[str | None]] = {}
     switches, percents, ignored = [], [], {}
-    units: dict[str, str] = {}
     by_sensor = np.argsort(places, kind="stable")
     ends = np.searchsorted(places[by_sensor], np.arange(len(sensors) + 1))
     positions: dict[str, NDArray[np.int64]] = {}
@@ -824,14 +821,12 @@ def pivot(
             cells = array.slice(ends[i], ends[i + 1] - ends[i])
             kind = fields.find_kind(cells, style)
             if kind in NUMERIC:
-                unit = fields.find_unit(cells, style) if kind == "unit" else ""
-                written = replace(style, switch=kind == "switch", percent=kind == "percent", unit=unit)
+                written = replace(style, switch=kind == "switch", percent=kind == "percent")
                 numbers[column], unreadable = fields.as_floats(cells, written)
                 if unreadable:
                     dropped.add(f"not a number, among those of {column!r}", 0, unreadable)
                 switches += [column] if kind == "switch" else []
                 percents += [column] if kind == "percent" else []
-                units |= {column: unit} if unit else {}
             elif kind == "text":
                 states = fields.parse_labels(cells)
                 labels[column] = [None if fields.is_absent(state) else state for state in states.tolist()]
@@ -842,7 +837,7 @@ def pivot(
     plan = plan_records(times, places, [" ".join(map(str, word)) for word in sensors], [], arrangement, when.dated)
     if plan is None:
         wide = _widen(times, numbers, labels, positions, when, dropped, key)
-        return Pivoted(wide, long, tuple(switches), tuple(percents), ignored, None, units)
+        return Pivoted(wide, long, tuple(switches), tuple(percents), ignored, None)
     reports = {column: times[np.sort(at)] for column, at in positions.items()}
     chosen = _plan(reports, (*switches, *labels), arrangement._replace(resample=plan.step), when.dated, plan.why)
     assert chosen is not None
@@ -872,7 +867,7 @@ def pivot(
             yield records[0][chunk], records[1][chunk], records[2][chunk]
 
     gridded = GriddedSource(grid, read, when, lambda: dropped, is_complete)
-    return Pivoted(gridded, long, tuple(switches), tuple(percents), ignored, plan, units)
+    return Pivoted(gridded, long, tuple(switches), tuple(percents), ignored, plan)
 
 
 def _widen(

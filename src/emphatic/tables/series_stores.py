@@ -14,7 +14,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ from emphatic.tables.table import TableError
 if TYPE_CHECKING:
     import http.client
 
-__all__ = ["INFLUXDB", "PROMETHEUS"]
+__all__ = ["INFLUXDB", "PROMETHEUS", "annotated_rows"]
 
 #: Seconds after which a server that says nothing is given up.
 _TIMEOUT = 300.0
@@ -484,25 +484,31 @@ def parse_flux(lines: io.TextIOBase, name: str) -> list[Series]:
         name: The store, for messages.
     """
     collected: dict[str, Series] = {}
-    types: list[str] = []
-    header: list[str] = []
-    for row in csv.reader(lines):
-        if not row or not any(row):
-            header = []
-        elif row[0] == "#datatype":
-            types, header = row, []
-        elif row[0].startswith("#"):
-            continue
-        elif not header:
-            header = row
-            if "error" in header and "_time" not in header:
-                types = ["error"]
-        elif types == ["error"]:
+    for notes, header, row in annotated_rows(lines):
+        if "error" in header and "_time" not in header:
             reason = dict(zip(header, row, strict=False)).get("error", "")
             raise TableError(f"{name}: the query failed: {' '.join(reason.split())}.")
-        else:
-            _add_flux_row(collected, header, types, row, name)
+        _add_flux_row(collected, header, notes.get("#datatype", []), row, name)
     return list(collected.values())
+
+
+def annotated_rows(lines: Iterable[str]) -> Iterator[tuple[dict[str, list[str]], list[str], list[str]]]:
+    """The rows of annotated CSV, each with the annotations and the header of its block.
+
+    Args:
+        lines: The text.
+    """
+    notes: dict[str, list[str]] = {}
+    header: list[str] = []
+    for row in csv.reader(lines):
+        if not any(row):
+            notes, header = {}, []
+        elif row[0].startswith("#"):
+            notes, header = ({} if header else notes) | {row[0]: row}, []
+        elif not header:
+            header = row
+        else:
+            yield notes, header, row
 
 
 def _add_flux_row(collected: dict[str, Series], header: list[str], types: list[str], row: list[str], name: str) -> None:

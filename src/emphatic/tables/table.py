@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Block", "Caller", "Malformed", "Table", "TableError", "open_source", "open_table", "table_of"]
 
 #: The kinds of column that are signals.
-NUMERIC = ("number", "percent", "unit", "switch")
-#: Why a column of numbers in several units is left out.
-MIXED_UNITS = "its values are in"
+NUMERIC = ("number", "percent", "switch")
 _IGNORED = {"date": "another date", "clock": "a time of day", "other": "neither numbers nor text"}
 
 
@@ -283,7 +281,7 @@ class Table:
         sort: Whether to sort the rows by time.
         arrangement: What the user says about its rows: long format, and the regular grid that they are put on.
         ordered: Whether rows that are not in the order of time are rejected, and what may be long format.
-        words: The columns that are text even if they hold switches, percentages or units.
+        words: The columns that are text even if they hold switches or percentages.
         is_complete: Whether nothing comes after the last row; of a live stream there are more to come.
         missing: What stands for a missing value besides the usual.
 
@@ -313,7 +311,6 @@ class Table:
         missing: tuple[str, ...] = (),
     ) -> None:
         from emphatic.tables import frames, grid
-        from emphatic.tables.fields import find_unit, mixes_units
 
         self.name = name
         #: What rows are read from, before they are sorted, pivoted or put on a grid; and after.
@@ -334,7 +331,7 @@ class Table:
             unused = dict.fromkeys((column for column in view.kinds if column not in used), "beside the long format")
             self.ignored |= unused | dict(pivoted.ignored)
             self.grid_plan = pivoted.plan
-            self._notation = self._describe(source, view, pivoted.switches, pivoted.percents, pivoted.units)
+            self._notation = self._describe(source, view, pivoted.switches, pivoted.percents)
             self._source, view = pivoted.source, _View.of(name, pivoted.source, view.when.name, words)
             signals = view.signals()
         else:
@@ -349,17 +346,12 @@ class Table:
             for column, kind in signals.items():
                 if kind in _IGNORED:
                     self.ignored[column] = _IGNORED[kind]
-                elif kind == "text" and column not in words and (mixed := mixes_units(view.arrays[column], view.style)):
-                    self.ignored[column] = f"{MIXED_UNITS} {' and '.join(mixed)}"
                 elif kind == "number" and column in getattr(source, "unnamed", ()) and _idle(view.arrays[column]):
                     self.ignored[column] = "without a name, and empty or a count of rows"
             signals = {column: kind for column, kind in signals.items() if column not in self.ignored}
             switches = tuple(column for column, kind in signals.items() if kind == "switch")
             percents = tuple(column for column, kind in signals.items() if kind == "percent")
-            units = {
-                column: find_unit(view.arrays[column], view.style) for column in signals if signals[column] == "unit"
-            }
-            self._notation = self._describe(source, view, switches, percents, units)
+            self._notation = self._describe(source, view, switches, percents)
             view, signals = self._put_on_grid(source, view, signals, arrangement, is_complete)
         self._when = when = view.when
         self._no_time = view.no_time
@@ -374,9 +366,6 @@ class Table:
             what = ", ".join(f"{c!r} ({signals.get(c, self.ignored.get(c, 'the time'))})" for c in list(view.kinds)[:8])
             nested = getattr(source, "nested", ())
             remedy = f" Write the fields of {nested[0]!r} out: jq -c '. + .[\"{nested[0]}\"]'" if nested else ""
-            if mixed := [why for why in self.ignored.values() if why.startswith(MIXED_UNITS)]:
-                rarest = mixed[0].rpartition(" and ")[2]
-                remedy = f" Keep the rows of one unit: grep -v '{rarest}' {name} > one_unit.csv"
             if all(column[:1] == column[-1:] == "'" for column in view.kinds):
                 remedy = f' Remove the single quotes: tr -d "\'" < {name} > unquoted.csv'
             raise TableError(
@@ -419,21 +408,13 @@ class Table:
             "pivot=False to read the rows as they are."
         )
 
-    def _describe(
-        self,
-        source: Source,
-        view: _View,
-        switches: Sequence[str],
-        percents: Sequence[str],
-        units: Mapping[str, str],
-    ) -> Notation:
+    def _describe(self, source: Source, view: _View, switches: Sequence[str], percents: Sequence[str]) -> Notation:
         """How the text of a source is written."""
         from emphatic.tables.fields import Notation
 
         delimiter = getattr(source, "delimiter", None)
         header = () if delimiter is None else self._header
-        pairs = tuple(units.items())
-        return Notation(delimiter, view.style, view.when, tuple(switches), header, tuple(percents), self.pivoted, pairs)
+        return Notation(delimiter, view.style, view.when, tuple(switches), header, tuple(percents), self.pivoted)
 
     def _put_on_grid(
         self, source: Source, view: _View, signals: dict[str, str], arrangement: Arrangement, is_complete: bool
@@ -497,9 +478,9 @@ class Table:
 
         ``time`` has the columns, their format and zone, or ``why`` there is none; ``rows_dropped`` and
         ``columns_left_out`` say why; ``rows_short`` counts rows whose last fields were absent; ``percent`` are the
-        columns whose numbers have a percent sign, which is left out (50% is 50); ``units`` are those of columns, and
-        ``units_in_values`` the columns in which they stand beside each number. ``pivoted`` are the columns of sensors
-        and values of a table in long format; ``resampled`` says which grid of time the rows were put on.
+        columns whose numbers have a percent sign, which is left out (50% is 50); ``units`` are those of columns.
+        ``pivoted`` are the columns of sensors and values of a table in long format; ``resampled`` says which grid of
+        time the rows were put on.
         """
         when, style, plan, grid = self._notation.time, self._notation.style, self.grid_plan, self.grid
         time: dict[str, Any] = {"why": self._no_time}
@@ -513,8 +494,7 @@ class Table:
             "delimiter": self._notation.delimiter,
             "decimal": "," if style.comma else ".",
             "thousands": style.thousands,
-            "units": dict(getattr(self._source, "units", {})) | dict(self._notation.units),
-            "units_in_values": [column for column, _ in self._notation.units],
+            "units": dict(getattr(self._source, "units", {})),
             "percent": list(self._notation.percents),
             "pivoted": [] if self.pivoted is None else ["+".join(self.pivoted.keys), *self.pivoted.values],
             "resampled": None if plan is None or grid is None else plan.facts(grid),
@@ -703,7 +683,7 @@ class _View(NamedTuple):
             raise TableError(f"{name}: the table has columns but no rows.")
         style = replace(source.style, missing=missing) if missing else source.style
         kinds = {column: find_kind(array, style) for column, array in arrays.items()}
-        kinds |= {column: "text" for column in words if kinds.get(column) in ("switch", "percent", "unit")}
+        kinds |= {column: "text" for column in words if kinds.get(column) in ("switch", "percent")}
         return cls(look, arrays, kinds, *find_time(name, look, kinds, time, source.style), style)
 
     def signals(self) -> dict[str, str]:
@@ -995,7 +975,7 @@ def table_of(
         sort: Whether to sort the rows by time.
         arrangement: What the user says about its rows.
         ordered: Whether rows that are not in the order of time are rejected.
-        words: The columns that are text even if they hold switches, percentages or units.
+        words: The columns that are text even if they hold switches or percentages.
         is_complete: Whether nothing comes after the last row.
         missing: What stands for a missing value besides the usual.
     """
