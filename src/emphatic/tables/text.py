@@ -10,7 +10,6 @@ that would swallow lines that are records by themselves, is a stray one: its lin
 from __future__ import annotations
 
 import csv
-import functools
 import json
 import re
 from collections import Counter
@@ -25,7 +24,7 @@ import pyarrow.csv as pcsv
 import pyarrow.json as pj
 
 from emphatic.tables import fields
-from emphatic.tables.files import LOOK, DroppedRows, File, Format, OpenOptions, ReadingPass
+from emphatic.tables.files import DroppedRows, File, Format, OpenOptions, ReadingPass
 from emphatic.tables.table import Malformed, TableError
 
 __all__ = ["CSV", "JSON_LINES", "Delimited", "Header", "JsonLines", "Records"]
@@ -54,31 +53,8 @@ QUOTE = "a quote is never closed"
 HEADER_AGAIN = "the header again"
 COMMENT = "a comment"
 NOT_AN_OBJECT = "not an object of JSON"
-SUMMARY = "a summary of other rows"
-REMARK = "text instead of a reading"
-BELOW = "below the table"
-TWICE = "the same as the row before"
-RULE = "a line of dashes"
-#: The beginning of a line that is unlike those of a table whose first column holds numbers or times.
-_UNLIKE = rb' *"?(?:[^0-9"+.\-\r\n ]|-[^0-9.])'
-_UNLIKE_FIRST, _UNLIKE_LATER = re.compile(_UNLIKE), re.compile(rb"\n" + _UNLIKE)
-_END_OF_HEADER = b"***End_of_Header***"
-#: Which signs a reading usually begins with: none of them begins a line of the other kind.
-_USUAL = np.isin(np.arange(256), list(b"0123456789+."))
-#: A blank line, or one of dashes, as around tables that databases print.
-_RULE = re.compile(rb"[|+:=\-\s]*-{3}[|+:=\-\s]*|")
-#: What rows are called that sum up others.
-_SUMMARY = re.compile(
-    r"\b(totals?|sub-?totals?|sum|averages?|avg|means?|medians?|min|max|minim\w+|maxim\w+|count|stdev\w*|std|summe|summen|"
-    r"gesamt\w*|mittel|mittelwert\w*|durchschnitt\w*|anzahl|moyennes?|somme|promedio|media|totale)\b",
-    re.IGNORECASE,
-)
 #: The deepest objects in objects whose fields are columns.
 _DEEPEST = 5
-#: Rows that tell what a column holds, and the first rows, which may hold units.
-_SAMPLE, _TOP = 1000, 3
-#: Lines at the end of a file that are looked at in any case.
-_LAST = 3
 
 
 # ---------------------------------------------------------------------- CSV
@@ -104,14 +80,11 @@ class Delimited:
         self._skip = 3 if head.startswith(b"\xef\xbb\xbf") else 0
         self._line = 1
         lines = head[self._skip :].splitlines(keepends=True)
-        # LabVIEW ends each block above the rows with a line that says so.
-        ends = [i for i, line in enumerate(lines[:LOOK_LINES]) if line.startswith(_END_OF_HEADER)]
-        skip_lines = skip_lines or (max(ends, default=-1) + 1 if header_line is None else 0)
         above = header_line - 1 if isinstance(header_line, int) and header_line > 0 else 0
         for _ in range(min(skip_lines + above, len(lines))):
             self._pass(lines.pop(0))
         comments: list[bytes] = []
-        while header_line is None and lines and (_RULE.fullmatch(lines[0].strip()) or lines[0].startswith(b"#")):
+        while header_line is None and lines and (not lines[0].strip() or lines[0].startswith(b"#")):
             comments += [lines[0]] if lines[0].startswith(b"#") else []
             self._pass(lines.pop(0))
         if not lines:
@@ -126,7 +99,7 @@ class Delimited:
         titles = find_titles(text, self.delimiter) if header_line is None else 0
         for _ in range(titles):
             self._pass(lines.pop(0))
-        title, text = text[titles - 1], text[titles:]
+        text = text[titles:]
         #: Lines above the header that are no part of the table, besides comments.
         self._titles = skip_lines + above + titles
         header = read_header(text[0], self.delimiter)
@@ -148,28 +121,17 @@ class Delimited:
                 header = Header(tuple(fields_of_line), (), True)
         if header_line is None and header.present and _are_both_dated(text, self.delimiter):
             header = Header(tuple(f"column_{i}" for i in range(1, len(header.names) + 1)), (), False)
-        joined, height = ((), 1) if header_line is not None or hashed else join_headers(text, self.delimiter)
-        if joined and header.present:
-            header = Header(joined, (), True)
-        # The header may be written with another delimiter than the rows.
-        foreign = read_other_header(title, self.delimiter, header) if titles and not header.present else None
-        if foreign is not None:
-            header, self._titles = foreign, self._titles - 1
         self._header = lines[0].strip(b"\r\n") if header.present else None
         self._unit_rows = 0
         if hashed is not None:
             header, self._header = hashed, comment.strip(b"\r\n")
         elif header.present:
-            for line in lines[: height if joined else 1]:
-                self._pass(line)
+            self._pass(lines[0])
         self._block = max(_BLOCK, 4 * len(lines[0]))  # a line may be long where there are very many columns
         self.names, self.unnamed = header.names, header.unnamed
         self.style = fields.PLAIN
         self.units: dict[str, str] = {}
         self.dropped = ReadingPass(self._line).dropped
-        #: The first rows, which tell readings from other rows; whether lines are looked at for that by how they begin.
-        self._sample: pa.Table | None = None
-        self._is_regular = self._repeats = False
 
     def _pass(self, line: bytes) -> None:
         self._skip += len(line)
@@ -191,15 +153,6 @@ class Delimited:
                 remedy = f'Give each its own name: skip_lines={self._line - 1}, header="{names}"'
             raise TableError(f"{name}: line {self._line - 1} names more than one column {repeated!r}. {remedy}")
         table = pa.Table.from_batches([self._batch(start, self.names, True, self._start())[0]])
-        self._is_regular = 10 * len(_UNLIKE_LATER.findall(start)) <= table.num_rows
-        first = start[:_BLOCK].splitlines()[:_SAMPLE]
-        self._repeats = 100 * sum(bool(line) and line == after for line, after in pairwise(first)) > len(first)
-        if table.num_rows >= _TOP:
-            plain = [fields.as_plain(column) for column in table.select(list(self.names)).columns]
-            self.style, self._sample = fields.find_style(plain, self.delimiter), table.slice(0, _SAMPLE)
-            is_whole = len(self.file.head) < LOOK
-            if self._has_unlike_lines(start, True, is_whole):
-                table = pa.Table.from_batches([self._batch(start, self.names, True, self._start(), is_whole)[0]])
         # Most rows are odd: the delimiter, or the header, is probably not what it seems.
         if 2 * (self.dropped.count + self.dropped.short) > table.num_rows:
             self._check_fields(start)
@@ -207,8 +160,7 @@ class Delimited:
             raise TableError(f"{name}: the file has a header but no rows.")
         table = table.select(list(self.names))
         self._check_dates(table)
-        if self._sample is None:
-            self.style = fields.find_style([fields.as_plain(c) for c in table.columns], self.delimiter)
+        self.style = fields.find_style([fields.as_plain(column) for column in table.columns], self.delimiter)
         if len(self.names) == 1 and fields.find_kind(fields.as_plain(table.column(0)), self.style) == "text":
             raise TableError(
                 f"{name}: the file has one column of text, {self.names[0][:60]!r}, when separated by "
@@ -279,7 +231,7 @@ class Delimited:
                 if len(tail) > _LONGEST:
                     raise TableError(f"{self.file.name}: line {reading.line} is longer than {_LONGEST >> 20} MB.")
                 if text:
-                    batch, incomplete = self._batch(text, names, end, reading, end)
+                    batch, incomplete = self._batch(text, names, end, reading)
                     tail = incomplete + tail
                     if units and len(batch):
                         units, batch = max(0, units - len(batch)), batch.slice(min(units, len(batch)))
@@ -287,7 +239,7 @@ class Delimited:
                     start = max(0, start - len(batch))
 
     def _batch(
-        self, text: bytes, names: tuple[str, ...], end: bool, reading: ReadingPass, is_last: bool = False
+        self, text: bytes, names: tuple[str, ...], end: bool, reading: ReadingPass
     ) -> tuple[pa.RecordBatch, bytes]:
         """The rows of some lines, and the last of these lines if they are not complete.
 
@@ -296,44 +248,19 @@ class Delimited:
             names: The columns.
             end: Whether no line comes after them that may complete the last one.
             reading: The pass, which counts lines and rows.
-            is_last: Whether the table ends with them.
         """
-        judge = self._judge if self._has_unlike_lines(text, reading.rows == 0, is_last) else None
         ends = text.count(b"\n")
-        batch = self._by_arrow(text, names, ends) if judge is None else None
+        batch = self._by_arrow(text, names, ends)
         if batch is not None:
             reading.line += ends or text.count(b"\r")
             return reading.number_rows(batch), b""
         lines = text.splitlines()
         records = Records.read(lines, self.delimiter, len(self.names), self._header, reading.dropped, reading.line, end)
-        if judge is not None:
-            records.leave_out(judge, reading, is_last)
         at = [self.names.index(name) for name in names]
         batch = pa.record_batch([pa.array([r[i] for r in records.fields], pa.string()) for i in at], list(names))
         incomplete = records.incomplete and records.incomplete + b"\n"
         reading.line += len(lines) - incomplete.count(b"\n")
         return reading.number_rows(batch, records.places, records.rows), incomplete
-
-    def _has_unlike_lines(self, text: bytes, is_first: bool, is_last: bool) -> bool:
-        """Whether some line may not be a reading: by how it begins, or, of the first and the last, by what is in it."""
-        if self._sample is None:
-            return False
-        if self._repeats:
-            return True
-        if self._is_regular and _begins_unlike(text):
-            return True
-        first = text[:_BLOCK].splitlines()[:_TOP] if is_first else []
-        last = text[-_BLOCK:].rstrip().splitlines()[-_LAST:] if is_last else []
-        fewest = len(self.names) - 1
-        return any(line.strip() and _RULE.fullmatch(line.strip()) for line in first) or any(
-            line.count(self.delimiter.encode()) < fewest or _SUMMARY.search(line.decode(errors="replace"))
-            for line in last
-        )
-
-    @functools.cached_property
-    def _judge(self) -> _RowJudge:
-        assert self._sample is not None
-        return _RowJudge(self._sample.select(list(self.names)), self.style, self._header is not None)
 
     def _by_arrow(self, text: bytes, names: tuple[str, ...], ends: int) -> pa.RecordBatch | None:
         """The rows of lines with so many ends, or None where a line is not one row of as many fields as names."""
@@ -369,13 +296,6 @@ class Delimited:
         if wrong or (table.num_rows != lines and table.num_rows != sum(map(bool, text.splitlines()))):
             return None
         return table.combine_chunks().to_batches()[0]
-
-
-def _begins_unlike(text: bytes) -> bool:
-    """Whether a line begins as no reading does. The pattern is searched for only where a line begins unusually."""
-    signs = np.frombuffer(text, np.uint8)
-    begins = signs[np.flatnonzero(signs[:-1] == ord("\n")) + 1]
-    return bool(_UNLIKE_FIRST.match(text) or (not _USUAL[begins].all() and _UNLIKE_LATER.search(text)))
 
 
 def _complete_lines(text: bytes) -> tuple[bytes, bytes]:
@@ -446,28 +366,6 @@ def make_distinct(names: Sequence[str]) -> list[str]:
     return distinct
 
 
-def join_headers(lines: Sequence[str], delimiter: str) -> tuple[tuple[str, ...], int]:
-    """The names of columns that several lines give together, and how many lines these are; none, and 1, if the first
-    line tells the columns apart. Frames with several levels write them like that, and weather stations.
-
-    >>> join_headers(["room,kitchen,kitchen", "what,temp,hum", "time,,", "2024-01-01,20,50"], ",")
-    (('room what time', 'kitchen temp', 'kitchen hum'), 3)
-    """
-    rows = [[cell.strip() for cell in split_fields(line.strip("\r\n"), delimiter)[0]] for line in lines[:6]]
-    named = [name for name in rows[0] if name]
-    if len(named) == len({*named}) and len(named) > len(rows[0]) - 2:
-        return (), 1
-    count = 0
-    for row in rows:
-        words = pa.array([cell or None for cell in row], pa.string())
-        is_words = fields.parse_numbers(words)[1] == len(words) - words.null_count > 0
-        if len(row) != len(rows[0]) or not is_words or fields.date_format(words) or fields.date_format(words[:1]):
-            break
-        count += 1
-    names = tuple(" ".join(filter(None, cells)) for cells in zip(*rows[:count], strict=True))
-    return (names, count) if 1 < count < len(rows) and all(names) and len({*names}) == len(names) else ((), 1)
-
-
 def _find_sparse_dates(table: pa.Table) -> int:
     """The place, from 1 on, of a column of dates most of which are missing, before one of times of day; 0 if none."""
     for i, column in enumerate(table.columns[:-1]):
@@ -503,15 +401,6 @@ def _are_both_dated(lines: Sequence[str], delimiter: str) -> bool:
     cells = zip(*(split_fields(line.strip("\r\n"), delimiter)[0][:4] for line in lines[:2]), strict=False)
     likely = [pair for pair in cells if all(map(_LIKE_DATE.search, pair))]
     return any(fields.date_format(pa.array(pair, pa.string())) is not None for pair in likely)
-
-
-def read_other_header(line: str, delimiter: str, header: Header) -> Header | None:
-    """The header above rows that have none, if another delimiter separates it into as many names; else None."""
-    for sign in DELIMITERS.keys() - {delimiter, " "}:
-        foreign = read_header(line, sign)
-        if foreign.present and len(foreign.names) == len(header.names) > 1:
-            return Header(foreign.names, foreign.unnamed, False)
-    return None
 
 
 def _is_header(texts: Sequence[str]) -> bool:
@@ -577,8 +466,6 @@ def find_titles(lines: Sequence[str], delimiter: str) -> int:
     def fill(row: Sequence[str]) -> int:
         return sum(map(bool, row))
 
-    if (second := _find_second_table(rows, width)) is not None:
-        return second
     if len(rows) > 2 and len(rows[0]) != width == len(rows[1]) == len({*rows[1]}) > 1 and _are_words(rows[0], rows[1]):
         return 1  # what a logger says about itself, in a line of more fields
     if width < 2 or len(rows[0]) > width or (width == 2 and fill(rows[0]) == len(rows[0]) == 2):
@@ -589,15 +476,6 @@ def find_titles(lines: Sequence[str], delimiter: str) -> int:
         if len(row) == width and fill(row) >= max(2.0, 0.75 * width) and len(rows) > i + 1:
             return i
     return 0
-
-
-def _find_second_table(rows: Sequence[Sequence[str]], width: int) -> int | None:
-    """Where the table begins, if a small one of another width stands above it, with a blank line between them."""
-    blank = next((i for i, row in enumerate(rows[:_TITLES]) if not any(row)), None)
-    if blank is None or blank < 2 or blank + 3 > len(rows) or width < 2:
-        return None
-    is_apart = all(len(row) != width for row in rows[:blank]) and all(len(row) == width for row in rows[blank + 1 :])
-    return blank + 1 if is_apart and _are_words([], rows[blank + 1]) else None
 
 
 def _are_words(title: Sequence[str], names: Sequence[str]) -> bool:
@@ -668,8 +546,6 @@ class Records:
     places: list[int] = field(default_factory=list)
     rows: int = 0
     incomplete: bytes = b""
-    #: The numbers of their lines.
-    lines: list[int] = field(default_factory=list)
 
     @classmethod
     def read(
@@ -704,121 +580,11 @@ class Records:
                 dropped.short += len(record) < width
                 records.fields.append(record + [""] * (width - len(record)))
                 records.places.append(records.rows)
-                records.lines.append(line + i)
             else:
                 dropped.add(why, line + i)
             records.rows += 1
             i += max(count, 1)
         return records
-
-    def leave_out(self, judge: _RowJudge, reading: ReadingPass, is_last: bool) -> None:
-        """Leave records out that are no readings, and count them as dropped.
-
-        Args:
-            judge: Tells which they are.
-            reading: The pass that the records belong to.
-            is_last: Whether the table ends with them.
-        """
-        top = _TOP - reading.rows  # the first rows may hold units
-        reasons = [judge.why_no_reading(record, i < top) for i, record in enumerate(self.fields)]
-        previous = reading.last_record
-        for i, record in enumerate(self.fields):
-            if reasons[i] is None and record == previous and judge.has_time(record):
-                reasons[i] = TWICE
-            previous = record
-        reading.last_record = previous
-        if is_last:
-            end = next((i for i in reversed(range(len(reasons))) if reasons[i] is None), -1)
-            is_below = end < len(reasons) - 1
-            while end >= max(top, 0) and (
-                judge.is_remark(self.fields[end]) or (is_below and not any(self.fields[end]))
-            ):
-                reasons[end], is_below, end = BELOW, True, end - 1
-        for i, why in enumerate(reasons):
-            if why is not None:
-                reading.dropped.add(why, self.lines[i])
-                # A line of fewer fields is one that was dropped, and no longer one that was filled up.
-                reading.dropped.short -= "" in self.fields[i][-1:] and reading.dropped.short > 0
-        # They are not counted as rows: no reading is missing where they stood.
-        earlier = np.cumsum([why is not None for why in reasons]).tolist()
-        readings = [i for i, why in enumerate(reasons) if why is None]
-        self.fields, self.places = [self.fields[i] for i in readings], [self.places[i] - earlier[i] for i in readings]
-        self.lines = [self.lines[i] for i in readings]
-        self.rows -= len(reasons) - len(readings)
-
-
-class _RowJudge:
-    """Tells rows that are no readings: sums and means of others, remarks, the header again, lines of dashes.
-
-    A row with a time, where the table has times, is a reading, whatever else it holds.
-
-    Args:
-        sample: The first rows of the table.
-        style: How its numbers are written.
-        has_header: Whether the file has a header.
-    """
-
-    def __init__(self, sample: pa.Table, style: fields.NumberStyle, has_header: bool) -> None:
-        columns = [fields.as_plain(column) for column in sample.columns]
-        kinds = [fields.find_kind(column, style) for column in columns]
-        self._names = [name.strip().casefold() for name in sample.column_names] if has_header else []
-        self._style, self._times = style, [i for i, kind in enumerate(kinds) if kind in ("date", "clock")]
-        self._typed = [*self._times, *(i for i, kind in enumerate(kinds) if kind in ("number", "percent", "unit"))]
-        shapes = Counter(_shape(text) for i in self._times for text in columns[i].drop_null().to_pylist())
-        self._shapes = {shape for shape, count in shapes.items() if 50 * count >= sample.num_rows and "9" in shape}
-
-    def why_no_reading(self, record: Sequence[str], is_top: bool = False) -> str | None:
-        """Why a record is no reading; None if it may be one.
-
-        Args:
-            record: Its fields.
-            is_top: Whether it is one of the first rows, which may hold units.
-        """
-        if self.has_time(record):
-            return None
-        cells = [cell.strip().removeprefix("\ufeff").strip('" ') for cell in record]
-        filled = [cell for cell in cells if cell]
-        if [cell.casefold() for cell in cells] == self._names:
-            return HEADER_AGAIN
-        if filled and all(not cell.strip("-=+_*~: ") for cell in filled) and max(map(len, filled)) > 2:
-            return RULE
-        if is_top or not filled:
-            return None
-        words = self._words(cells)
-        if self._times or filled[0] in words:
-            words.append(filled[0])
-        if any(_SUMMARY.search(word) for word in words):
-            return SUMMARY
-        return REMARK if len(filled) == 1 < len(cells) and self.is_remark(record) else None
-
-    def is_remark(self, record: Sequence[str]) -> bool:
-        """Whether a record is no reading if no reading comes after it: a word stands where a time or number should."""
-        cells = [cell.strip() for cell in record]
-        words, filled = self._words(cells), [cell for cell in cells if cell]
-        if self._times and len(filled) == 1 < len(cells) and any(map(str.isalpha, filled[0])):
-            words.append(filled[0])
-        if not words or self.has_time(cells):
-            return False
-        # A letter among numbers is a value that cannot be read.
-        return bool(self._times) or (cells[0] in words and len(filled) == len(words) and len(cells[0]) > 2)
-
-    def has_time(self, cells: Sequence[str]) -> bool:
-        """Whether a record has a time."""
-        return any(_shape(cells[i]) in self._shapes or sum(map(str.isdigit, cells[i])) >= 6 for i in self._times)
-
-    def _words(self, cells: Sequence[str]) -> list[str]:
-        """The words in columns of numbers and times."""
-        present = [cells[i] for i in self._typed if any(map(str.isalpha, cells[i])) and not fields.is_absent(cells[i])]
-        return [cell for cell in present if not fields.parse_number(cell, self._style)[1]]
-
-
-def _shape(text: str) -> str:
-    """A stamp with one sign for each group of digits or letters.
-
-    >>> _shape("25-Mar-2024 00:05")
-    '9-a-9 9:9'
-    """
-    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text.strip()))
 
 
 def _record(lines: Sequence[bytes], delimiter: str, width: int) -> tuple[list[str], int]:
