@@ -43,7 +43,7 @@ from emphatic.questions.gvf import GVF
 from emphatic.scores.returns import rows_to_score
 from emphatic.tables import Block, Clock, ReadingGuard, Table
 from emphatic.tables.columns import CONSTANT, ColumnRole, Increments, find_roles
-from emphatic.tables.table import Caller, open_source
+from emphatic.tables.table import Caller, open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -469,10 +469,10 @@ def open_log(
         roles: What each column is, where that is known; by default it is found from the first rows.
         extent: What the run that is resumed had read of a database; None otherwise.
     """
-    began = time.perf_counter()
-    table = open_source(
+    began, request = time.perf_counter(), settings.request(time.time())
+    table = open_table(
         source,
-        Caller("run", "data"),
+        caller=Caller("run", "data"),
         time=settings.time,
         delimiter=settings.delimiter,
         sort=bool(settings.sort),
@@ -485,21 +485,20 @@ def open_log(
         missing=settings.missing or (),
         skip_lines=settings.skip_lines,
         header=settings.header,
-        request=settings.request(time.time())._replace(extent=extent),
-    ).keep_first_rows(FIRST)
-    try:
-        rows = table.count_rows(lambda rows: progress("reading", rows, 0))
-        if rows < 3:
-            few = "1 row is" if rows == 1 else f"{rows} rows are"
-            steps = [h for h in settings.horizons or default_horizons(rows, None) if not isinstance(h, str)]
-            needed = rows_to_score(1.0 - 1.0 / max(min(steps, default=1.0), 1.0))
-            raise ValueError(f"{table.name}: {few} too few to learn from; at least {needed:,} are needed.")
-        settings = choose_columns(table, rows, settings, roles)
-        settings = settings.filled(table, rows)
-        _check_scorable(table.name, rows, settings.horizons or (), settings.gammas(table))
-    except BaseException:
-        table.close()
-        raise
+        query=request.query,
+        range=request.range,
+        step=request.step,
+        extent=extent,
+    )
+    rows = table.count_rows(lambda rows: progress("reading", rows, 0))
+    if rows < 3:
+        few = "1 row is" if rows == 1 else f"{rows} rows are"
+        steps = [h for h in settings.horizons or default_horizons(rows, None) if not isinstance(h, str)]
+        needed = rows_to_score(1.0 - 1.0 / max(min(steps, default=1.0), 1.0))
+        raise ValueError(f"{table.name}: {few} too few to learn from; at least {needed:,} are needed.")
+    settings = choose_columns(table, rows, settings, roles)
+    settings = settings.filled(table, rows)
+    _check_scorable(table.name, rows, settings.horizons or (), settings.gammas(table))
     signals, horizons = settings.predict or (), settings.horizons or ()
     _log.info("%s: %d rows; predicting %s at %s", table.name, rows, ", ".join(signals), ", ".join(map(str, horizons)))
     return OpenedLog(source, table, rows, settings, time.perf_counter() - began)

@@ -818,7 +818,6 @@ def run_job(job: Nexting, executor: Executor, resume: bool) -> NextingResult:
         point = executor.find_point() if resume else None
         extent = None if point is None else point.state.get("table", {}).get("extent")
         log = open_log(job.source, job.settings, job.progress, extent=extent)
-        stack.callback(log.table.close)
         resumption = find_resumption(log, job.out, executor, resume, job.progress)
         try:
             # Scores of readings near the largest number may overflow; a γ that varies may be 1 for long.

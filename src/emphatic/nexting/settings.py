@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from emphatic.features import Part
     from emphatic.questions.gvf import GVF
     from emphatic.tables import Table
-    from emphatic.tables.pipe import ReadingOptions
     from emphatic.tables.stores import Request
+    from emphatic.tables.table import ReadingOptions
 
 __all__ = ["Settings", "default_features", "default_horizons"]
 
@@ -564,12 +564,11 @@ class Settings:
 
     def reading_options(self) -> ReadingOptions:
         """What the settings say about the readings of a live stream."""
-        from emphatic.tables.pipe import ReadingOptions
-        from emphatic.tables.table import arrange
+        from emphatic.tables.table import ReadingOptions, arrange
 
         pivot: Any = self.pivot
         arrangement = arrange(pivot, self.resample, self.aggregate, self.max_age, "nexting")
-        return ReadingOptions(self.time, self.words(), arrangement, tuple(map(str, self.missing or ())))
+        return ReadingOptions(self.time, self.words(), *arrangement, tuple(map(str, self.missing or ())))
 
     def names_columns(self, columns: Sequence[str]) -> set[str]:
         """Those of these columns that the settings name: to predict, or in features and questions."""

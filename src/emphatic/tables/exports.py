@@ -21,8 +21,8 @@ from emphatic.tables.fields import parse_times, unix_units
 from emphatic.tables.files import LOOK, File, Format, OpenOptions, Source
 from emphatic.tables.frames import Frame
 from emphatic.tables.series_stores import annotated_rows
-from emphatic.tables.table import TableError
-from emphatic.tables.text import Delimited, JsonLines
+from emphatic.tables.table import OTHERWISE, TableError
+from emphatic.tables.text import Delimited, JsonLines, is_nested
 
 __all__ = ["ANNOTATED_CSV", "JSON_DOCUMENT", "LINE_PROTOCOL", "PROMETHEUS", "SPREADSHEET"]
 
@@ -209,10 +209,10 @@ def _is_document(file: File) -> bool:
     if not lines:
         return False
     try:
-        json.loads(lines[0])
+        value = json.loads(lines[0])
     except ValueError:
         return len(lines) > 1 and not lines[1].lstrip().startswith(b"{")
-    return len(lines) == 1 and _find_rows(_read_document(file)) is not None
+    return len(lines) == 1 and isinstance(value, dict) and any(map(is_nested, value.values()))
 
 
 def _read_document(file: File) -> Any:
@@ -226,7 +226,7 @@ def _read_document(file: File) -> Any:
     try:
         return json.loads(text.decode().removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        raise TableError(f"{file.name}: this is not JSON: {error}. Correct it, or export it again.") from None
+        raise TableError(f"{file.name}: this is not JSON: {error}. Correct it. {OTHERWISE}") from None
 
 
 def _find_rows(value: object, depth: int = 0) -> list[dict[str, Any]] | None:
@@ -275,8 +275,7 @@ def _open_document(file: File, options: OpenOptions) -> Source:
     if not objects:
         raise TableError(
             f"{file.name}: there is no table in this JSON document: no list of objects, and no lists of equal length. "
-            'Write one object a line, such as {"time": "2007-02-01T17:24:00", "power": 4.2}; or read it in Python, and '
-            "pass a DataFrame."
+            f'Write one object a line, such as {{"time": "2007-02-01T17:24:00", "power": 4.2}}. {OTHERWISE}'
         )
     if all(row.get("entity_id", "") is None for row in objects):
         objects = [{name: cell for name, cell in row.items() if name != "entity_id"} for row in objects]

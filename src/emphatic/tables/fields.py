@@ -61,17 +61,11 @@ _WORDS = {"true": (1.0, True), "false": (0.0, True)} | dict.fromkeys((*MISSING, 
 _MISSING_WORDS = frozenset(MISSING)
 _MISSING_ARRAY = pa.array(MISSING)
 
-_HEXADECIMAL, _IN_BRACKETS = re.compile(r"0[xX][0-9a-fA-F]{1,13}"), re.compile(r"\([0-9]{1,9}(\.[0-9]*)?\)")
-_FORTRAN = re.compile(r"[-+]?[0-9]*\.?[0-9]+[dD][-+]?[0-9]{1,3}")
 #: Whole seconds within years whose nanoseconds a float64 holds exactly: there every way to compute them agrees.
 _PLAIN_ISO = re.compile(r"(?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(?::[0-9]{2})?Z?")
 _BELOW_MICRO = re.compile(r"[.,][0-9]{6}([0-9]{1,3})")
-#: Zones by their names at the end of a stamp: universal time; those of RFC 822; and those of Europe.
+#: Universal time by its name at the end of a stamp.
 _NAMED_ZONE = r"\s*\b(UTC|GMT)$"
-_ZONE_NAMES = {"EDT": "-04:00", "EST": "-05:00", "CDT": "-05:00", "CST": "-06:00", "MDT": "-06:00", "MST": "-07:00"}
-_ZONE_NAMES |= {"PDT": "-07:00", "PST": "-08:00", "WET": "+00:00", "WEST": "+01:00", "CET": "+01:00", "CEST": "+02:00"}
-_ZONE_NAMES |= {"MEZ": "+01:00", "MESZ": "+02:00", "EET": "+02:00", "EEST": "+03:00"}
-_ANY_ZONE_NAME = rf"[0-9] ?({'|'.join(_ZONE_NAMES)})$"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -144,8 +138,6 @@ def parse_number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, b
     ((1100.5, True), (0.0, True))
     >>> parse_number("50 %", NumberStyle(percent=True)), parse_number("50 %")
     ((50.0, True), (nan, False))
-    >>> parse_number("0x05DC"), parse_number("(3.20)")
-    ((1500.0, True), (-3.2, True))
     """
     if text is None:
         return math.nan, True
@@ -158,7 +150,7 @@ def parse_number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, b
         value, readable = parse_number(text, replace(style, missing=()))
         is_code = text in style.missing or value in style.missing_numbers
         return (math.nan, True) if is_code else (value, readable)
-    if style.thousands and re.fullmatch(_grouped(style), text.strip("()")):
+    if style.thousands and re.fullmatch(_grouped(style), text):
         text = text.replace(style.thousands, "")
     if style.comma:
         text = text.replace(",", ".")
@@ -168,18 +160,7 @@ def parse_number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, b
         # Python reads 1_000 as a number; Arrow does not, and here it is a word.
         return known or (float("_" if "_" in text else text), True)
     except ValueError:
-        pass
-    if _HEXADECIMAL.fullmatch(text):
-        return float(int(text, 16)), True
-    # Typeset minus signs, and exponents as Fortran writes them.
-    if "\u2212" in text:
-        return parse_number(text.replace("\u2212", "-"), PLAIN)
-    if _FORTRAN.fullmatch(text):
-        return float(re.sub("[dD]", "e", text)), True
-    # Accounts write a negative number in brackets.
-    if _IN_BRACKETS.fullmatch(text):
-        return -float(text[1:-1]), True
-    return math.nan, False
+        return math.nan, False
 
 
 def parse_numbers(array: pa.Array, style: NumberStyle = PLAIN) -> tuple[FloatArray, int]:
@@ -310,8 +291,8 @@ def parse_time(text: str | None, form: str | None, style: NumberStyle = PLAIN) -
     """
     if form is None:
         return parse_number(text, style)[0]
-    if form in (_HOURS, _SHEET_DAYS):
-        return float(_from_units(np.array(parse_number(text, style)[0]), form))
+    if form == _HOURS:
+        return 3600.0 * parse_number(text, style)[0]
     if form == "iso" and text is not None and _PLAIN_ISO.fullmatch(text):
         when = _datetime(text)
         return math.nan if when is None else when.timestamp()
@@ -322,18 +303,11 @@ def parse_times(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -
     """``parse_time`` of an Arrow array of text."""
     if form is None:
         return parse_numbers(array, style)[0]
-    if form in (_HOURS, _SHEET_DAYS):
-        return _from_units(parse_numbers(array, style)[0], form)
+    if form == _HOURS:
+        return 3600.0 * parse_numbers(array, style)[0]
     array = pc.utf8_trim_whitespace(array)
     if form == "iso":
         return _iso(array)
-    if "%b" in form:  # Fri 29 Mar 2024
-        array = pc.replace_substring_regex(array, r"^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? +", "")
-    if form.startswith("%Y/%m/%d "):  # 2024/03/29-20:00
-        array = pc.replace_substring_regex(array, r"^([0-9]{4}/[0-9]{2}/[0-9]{2})[-_T]", r"\1 ")
-    if "%p" in form:  # 8:00a, 8:00AM, 8:00 a.m.
-        for letters, half in (("aA", "AM"), ("pP", "PM")):
-            array = pc.replace_substring_regex(array, rf"([0-9])\s?[{letters}](\.?[mM]\.?)?$", rf"\1 {half}")
     if form.startswith("clock "):  # a time of day is one of the first day of 1970
         array, form = pc.binary_join_element_wise("1970-01-01", array, " "), f"%Y-%m-%d {form[6:]}"
     if "%q" in form:
@@ -352,11 +326,6 @@ def parse_times(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -
     # No year below 1653: 07 is 2007.
     recent: FloatArray = np.where(np.abs(seconds) < 1e10, seconds, np.nan) + fraction
     return recent
-
-
-def _from_units(values: FloatArray, form: str) -> FloatArray:
-    """Seconds of hours, or since 1970 of the days of a spreadsheet, to a tenth of a second: it has few more digits."""
-    return 3600.0 * values if form == _HOURS else np.round((values - _DAY_OF_1970) * _DAY, 1)
 
 
 def _begin_quarters(array: pa.Array) -> pa.Array:
@@ -379,7 +348,7 @@ def _iso(array: pa.Array) -> FloatArray:
     in_range = pc.match_substring_regex(array, r"^(1[789]|2[01])\d\d")
     array = pc.if_else(in_range, array, pa.scalar(None, pa.string()))
     for text in (array, None):
-        text = _with_offset(array) if text is None else text
+        text = pc.replace_substring_regex(array, _NAMED_ZONE, "Z") if text is None else text
         for of in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
             try:
                 return timestamps(text.cast(of))
@@ -387,15 +356,6 @@ def _iso(array: pa.Array) -> FloatArray:
                 continue
     array = text
     return timestamps(pa.array([_nanoseconds(text) for text in array.to_pylist()], pa.int64()).cast(of))
-
-
-def _with_offset(array: pa.Array) -> pa.Array:
-    """Stamps that end in the name of a zone, as in 2024-03-25 00:10:00 UTC, with its offset in the place of that."""
-    array = pc.replace_substring_regex(array, _NAMED_ZONE, "Z")
-    if pc.any(pc.match_substring_regex(array, _ANY_ZONE_NAME)).as_py():
-        for name, offset in _ZONE_NAMES.items():
-            array = pc.replace_substring_regex(array, rf"([0-9]) ?{name}$", rf"\1{offset}")
-    return array
 
 
 def _nanoseconds(text: str | None) -> int | None:
@@ -500,7 +460,6 @@ _DATE_FORMATS = sorted(
     (f"{date}{clock}" for clock in ("", *(f" {clock}" for clock in _CLOCKS)) for date in _DATES),
     key=lambda form: form.endswith("%p") and not form.startswith("%m"),  # AM and PM: the month comes first
 )
-_DATE_FORMATS.append("%b %d %H:%M:%S %Y")
 #: Dates written as digits, and what to divide by to get the year.
 _DIGITS = {"%Y%m%d%H%M%S": 1e10, "%Y%m%d%H%M": 1e8, "%Y%m%d": 1e4, "%Y%m": 1e2}
 _DAY = 86400.0
@@ -522,8 +481,6 @@ _HOUR, _MINUTE, _SECOND = (
     re.compile(r"second|seconds|sec|ss|sekunde|seconde|segundo|secondo"),
 )
 _YEARS, _OF_YEAR, _HOURS = "%Y", "day of year", "hour"
-#: Days since the end of 1899, as spreadsheets count them; that of 1970, and those of 2000 to 2061.
-_SHEET_DAYS, _DAY_OF_1970, _SHEET_RANGE = "days since 1899-12-30", 25569.0, (36526.0, 58849.0)
 _LIKE_TIME = re.compile(r"time|date|stamp|epoch|when|_at$|(^|_)ts(_|$)")
 _EARLIEST, _LATEST = datetime(2001, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 #: Dates may go back this often, and numbers that the user says are times: clocks are put back, loggers start again.
@@ -796,8 +753,6 @@ def _time_column(
         name = names[0].strip().lower()
         if (_YEAR.fullmatch(name) or name == "date") and _are_years(look.column(names[0]), style):
             return _years(look, kinds, names[0])
-        if form is None and _are_sheet_days(names[0], values):
-            return TimeColumn(names[:1], (_SHEET_DAYS,), style=style)
         if form is None:
             units = unix_units(middle)
             return TimeColumn(names[:1], (None,), units or 1.0, units is not None, style)
@@ -806,15 +761,6 @@ def _time_column(
         formats.append(date_format(array) or "iso")
     formats += [clock_format(as_plain(look.column(n))) or "clock %H:%M:%S" for n in names[1:]]
     return TimeColumn(names, tuple(formats), style=style, zone=_zone(array))
-
-
-def _are_sheet_days(name: str, values: FloatArray) -> bool:
-    """Whether a column named as a time holds dates as spreadsheets count them, in steps of less than a day."""
-    known = values[np.isfinite(values)]
-    if _rank(name) == 2 or len(known) < 3 or "s" in re.split(r"[^a-z]+", name.lower()):
-        return False
-    steps, (low, high) = np.abs(np.diff(known)), _SHEET_RANGE
-    return bool((known >= low).all() and (known < high).all() and 0.0 < np.median(steps) < 1.0)
 
 
 def _digit_format(array: pa.Array, values: FloatArray, middle: float, style: NumberStyle) -> str | None:
@@ -832,7 +778,7 @@ def _zone(array: pa.Array) -> str | None:
         return str(array.type.tz) if array.type.tz else None
     if not is_text(array):
         return None
-    texts = _with_offset(pc.utf8_trim_whitespace(array.slice(0, 10_000)))
+    texts = pc.utf8_trim_whitespace(array.slice(0, 10_000))
     present = texts.filter(pc.invert(pc.is_in(texts, pa.array(MISSING)))).drop_null()
     zones = set(pc.extract_regex(present, _ZONE).field("zone").to_pylist())
     if not zones or zones & {None, ""}:
@@ -929,8 +875,8 @@ def _seconds(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -> F
     values = as_floats(array)[0]
     if form is None:
         return values
-    if form in (_HOURS, _SHEET_DAYS):
-        return _from_units(values, form)
+    if form == _HOURS:
+        return 3600.0 * values
     digits = pa.array(np.where(np.abs(values) < 1e15, values, np.nan), from_pandas=True)
     return parse_times(digits.cast(pa.int64(), safe=False).cast(pa.string()), form)
 

@@ -292,32 +292,21 @@ def formats() -> tuple[Format, ...]:
     return tuple(known)
 
 
-def open_file(
-    name: str,
-    delimiter: str | None,
-    topics: Collection[str] | None = None,
-    skip_lines: int = 0,
-    header: int | tuple[str, ...] | None = None,
-    request: Request | None = None,
-) -> tuple[Source, File | None]:
+def open_file(name: str, options: OpenOptions) -> tuple[Source, File | None]:
     """Open a file in the format that it has.
 
     Args:
         name: The path.
-        delimiter: That of CSV; None to find it.
-        topics: The topics of a robot log to read; None for all.
-        skip_lines: The lines above the header of CSV that are no part of the table.
-        header: The line of the header, counted from 1 after those, 0 for none; or the names of the columns.
-        request: The query of a database.
+        options: What the user says about it.
 
     Returns:
         The source, and the file itself where it is text.
     """
-    file, options = File(name), OpenOptions(delimiter, topics, skip_lines, header, request)
+    file, request = File(name), options.request
     format = next((format for format in formats() if not format.text and format.fits(file)), None)
     if format is None and file.path.is_dir():
         raise TableError(f"{name}: this folder is not a ROS 2 bag. Give the path of a file.")
-    if topics is not None and not (format and format.topics):
+    if options.topics is not None and not (format and format.topics):
         raise TableError(
             f"{name}: this is not a robot log (an MCAP file or the folder of a ROS 2 bag), so it has no topics."
         )
@@ -330,7 +319,7 @@ def open_file(
         # who says where the header is knows that it is CSV.
         known = [format for format in reversed(formats()) if format.text]
         known.sort(key=lambda format: _LAST.get(format.name, 0))
-        if skip_lines or header is not None:
+        if options.skip_lines or options.header is not None:
             known = [format for format in known if format.name == "CSV"]
         format = next((format for format in known if format.fits(file)), None)
         if format is None:

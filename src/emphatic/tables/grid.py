@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from emphatic.common.settings import format_duration
 from emphatic.tables.clock import Clock
-from emphatic.tables.table import NUMERIC, TableError
+from emphatic.tables.table import NUMERIC, ReadingOptions, TableError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from emphatic.tables.files import DroppedRows, Source
     from emphatic.tables.pipe import ParsedRow
 
-__all__ = ["AGGREGATES", "Arrangement", "Grid", "GridPlan", "GriddedSource", "LongFormat", "arrangement_lines"]
+__all__ = ["AGGREGATES", "Grid", "GridPlan", "GriddedSource", "LongFormat", "arrangement_lines"]
 __all__ += ["find_long", "pivot", "plan_records", "plan_rows", "records_of_rows"]
 
 Array = NDArray[np.float64]
@@ -57,24 +57,6 @@ _ROUND = (
     *(3600.0 * h for h in (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)),
     *(86400.0 * d for d in (1.0, 2.0, 7.0, 14.0, 28.0)),
 )
-
-
-class Arrangement(NamedTuple):
-    """What a user says about the rows of a table: see the settings of these names.
-
-    Args:
-        pivot: The columns of sensors and values of a table in long format; () to read its rows as they are, None to
-            pivot where it is unambiguous.
-        resample: "none", "auto" (also None), or the seconds of a step.
-        aggregate: How several values of a sensor in a step become one; None for the mean, and the last of words and
-            switches.
-        max_age: The seconds that a value is held; None to find them for each sensor.
-    """
-
-    pivot: tuple[str, ...] | None = None
-    resample: str | float | None = None
-    aggregate: str | None = None
-    max_age: float | None = None
 
 
 # ---------------------------------------------------------------------- the grid
@@ -333,19 +315,19 @@ class _Intervals(NamedTuple):
 
 
 def _plan(
-    reports: Mapping[str, Array], discrete: Sequence[str], arrangement: Arrangement, dated: bool, why: str
+    reports: Mapping[str, Array], discrete: Sequence[str], options: ReadingOptions, dated: bool, why: str
 ) -> GridPlan | None:
     """The grid for sensors that report at these times; None if they do not tell a step.
 
     Args:
         reports: The times at which each sensor reports.
         discrete: The sensors that have states, not measurements: they report when these change.
-        arrangement: What the user says.
+        options: What the user says.
         dated: Whether times are seconds since 1970.
         why: Why there is a grid.
     """
     intervals = {name: known for name, times in reports.items() if (known := _Intervals.of(times)) is not None}
-    step = arrangement.resample if isinstance(arrangement.resample, float) else None
+    step = options.resample if isinstance(options.resample, float) else None
     usual = sorted(known.usual for known in intervals.values())
     median = usual[(len(usual) - 1) // 2] if usual else math.nan
     if step is None:
@@ -360,7 +342,7 @@ def _plan(
             held = max(held, _INTERVALS * known.usual, _TAILS * known.tail, known.longest if name in discrete else 0.0)
         elif name in discrete and usual:
             held = max(held, _INTERVALS * usual[-1])
-        max_age[name] = held if arrangement.max_age is None else arrangement.max_age
+        max_age[name] = held if options.max_age is None else options.max_age
     return GridPlan(step, max_age, why, median)
 
 
@@ -377,7 +359,7 @@ def plan_records(
     columns: NDArray[np.int64],
     names: Sequence[str],
     discrete: Sequence[str],
-    arrangement: Arrangement,
+    options: ReadingOptions,
     dated: bool,
 ) -> GridPlan | None:
     """The grid for records in long format, sorted by time; None where their moments are regular rows already.
@@ -387,14 +369,14 @@ def plan_records(
         columns: The place of its sensor among the names.
         names: The sensors.
         discrete: The sensors that have states.
-        arrangement: What the user says.
+        options: What the user says.
         dated: Whether times are seconds since 1970.
     """
-    if arrangement.resample == "none":
+    if options.resample == "none":
         return None
     reports = {name: times[columns == c] for c, name in enumerate(names)}
-    if isinstance(arrangement.resample, float):
-        return _plan(reports, discrete, arrangement, dated, "as requested")
+    if isinstance(options.resample, float):
+        return _plan(reports, discrete, options, dated, "as requested")
     moments = np.unique(times)
     if len(times) < _ENOUGH:
         return None
@@ -403,14 +385,14 @@ def plan_records(
     if is_complete and is_regular:
         return None
     why = "sensors report at different times" if not is_complete else "readings arrive at irregular times"
-    return _plan(reports, discrete, arrangement, dated, why)
+    return _plan(reports, discrete, options, dated, why)
 
 
 def plan_rows(
     times: Array,
     present: Mapping[str, NDArray[np.bool_]],
     discrete: Sequence[str],
-    arrangement: Arrangement,
+    options: ReadingOptions,
     dated: bool,
     categories: Sequence[str] = (),
 ) -> GridPlan | None:
@@ -420,15 +402,15 @@ def plan_rows(
         times: The time of each row.
         present: Where each column has a value.
         discrete: The columns that have states.
-        arrangement: What the user says.
+        options: What the user says.
         dated: Whether times are seconds since 1970.
         categories: The columns of words.
     """
-    if arrangement.resample == "none":
+    if options.resample == "none":
         return None
     reports = {name: times[where] for name, where in present.items()}
-    if isinstance(arrangement.resample, float):
-        return _plan(reports, discrete, arrangement, dated, "as requested")
+    if isinstance(options.resample, float):
+        return _plan(reports, discrete, options, dated, "as requested")
     if len(times) < _ENOUGH:
         return None
     # Words that stand in every row, such as the name of the device, say nothing about when its sensors report.
@@ -438,11 +420,11 @@ def plan_rows(
     if len(alive) < 2 or not np.all(np.diff(times) >= 0):  # (nor where a time is missing)
         return None
     if np.mean(list(alive.values())) <= _SPARSE + 0.1 and max(alive.values()) < _DENSE:
-        return _plan(reports, discrete, arrangement, dated, "sensors report at different times")
+        return _plan(reports, discrete, options, dated, "sensors report at different times")
     clock = Clock(times)
     slow = [name for name, share in alive.items() if share < _SPARSE]
     if slow and max(alive.values()) >= _DENSE and clock.regular and not np.any(np.diff(times) == 0):
-        plan = _plan({name: reports[name] for name in slow}, discrete, arrangement, dated, "")
+        plan = _plan({name: reports[name] for name in slow}, discrete, options, dated, "")
         if plan is not None:
             why = (
                 f"{', '.join(map(repr, slow[:3]))}{' …' if len(slow) > 3 else ''} report less often than there are rows"
@@ -773,8 +755,7 @@ def pivot(
     long: LongFormat,
     when: TimeColumn,
     style: NumberStyle,
-    arrangement: Arrangement,
-    is_complete: bool = True,
+    options: ReadingOptions,
 ) -> Pivoted:
     """A table in long format as a column for each sensor, sorted by time, in memory.
 
@@ -784,8 +765,7 @@ def pivot(
         long: The columns of sensors and values.
         when: The time.
         style: How its numbers are written.
-        arrangement: What the user says about rows.
-        is_complete: Whether the last step ends with the table.
+        options: What the user says about rows.
     """
     from emphatic.tables import fields, frames
 
@@ -834,12 +814,12 @@ def pivot(
                 ignored[column] = "dates, not readings"
                 continue
             positions[column] = by_sensor[ends[i] : ends[i + 1]]
-    plan = plan_records(times, places, [" ".join(map(str, word)) for word in sensors], [], arrangement, when.dated)
+    plan = plan_records(times, places, [" ".join(map(str, word)) for word in sensors], [], options, when.dated)
     if plan is None:
         wide = _widen(times, numbers, labels, positions, when, dropped, key)
         return Pivoted(wide, long, tuple(switches), tuple(percents), ignored, None)
     reports = {column: times[np.sort(at)] for column, at in positions.items()}
-    chosen = _plan(reports, (*switches, *labels), arrangement._replace(resample=plan.step), when.dated, plan.why)
+    chosen = _plan(reports, (*switches, *labels), options._replace(resample=plan.step), when.dated, plan.why)
     assert chosen is not None
     plan = replace(chosen, interval=plan.interval)
     grid = Grid(
@@ -847,7 +827,7 @@ def pivot(
         list(labels),
         step=plan.step,
         max_age=plan.max_age,
-        aggregate=arrangement.aggregate,
+        aggregate=options.aggregate,
         switches=switches,
     )
     # One record after the other, as they were reported; columns of one row together.
@@ -866,7 +846,7 @@ def pivot(
             chunk = slice(begin, begin + _CHUNK)
             yield records[0][chunk], records[1][chunk], records[2][chunk]
 
-    gridded = GriddedSource(grid, read, when, lambda: dropped, is_complete)
+    gridded = GriddedSource(grid, read, when, lambda: dropped, options.is_complete)
     return Pivoted(gridded, long, tuple(switches), tuple(percents), ignored, plan)
 
 

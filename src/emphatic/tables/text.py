@@ -25,7 +25,7 @@ import pyarrow.json as pj
 
 from emphatic.tables import fields
 from emphatic.tables.files import DroppedRows, File, Format, OpenOptions, ReadingPass
-from emphatic.tables.table import Malformed, TableError
+from emphatic.tables.table import OTHERWISE, Malformed, TableError
 
 __all__ = ["CSV", "JSON_LINES", "Delimited", "Header", "JsonLines", "Records"]
 
@@ -40,6 +40,9 @@ _BLOCK, _LONGEST, _JSON_BLOCK = 1 << 19, 1 << 26, 1 << 21
 _LINES, _BYTES = 1000, 1 << 20
 #: What may be a date: this is quicker than trying all ways to write one.
 _LIKE_DATE = re.compile(r"[0-9][-/. ]\w+[-/. ]\s*[0-9]")
+_DIGIT = re.compile(r"\d")
+#: Rows at the top in which words tell that the header stands further down.
+_TOP = 10
 #: Lines over which the names of columns may go on, in quotes.
 _TOP_LINES = 40
 #: Lines among which the header is looked for, if there is a title above it.
@@ -75,7 +78,7 @@ class Delimited:
         skip_lines: int = 0,
         header_line: int | tuple[str, ...] | None = None,
     ) -> None:
-        self.file = file
+        self.file, self._is_found = file, header_line is None  # whether the header was found, and not named
         head = file.head
         self._skip = 3 if head.startswith(b"\xef\xbb\xbf") else 0
         self._line = 1
@@ -159,13 +162,19 @@ class Delimited:
         if table.num_rows == 0:
             raise TableError(f"{name}: the file has a header but no rows.")
         table = table.select(list(self.names))
-        self._check_dates(table)
         self.style = fields.find_style([fields.as_plain(column) for column in table.columns], self.delimiter)
-        if len(self.names) == 1 and fields.find_kind(fields.as_plain(table.column(0)), self.style) == "text":
-            raise TableError(
-                f"{name}: the file has one column of text, {self.names[0][:60]!r}, when separated by "
-                f"{_describe_delimiter(self.delimiter)}. If something else separates its fields, pass it: delimiter=…"
-            )
+        # What has nothing but words between its blanks is prose, or what a program prints.
+        if len(self.names) == 1 or self.delimiter == " ":
+            kinds = [fields.find_kind(fields.as_plain(column), self.style) for column in table.columns]
+            if 2 * kinds.count("text") > len(kinds):
+                count = "one column" if len(kinds) == 1 else f"{kinds.count('text')} columns"
+                raise TableError(
+                    f"{name}: the file has {count} of text, {self.names[0][:60]!r}, when separated by "
+                    f"{_describe_delimiter(self.delimiter)}. If something else separates its fields, pass it: "
+                    f"delimiter=… {OTHERWISE}"
+                )
+        if self._is_found:
+            self._check_top(table)
         if self._header is not None:
             self.units, self._unit_rows = find_units(table, self.style), 0
             # Loggers write a second row of words below the units: how each value was found (Avg, Min).
@@ -173,43 +182,44 @@ class Delimited:
                 self._unit_rows += 1
         return table.slice(self._unit_rows)
 
-    def _check_dates(self, table: pa.Table) -> None:
-        """Refuse a table that writes a date only where a day begins, beside the time of day of each row."""
-        place = _find_sparse_dates(table)
-        if place:
-            sign = "\\t" if self.delimiter == "\t" else self.delimiter
-            fill = f"awk -F'{sign}' -v OFS='{sign}' '{{if(${place}==\"\")${place}=d;else d=${place}}}1'"
+    def _check_top(self, table: pa.Table) -> None:
+        """Refuse a table of numbers or times that begins with words: its header stands further down."""
+        column = fields.as_plain(table.column(0))
+        words = [
+            text for text in column.slice(0, _TOP).to_pylist() if not (fields.is_missing(text) or _DIGIT.search(text))
+        ]
+        words = [word for word in words if not fields.parse_number(word, self.style)[1]]
+        if len(words) >= 3 and fields.find_kind(column, self.style) in ("number", "date", "clock"):
             raise TableError(
-                f"{self.file.name}: column {self.names[place - 1]!r} has a date only where a day begins. Write it in "
-                f"each row: {fill} {self.file.name} > filled.csv"
-            )
-
-    def _check_blanks(self, widths: Sequence[int]) -> None:
-        """Refuse a file whose lines have different numbers of fields between blanks."""
-        if self.delimiter == " " and 2 * sum(have != len(self.names) for have in widths) > len(widths):
-            raise TableError(
-                f"{self.file.name}: most lines do not have as many fields as the first, when separated by a blank. "
-                f"If several blanks separate the fields, make them one: tr -s ' ' < {self.file.name} > squeezed.txt"
+                f"{self.file.name}: column {self.names[0]!r} begins with words, such as {words[-1][:40]!r}, and goes on "
+                f"with numbers. If its header stands further down, pass skip_lines=… and header=… {OTHERWISE}"
             )
 
     def _check_fields(self, start: bytes) -> None:
-        """Refuse a file most of whose lines have more fields than there are names, or one field for several names."""
-        width, lines = len(self.names), start.splitlines()
-        fields_in = [len(split_fields(line.decode(), self.delimiter)[0]) if line else 0 for line in lines]
-        wrong = [i for i, have in enumerate(fields_in) if have > width or have == 1 < width]
-        if (second := _find_second_width(fields_in, wrong)) is not None:
+        """Refuse a file most of whose lines have another number of fields than there are names.
+
+        Fields may be absent at the end of a line, but not all after the first one, nor between blanks.
+        """
+        width, is_blank = len(self.names), self.delimiter == " "
+        widths = [len(split_fields(line.decode(), self.delimiter)[0]) if line else 0 for line in start.splitlines()]
+        odd = [
+            i for i, have in enumerate(widths) if have > width or have == 1 < width or (is_blank and 0 < have < width)
+        ]
+        # A table of another width begins after a blank line.
+        second = next(
+            (i for i, have in enumerate(widths) if i and have not in (0, 1, width) and not widths[i - 1]), None
+        )
+        if second is not None and {*widths[second:]} <= {0, widths[second]}:
             line = self._line + second
             raise TableError(
                 f"{self.file.name}: another table begins at line {line}. Divide the file: "
                 f"head -n {line - 1} {self.file.name} > table1.csv; tail -n +{line} {self.file.name} > table2.csv"
             )
-        self._check_blanks([have for have in fields_in if have])
-        if 2 * len(wrong) > sum(map(bool, fields_in)):
-            have = fields_in[wrong[0]]
+        if 2 * len(odd) > sum(map(bool, widths)):
             raise TableError(
-                f"{self.file.name}: line {self._line + wrong[0]} has {count_fields(have)} where the first has "
-                f"{width} (separated by {_describe_delimiter(self.delimiter)}). "
-                "If that is not the delimiter, pass delimiter=…; otherwise correct these lines."
+                f"{self.file.name}: line {self._line + odd[0]} has {count_fields(widths[odd[0]])} where the first has "
+                f"{width} (separated by {_describe_delimiter(self.delimiter)}). If that is not the delimiter, pass "
+                f"delimiter=…; otherwise correct these lines. {OTHERWISE}"
             )
 
     def batches(self, names: tuple[str, ...], start: int) -> Iterator[pa.RecordBatch]:
@@ -364,23 +374,6 @@ def make_distinct(names: Sequence[str]) -> list[str]:
         numbered = (name, *(f"{name}_{i}" for i in range(2, len(names) + 2)))
         distinct.append(next(candidate for candidate in numbered if candidate not in distinct))
     return distinct
-
-
-def _find_sparse_dates(table: pa.Table) -> int:
-    """The place, from 1 on, of a column of dates most of which are missing, before one of times of day; 0 if none."""
-    for i, column in enumerate(table.columns[:-1]):
-        if 2 * column.null_count > len(column) > column.null_count and column[0].is_valid:
-            beside = fields.as_plain(table.column(i + 1))
-            if not beside.null_count and fields.date_format(fields.as_plain(column)) and fields.clock_format(beside):
-                return i + 1
-    return 0
-
-
-def _find_second_width(widths: Sequence[int], wrong: Sequence[int]) -> int | None:
-    """The line at which a table of another width begins, after a blank line; None if none does."""
-    second = next((i for i in wrong if widths[i - 1] == 0 < i and widths[i] > 1), None)
-    is_table = second is not None and {*widths[second:]} <= {0, widths[second]}
-    return second if is_table else None
 
 
 def _join_quoted(lines: list[bytes]) -> None:
