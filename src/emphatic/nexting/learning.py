@@ -480,7 +480,6 @@ def open_log(
         words=settings.words(),
         topics=settings.topics,
         resample=settings.resample,
-        aggregate=settings.aggregate,
         max_age=settings.max_age,
         missing=settings.missing or (),
         skip_lines=settings.skip_lines,

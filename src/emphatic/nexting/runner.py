@@ -396,7 +396,6 @@ def run(
     pivot: str | Sequence[str] | bool | None = None,
     topics: str | Sequence[str] | None = None,
     resample: str | float | None = None,
-    aggregate: str | None = None,
     max_age: str | float | None = None,
     missing: str | float | Sequence[str | float] | None = None,
     keep_sentinels: bool | None = None,
@@ -445,7 +444,6 @@ def run(
         topics: The topics of a robot log to read; default: all.
         resample: The regular time step to resample rows to, such as "5min"; "none" for the rows as they are. By
             default, "auto", rows are resampled if sensors report at different times.
-        aggregate: How to combine several values of a sensor in one step: "mean", "last", "min" or "max".
         max_age: After resampling, how long the last value of a sensor is used, such as "1h"; older values are missing.
         missing: Codes for a missing value, such as -999.
         keep_sentinels: Whether to learn from -999, 65535 and other outliers as they are.
@@ -504,7 +502,6 @@ def run(
         pivot=pivot,
         topics=topics,
         resample=resample,
-        aggregate=aggregate,
         max_age=max_age,
         missing=missing,
         keep_sentinels=keep_sentinels,

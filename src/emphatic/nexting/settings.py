@@ -143,7 +143,6 @@ class Settings:
         pivot: The sensor and value columns of a table in long format; False to read it as it is.
         topics: The topics of a robot log to read.
         resample: The regular step of time that rows are put on: "auto", a duration, or "none".
-        aggregate: How several values of a sensor in a step become one.
         max_age: How long a value of a sensor is held where rows are put on a step.
         missing: Values that stand for a missing one.
         keep_sentinels: Whether readings that are far from all others are learned from as they are.
@@ -247,13 +246,6 @@ class Settings:
         "(5min), or none; default: auto.",
         must="auto, none or a duration such as 5min",
         is_valid=lambda value: _is_duration(value, "auto", "none"),
-        commands=_EVERYWHERE,
-    )
-    aggregate: str | None = setting(
-        help="How to combine several values in one step: mean, last, min or max; default: mean (states: last).",
-        must="mean, last, min or max",
-        is_valid=lambda value: value in ("mean", "last", "min", "max"),
-        panel=_READ,
         commands=_EVERYWHERE,
     )
     max_age: str | float | None = setting(
@@ -567,7 +559,7 @@ class Settings:
         from emphatic.tables.table import ReadingOptions, arrange
 
         pivot: Any = self.pivot
-        arrangement = arrange(pivot, self.resample, self.aggregate, self.max_age, "nexting")
+        arrangement = arrange(pivot, self.resample, self.max_age, "nexting")
         return ReadingOptions(self.time, self.words(), *arrangement, tuple(map(str, self.missing or ())))
 
     def names_columns(self, columns: Sequence[str]) -> set[str]:

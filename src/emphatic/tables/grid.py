@@ -28,13 +28,11 @@ if TYPE_CHECKING:
     from emphatic.tables.files import DroppedRows, Source
     from emphatic.tables.pipe import ParsedRow
 
-__all__ = ["AGGREGATES", "Grid", "GridPlan", "GriddedSource", "LongFormat", "arrangement_lines"]
+__all__ = ["Grid", "GridPlan", "GriddedSource", "LongFormat", "arrangement_lines"]
 __all__ += ["find_long", "pivot", "plan_records", "plan_rows", "records_of_rows"]
 
 Array = NDArray[np.float64]
 
-#: How several values of a sensor in one step become one.
-AGGREGATES = ("mean", "last", "min", "max")
 #: Rows that the kernel writes at a time.
 _ROWS = 4096
 #: Records that are taken at a time.
@@ -70,15 +68,13 @@ class Grid:
         categories: The columns of words.
         step: The length of a step, in the unit of the times; 0 makes each time a row.
         max_age: How long a value of each column is held, in the same unit; a column that is absent is not held.
-        aggregate: How several values in a step become one: one of ``AGGREGATES``; by default the mean, and of the
-            columns in ``switches`` and of words the last.
         switches: The columns of numbers that only take the values 0 and 1.
 
-    Row k ends at k steps after time 0, and holds what was reported after the end of the row before, up to its own. A
-    sensor that reported nothing in a step has its last value, unless that is older than ``max_age`` or the sensor said
-    that it has none (NaN). After a pause in which no sensor has a value rows go on with the next record. ``late``
-    counts records whose row was complete, ``timeless`` those without a time, and ``restarts`` how often time went back
-    by more than any value is held: what was held is then forgotten.
+    Row k ends at k steps after time 0, and holds what was reported after the end of the row before, up to its own: of
+    several values of a sensor the mean, of switches and words the last. A sensor that reported nothing in a step has
+    its last value, unless that is older than ``max_age`` or the sensor said that it has none (NaN). After a pause in
+    which no sensor has a value rows go on with the next record. Where time goes back by more than any value is held,
+    what was held is forgotten.
 
     >>> grid = Grid(["a", "b"], step=10.0, max_age={"a": 20.0, "b": 20.0})
     >>> time, rows = grid.add(np.array([1.0, 4.0, 8.0, 31.0]), np.array([0, 1, 0, 1]), np.array([1.0, 5.0, 3.0, 6.0]))
@@ -95,20 +91,16 @@ class Grid:
         *,
         step: float,
         max_age: Mapping[str, float],
-        aggregate: str | None = None,
         switches: Sequence[str] = (),
     ) -> None:
-        from emphatic.tables.grid_kernels import HEAD, HELD, HOW, LATEST, LIMIT, LONGEST, STAMP, STEP, WIDTH
+        from emphatic.tables.grid_kernels import HEAD, HELD, IS_STATE, LATEST, LIMIT, LONGEST, STAMP, STEP, WIDTH
 
         self.names, self.categories, self.step = tuple(names), tuple(categories), float(step)
         columns = (*self.names, *self.categories)
         self._state = np.zeros((len(columns), WIDTH))
         self._state[:, HELD] = self._state[:, STAMP] = np.nan
         self._state[:, LIMIT] = [max_age.get(column, -1.0) for column in columns]
-        discrete = {*switches, *categories}
-        hows = [aggregate or ("last" if column in discrete else "mean") for column in columns]
-        hows = ["last" if column in categories else how for how, column in zip(hows, columns, strict=True)]
-        self._state[:, HOW] = [AGGREGATES.index(how) for how in hows]
+        self._state[:, IS_STATE] = [column in {*switches, *categories} for column in columns]
         self._head = np.zeros(HEAD)
         self._head[[STEP, LATEST]] = np.nan
         self._head[LONGEST] = max(self._state[:, LIMIT].max(initial=0.0), self.step)
@@ -196,26 +188,13 @@ class Grid:
             completed.append(ParsedRow(cells[:C].tolist(), labels, end, end, {}, True))
         return completed
 
-    @property
-    def late(self) -> int:
-        """Records that came after their step was complete, and are not used."""
-        from emphatic.tables.grid_kernels import LATE
+    def counts(self) -> dict[str, int]:
+        """The records that came ``late``, after their step was complete, and those that are ``timeless``; neither is
+        used. And ``restarts``: how often time went back by more than any value is held."""
+        from emphatic.tables.grid_kernels import LATE, RESTARTS, TIMELESS
 
-        return int(self._head[LATE])
-
-    @property
-    def timeless(self) -> int:
-        """Records without a time, which are not used."""
-        from emphatic.tables.grid_kernels import TIMELESS
-
-        return int(self._head[TIMELESS])
-
-    @property
-    def restarts(self) -> int:
-        """How often time went back by more than any value is held."""
-        from emphatic.tables.grid_kernels import RESTARTS
-
-        return int(self._head[RESTARTS])
+        places = {"late": LATE, "timeless": TIMELESS, "restarts": RESTARTS}
+        return {name: int(self._head[place]) for name, place in places.items()}
 
     def copy(self) -> Grid:
         """A grid at the same place, which goes on by itself."""
@@ -288,10 +267,7 @@ class GridPlan:
             "why": self.why,
             "median_interval": _or_none(self.interval),
             "max_age": dict(self.max_age),
-            "late": grid.late,
-            "timeless": grid.timeless,
-            "restarts": grid.restarts,
-        }
+        } | grid.counts()
 
 
 class _Intervals(NamedTuple):
@@ -448,11 +424,10 @@ class GriddedSource:
         time: The name of the time column, whether it holds dates, and their zone.
         dropped: The rows that the last pass could not use.
         is_complete: Whether the last step ends with the records; if not, more are to come.
+        rows: How many rows there are, where that is known.
 
     ``grid`` is where the last complete pass has come to.
     """
-
-    rows = None
 
     def __init__(
         self,
@@ -461,9 +436,11 @@ class GriddedSource:
         time: TimeColumn,
         dropped: Callable[[], DroppedRows],
         is_complete: bool = True,
+        rows: int | None = None,
     ) -> None:
         from emphatic.tables.fields import PLAIN
 
+        self.rows = rows
         self._start, self.grid, self._records, self._time = grid, grid, records, time
         self._dropped, self._is_complete, self.style = dropped, is_complete, PLAIN
 
@@ -815,21 +792,18 @@ def pivot(
                 continue
             positions[column] = by_sensor[ends[i] : ends[i + 1]]
     plan = plan_records(times, places, [" ".join(map(str, word)) for word in sensors], [], options, when.dated)
-    if plan is None:
-        wide = _widen(times, numbers, labels, positions, when, dropped, key)
-        return Pivoted(wide, long, tuple(switches), tuple(percents), ignored, None)
-    reports = {column: times[np.sort(at)] for column, at in positions.items()}
-    chosen = _plan(reports, (*switches, *labels), options._replace(resample=plan.step), when.dated, plan.why)
-    assert chosen is not None
-    plan = replace(chosen, interval=plan.interval)
-    grid = Grid(
-        list(numbers),
-        list(labels),
-        step=plan.step,
-        max_age=plan.max_age,
-        aggregate=options.aggregate,
-        switches=switches,
-    )
+    rows_known, states = None, switches
+    if plan is None:  # a row for each moment, in which the last of several readings counts, as in any assignment
+        grid_plan, rows_known, states = GridPlan(0.0, {}, ""), len(np.unique(times)), list(numbers)
+        superseded = sum(len(at) - len(np.unique(times[at])) for at in positions.values())
+        if superseded:
+            dropped.add(f"another reading of the same {key} at the same time follows", 0, superseded)
+    else:
+        reports = {column: times[np.sort(at)] for column, at in positions.items()}
+        chosen = _plan(reports, (*switches, *labels), options._replace(resample=plan.step), when.dated, plan.why)
+        assert chosen is not None
+        grid_plan = plan = replace(chosen, interval=plan.interval)
+    grid = Grid(list(numbers), list(labels), step=grid_plan.step, max_age=grid_plan.max_age, switches=states)
     # One record after the other, as they were reported; columns of one row together.
     columns = [*numbers, *labels]
     cells_of = [*numbers.values(), *(grid.encode(column, states) for column, states in labels.items())]
@@ -846,43 +820,8 @@ def pivot(
             chunk = slice(begin, begin + _CHUNK)
             yield records[0][chunk], records[1][chunk], records[2][chunk]
 
-    gridded = GriddedSource(grid, read, when, lambda: dropped, options.is_complete)
+    gridded = GriddedSource(grid, read, when, lambda: dropped, options.is_complete or plan is None, rows_known)
     return Pivoted(gridded, long, tuple(switches), tuple(percents), ignored, plan)
-
-
-def _widen(
-    times: Array,
-    numbers: Mapping[str, Array],
-    labels: Mapping[str, Sequence[str | None]],
-    positions: Mapping[str, NDArray[np.int64]],
-    when: TimeColumn,
-    dropped: DroppedRows,
-    key: str,
-) -> Source:
-    """A row for each moment, with a column for each sensor, empty where it did not report."""
-    import pyarrow as pa
-
-    from emphatic.tables import frames
-
-    moments, row = np.unique(times, return_inverse=True)
-    wide: dict[str, Any] = {when.name: frames.as_stamps(moments, when)}
-    superseded = 0
-    for column, at in positions.items():
-        # Of several readings of a sensor at a moment the last counts, as in any assignment.
-        superseded += len(at) - len(np.unique(row[at]))
-        if column in numbers:
-            values = np.full(len(moments), np.nan)
-            values[row[at]] = numbers[column]
-            wide[column] = values
-        else:
-            words = np.full(len(moments), None, object)
-            words[row[at]] = labels[column]
-            wide[column] = pa.array(words, pa.string())
-    if superseded:
-        dropped.add(f"another reading of the same {key} at the same time follows", 0, superseded)
-    frame = frames.Frame(pa.table(wide))
-    frame.dropped = dropped
-    return frame
 
 
 # ---------------------------------------------------------------------- what was decided, in words

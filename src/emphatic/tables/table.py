@@ -259,8 +259,6 @@ class ReadingOptions(NamedTuple):
         pivot: The columns of sensors and values of a table in long format; () to read its rows as they are, None to
             pivot where it is unambiguous.
         resample: "none", "auto" (also None), or the seconds of a step.
-        aggregate: How several values of a sensor in a step become one; None for the mean, and the last of words and
-            switches.
         max_age: The seconds that a value is held; None to find them for each sensor.
         missing: What stands for a missing value besides the usual.
         sort: Whether to sort the rows by time.
@@ -272,7 +270,6 @@ class ReadingOptions(NamedTuple):
     words: Collection[str] = ()
     pivot: tuple[str, ...] | None = None
     resample: str | float | None = "none"
-    aggregate: str | None = None
     max_age: float | None = None
     missing: tuple[str, ...] = ()
     sort: bool = False
@@ -431,7 +428,6 @@ class Table:
             categories,
             step=plan.step,
             max_age=plan.max_age,
-            aggregate=options.aggregate,
             switches=self._notation.switches,
         )
         records = grid.records_of_rows(source, when, styles, categories)
@@ -444,7 +440,7 @@ class Table:
         """The grid after the last complete pass; None where rows are the table's own."""
         from emphatic.tables.grid import GriddedSource
 
-        return self._source.grid if isinstance(self._source, GriddedSource) else None
+        return self._source.grid if self.grid_plan and isinstance(self._source, GriddedSource) else None
 
     @property
     def broken(self) -> int:
@@ -719,7 +715,6 @@ def open_table(
     words: Collection[str] = (),
     topics: str | Sequence[str] | None = None,
     resample: str | float | None = None,
-    aggregate: str | None = None,
     max_age: str | float | None = None,
     missing: str | float | Sequence[str | float] = (),
     skip_lines: int | None = None,
@@ -754,8 +749,6 @@ def open_table(
         resample: The regular time step to resample rows to, a duration such as "5min" or a number in the unit of the
             time; "none" for the rows as they are. By default, "auto", rows are resampled if sensors report at different
             times, with a step near their median interval.
-        aggregate: How to combine several values of a sensor in one step: "mean", "last", "min" or "max"; by default the
-            mean, and the last for words and switches.
         max_age: After resampling, how long the last value of a sensor is used, a duration or a number; older values are
             missing. By default it depends on how often the sensor reports.
         missing: Codes for a missing value, besides empty fields, NA, null and such: numbers or words.
@@ -796,7 +789,7 @@ def open_table(
 
     above, line = header_options(skip_lines, header, function)
     codes = (missing,) if isinstance(missing, str | int | float) else tuple(missing)
-    arrangement = arrange(pivot, resample, aggregate, max_age, function)
+    arrangement = arrange(pivot, resample, max_age, function)
     options = ReadingOptions(time, words, *arrangement, tuple(map(str, codes)), sort, ordered)
     chosen, request = topic_names(topics, function), Request(query, range, step, time, sort, extent)
     if not isinstance(source, str | os.PathLike):
@@ -831,18 +824,13 @@ def table_of(name: str, source: Source, options: ReadingOptions, file: File | No
 def arrange(
     pivot: str | Sequence[str] | bool | None = None,
     resample: str | float | None = None,
-    aggregate: str | None = None,
     max_age: str | float | None = None,
     function: str = "open_table",
-) -> tuple[tuple[str, ...] | None, str | float | None, str | None, float | None]:
+) -> tuple[tuple[str, ...] | None, str | float | None, float | None]:
     """These of ``ReadingOptions``, checked; ValueError in the name of the function that was called."""
-    from emphatic.tables.grid import AGGREGATES
-
-    if aggregate is not None and aggregate not in AGGREGATES:
-        raise refusal("aggregate", function, f"be one of {', '.join(AGGREGATES)}", repr(aggregate))
     step = resample if resample in (None, "auto", "none") else _as_seconds("resample", resample, function, "auto, none")
     age = None if max_age is None else _as_seconds("max_age", max_age, function)
-    return pivot_columns(pivot, function), step, aggregate, age
+    return pivot_columns(pivot, function), step, age
 
 
 def _as_seconds(name: str, duration: object, function: str, others: str = "") -> float:

@@ -185,14 +185,12 @@ class Delimited:
     def _check_top(self, table: pa.Table) -> None:
         """Refuse a table of numbers or times that begins with words: its header stands further down."""
         column = fields.as_plain(table.column(0))
-        words = [
-            text for text in column.slice(0, _TOP).to_pylist() if not (fields.is_missing(text) or _DIGIT.search(text))
-        ]
-        words = [word for word in words if not fields.parse_number(word, self.style)[1]]
+        top = [text or "" for text in column.slice(0, _TOP).to_pylist()]
+        words = [text for text in top if not (fields.parse_number(text, self.style)[1] or _DIGIT.search(text))]
         if len(words) >= 3 and fields.find_kind(column, self.style) in ("number", "date", "clock"):
             raise TableError(
-                f"{self.file.name}: column {self.names[0]!r} begins with words, such as {words[-1][:40]!r}, and goes on "
-                f"with numbers. If its header stands further down, pass skip_lines=… and header=… {OTHERWISE}"
+                f"{self.file.name}: column {self.names[0]!r} begins with words, such as {words[-1][:40]!r}, and holds "
+                f"numbers below. If its header stands further down, pass skip_lines=… and header=… {OTHERWISE}"
             )
 
     def _check_fields(self, start: bytes) -> None:
