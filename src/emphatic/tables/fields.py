@@ -16,9 +16,9 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Notation", "NumberStyle", "TimeChoice", "TimeColumn", "find_kind", "find_style", "find_time"]
 
 FloatArray = NDArray[np.float64]
+T = TypeVar("T")
 
 #: What people write where there is no value.
 MISSING = ("", "NA", "N/A", "#N/A", "na", "n/a", "NaN", "nan", "NAN", "NULL", "null", "None", "none", "?", "-", "--")
@@ -904,48 +905,33 @@ class Notation:
 
     def config(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        time = self.time and {
-            "columns": list(self.time.names),
-            "formats": list(self.time.formats),
-            "units_per_second": self.time.a_second,
-            "dated": self.time.dated,
-            "zone": self.time.zone,
-        }
-        return {
-            "delimiter": self.delimiter,
-            "decimal_comma": self.style.comma,
-            "thousands": self.style.thousands,
-            "switches": list(self.switches),
-            "percents": list(self.percents),
-            "header": list(self.header),
-            **({"missing": list(self.style.missing)} if self.style.missing else {}),
-            "time": time,
-            **({} if self.long is None else {"long": self.long.config()}),
-        }
+        return asdict(self)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Notation:
-        """The notation of which this is the ``config``; entries that it lacks have their defaults."""
-        try:
-            delimiter, time, thousands = config["delimiter"], config["time"], config.get("thousands")
-            style = NumberStyle(
-                bool(config["decimal_comma"]), thousands, missing=tuple(map(str, config.get("missing", ())))
-            )
-            names = ("switches", "header", "percents")
-            switches, header, percents = (tuple(map(str, config.get(name, ()))) for name in names)
-            if time is not None:
-                formats, a_second, zone = tuple(time["formats"]), float(time["units_per_second"]), time.get("zone")
-                time = TimeColumn(tuple(map(str, time["columns"])), formats, a_second, bool(time["dated"]), style, zone)
-                valid = all(isinstance(form, str | None) for form in (*formats, zone)) and a_second > 0
-                if not valid or len(formats) not in (1, len(time.names)):
-                    raise ValueError
-            if not all(sign is None or (isinstance(sign, str) and len(sign) == 1) for sign in (delimiter, thousands)):
-                raise ValueError
-            long = None
-            if "long" in config:
-                from emphatic.tables.grid import LongFormat
+        """The notation of which this is the ``config``."""
+        from emphatic.tables.grid import LongFormat
 
-                long = LongFormat.from_config(config["long"])
+        try:
+            time, long = config["time"], config["long"]
+            if time is not None:
+                time = _restored(TimeColumn, {**time, "style": _restored(NumberStyle, time["style"])})
+            records = {"style": _restored(NumberStyle, config["style"]), "time": time}
+            records["long"] = None if long is None else _restored(LongFormat, long)
+            notation = _restored(cls, {**config, **records})
+            signs = (notation.delimiter, notation.style.thousands)
+            formats = () if time is None else time.formats
+            if any(sign is not None and len(sign) != 1 for sign in signs):
+                raise ValueError
+            if not all(isinstance(form, str | None) for form in formats) or (
+                time is not None and not time.a_second > 0
+            ):
+                raise ValueError
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"the model's notation is damaged: {config!r:.200}. Learn the model again.") from None
-        return cls(delimiter, style, time, switches, header, percents, long)
+        return notation
+
+
+def _restored(kind: type[T], values: Mapping[str, Any]) -> T:
+    """A record of these values; JSON has lists where records have tuples."""
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})

@@ -586,16 +586,6 @@ class LongFormat:
         beside = {name: field for name, field in reading.items() if name not in (*self.keys, *self.values)}
         return beside | {self.column(words, value): reading[value] for value in self.values if value in reading}
 
-    def config(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return {"keys": list(self.keys), "values": list(self.values), "numeric": list(self.numeric)}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> LongFormat:
-        """The format of which this is the ``config``."""
-        keys, values = (tuple(map(str, config[name])) for name in ("keys", "values"))
-        return cls(keys, values, tuple(map(bool, config["numeric"])))
-
 
 def find_long(look: pa.Table, kinds: Mapping[str, str], when: TimeColumn | None) -> LongFormat | None:
     """The sensors and values of a table whose first rows are in long format; None if they are not.

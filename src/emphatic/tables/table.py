@@ -221,24 +221,16 @@ class Block:
         """
         count, C = len(rows), len(names)
         unreadable, infinite = np.zeros(C, np.int64), np.zeros(C, np.int64)
-        if count == 1:  # a reading at a time: a few microseconds
-            (reading,) = rows
-            values = np.array([reading.values])
-            labels = {name: np.array([reading.labels[name]], object) for name in categories}
-            troubled: Sequence[ParsedRow] = rows if reading.problems else ()
-        else:
-            values = np.array([reading.values for reading in rows]).reshape(count, C)
-            labels = {name: np.array([reading.labels[name] for reading in rows], object) for name in categories}
-            troubled = [reading for reading in rows if reading.problems]
-        for reading in troubled:
+        values = np.array([reading.values for reading in rows]).reshape(count, C)
+        labels = {name: np.array([reading.labels[name] for reading in rows], object) for name in categories}
+        for reading in (reading for reading in rows if reading.problems):
             for j, name in enumerate(names):
                 unreadable[j] += f"{name!r} is not a number" in reading.problems
                 infinite[j] += f"{name!r} is not finite" in reading.problems
         if clock is None:
             return cls(row, values, None, labels, unreadable, infinite, gap=np.zeros(count, np.bool_))
         time = np.array([reading.time for reading in rows])
-        gap = np.array([clock.find_gap(rows[0].time)]) if count == 1 else clock.find_gaps(time)
-        return cls(row, values, time, labels, unreadable, infinite, gap=gap)
+        return cls(row, values, time, labels, unreadable, infinite, gap=clock.find_gaps(time))
 
     def find_gaps(self, clock: Clock | None) -> NDArray[np.bool_]:
         """The rows that do not follow the row before by a clock, or because a row between the two was dropped.
