@@ -441,7 +441,7 @@ def _connect_postgresql(address: StoreAddress) -> Any:
         reason = address.hide(explain(error))
     remedy = "Check host and port, and that the server runs"
     if re.search("password|authentication", reason):
-        remedy = "Set the environment variable EMPHATIC_PASSWORD, or name a file: ?password_file=PATH"
+        remedy = "Set the environment variable EMPHATIC_PASSWORD, or EMPHATIC_PASSWORD_FILE to a file"
     elif "does not exist" in reason:
         remedy = "Check the names of the database and the user"
     raise TableError(f"{address}: no connection: {reason}. {remedy}.")

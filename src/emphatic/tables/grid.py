@@ -782,9 +782,9 @@ def pivot(
                 continue
             positions[column] = by_sensor[ends[i] : ends[i + 1]]
     plan = plan_records(times, places, [" ".join(map(str, word)) for word in sensors], [], options, when.dated)
-    rows_known, states = None, switches
+    rows_known, last_counts = None, switches
     if plan is None:  # a row for each moment, in which the last of several readings counts, as in any assignment
-        grid_plan, rows_known, states = GridPlan(0.0, {}, ""), len(np.unique(times)), list(numbers)
+        grid_plan, rows_known, last_counts = GridPlan(0.0, {}, ""), len(np.unique(times)), list(numbers)
         superseded = sum(len(at) - len(np.unique(times[at])) for at in positions.values())
         if superseded:
             dropped.add(f"another reading of the same {key} at the same time follows", 0, superseded)
@@ -793,7 +793,7 @@ def pivot(
         chosen = _plan(reports, (*switches, *labels), options._replace(resample=plan.step), when.dated, plan.why)
         assert chosen is not None
         grid_plan = plan = replace(chosen, interval=plan.interval)
-    grid = Grid(list(numbers), list(labels), step=grid_plan.step, max_age=grid_plan.max_age, switches=states)
+    grid = Grid(list(numbers), list(labels), step=grid_plan.step, max_age=grid_plan.max_age, switches=last_counts)
     # One record after the other, as they were reported; columns of one row together.
     columns = [*numbers, *labels]
     cells_of = [*numbers.values(), *(grid.encode(column, states) for column, states in labels.items())]

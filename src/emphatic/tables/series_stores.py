@@ -52,10 +52,6 @@ _TIME_NAMES = ("time", "timestamp", "time of row")
 # ---------------------------------------------------------------------- HTTP
 
 
-class _Refused(TableError):
-    """A server that answers, and does not do what it was asked."""
-
-
 def _make_opener() -> Any:
     """What opens addresses, and follows no redirect: that would send the password to another server."""
     import urllib.request  # late: it takes a tenth of a second, and files do not need it
@@ -127,13 +123,13 @@ class _Server:
         if code in (401, 403):
             return TableError(
                 f"{self.address}: wrong or missing password ({code}). Name the user in the address (none for a token), "
-                "and set the environment variable EMPHATIC_PASSWORD, or name a file: ?password_file=PATH."
+                "and set the environment variable EMPHATIC_PASSWORD or EMPHATIC_PASSWORD_FILE."
             )
         if 300 <= code < 400:
-            return _Refused(
+            return TableError(
                 f"{self.address}: the server redirects to another address: {self.address.hide(str(location))}. Name it."
             )
-        return _Refused(
+        return TableError(
             f"{self.address}: the server rejected the request: {self.address.hide(_error_text(body))} ({code})."
         )
 
@@ -144,7 +140,7 @@ class _Server:
         try:
             return json.loads(text)
         except ValueError:
-            raise _Refused(f"{self.address}: the answer is not JSON, so this is another kind of server.") from None
+            raise TableError(f"{self.address}: the answer is not JSON, so this is another kind of server.") from None
 
 
 def _error_text(body: bytes) -> str:
@@ -186,12 +182,11 @@ def series_name(field: str, labels: Mapping[str, str]) -> str:
     return f"{field}{{{','.join(written)}}}" if written else field
 
 
-def join_series(series: list[Series], time_name: str) -> pa.RecordBatch | None:
+def join_series(series: list[Series]) -> pa.RecordBatch | None:
     """The series of a window as rows, in the order of time; None without any.
 
     Args:
         series: The series. Several of one name are joined; of two values at one time the later counts.
-        time_name: The name of the column of times.
     """
     stamps = [np.array(entry.times, np.int64) for entry in series]
     if not any(map(len, stamps)):
@@ -203,6 +198,7 @@ def join_series(series: list[Series], time_name: str) -> pa.RecordBatch | None:
         for place, value in zip(np.searchsorted(moments, times).tolist(), entry.values, strict=True):
             column[place] = value
     arrays = [pa.array(moments).cast(pa.timestamp("ns", "UTC")), *map(make_array, columns.values())]
+    time_name = next(name for name in _TIME_NAMES if name not in columns)
     return pa.RecordBatch.from_arrays(arrays, [time_name, *columns])
 
 
@@ -231,7 +227,7 @@ def _fixed_range(request: Request) -> tuple[float, float] | None:
 
 def _read_prometheus(address: StoreAddress, request: Request) -> Spool:
     """The series of a query of PromQL or MetricsQL."""
-    server = _Server(address, prefix=_path(address))
+    server = _Server(address, prefix=quote(address.path.rstrip("/")))
     if request.query is None:
         raise TableError(f"{address}: a query is needed, such as query='avg by (instance) (node_load1)'")
     step = request.step or _STEP
@@ -259,7 +255,7 @@ def _prometheus_batches(server: _Server, query: str, begin: int, stop: int, step
             # Times of float64 seconds are on the grid of steps: rounding recovers them.
             times = [round(round(float(t) / step) * step * 1e9) for t, _ in entry["values"]]
             series.append(Series(name, times, [_parse_value(text) for _, text in entry["values"]]))
-        batch = join_series(series, _time_name({entry.name for entry in series}))
+        batch = join_series(series)
         if batch is not None:
             empty = False
             yield batch
@@ -272,23 +268,6 @@ def _prometheus_batches(server: _Server, query: str, begin: int, stop: int, step
 def _parse_value(text: str) -> float | None:
     value = float(text)
     return None if math.isnan(value) else value
-
-
-def _time_name(names: set[str]) -> str:
-    return next(name for name in _TIME_NAMES if name not in names)
-
-
-def _is_prometheus(address: StoreAddress) -> bool:
-    """Whether a server says which Prometheus it is; VictoriaMetrics does so too."""
-    try:
-        answer = _Server(address, prefix=_path(address)).get_json("/api/v1/status/buildinfo", {})
-    except _Refused:
-        return False
-    return isinstance(answer, dict) and "data" in answer
-
-
-def _path(address: StoreAddress) -> str:
-    return quote(address.path.rstrip("/"))
 
 
 # ---------------------------------------------------------------------- InfluxDB
@@ -423,7 +402,7 @@ def _influx_window(chunks: Iterator[Any], is_mean: bool) -> pa.RecordBatch | Non
             for key, entry in collected.items()
         }
     series = [entry for entry in collected.values() if any(value is not None for value in entry.values)]
-    return join_series(series, _time_name({entry.name for entry in series}))
+    return join_series(series)
 
 
 # ---------------------------------------------------------------------- Flux
@@ -469,7 +448,7 @@ def _flux_batches(
     options = {"org": influx.organisation or ""}
     with influx.server.open("/api/v2/query", options, body, "application/json") as answer:
         series = parse_flux(io.TextIOWrapper(answer, "utf-8", newline=""), repr(influx.server.address))
-    batch = join_series(series, _time_name({entry.name for entry in series}))
+    batch = join_series(series)
     if batch is None:
         raise TableError(f"{influx.server.address}: the query has no rows. Check query=… and range=…")
     for begin_row in range(0, len(batch), 1 << 16):
@@ -548,26 +527,15 @@ def _rfc3339(moment: float) -> str:
 # ---------------------------------------------------------------------- what there is
 
 
-def _is_influxdb(address: StoreAddress) -> bool:
-    """Whether a server says that it is InfluxDB."""
-    try:
-        with _Server(address, token="Token").open("/ping", {}) as answer:
-            return "X-Influxdb-Build" in answer.headers  # which VictoriaMetrics, that also answers, does not send
-    except _Refused:
-        return False
-
-
 PROMETHEUS = DataStore(
     name="Prometheus or VictoriaMetrics",
-    schemes=("prometheus", "prometheus+https", "victoriametrics", "victoriametrics+https", "http", "https"),
+    schemes=("prometheus", "prometheus+https", "victoriametrics", "victoriametrics+https"),
     form="prometheus://HOST:PORT or victoriametrics://HOST:PORT",
     read=_read_prometheus,
-    recognise=_is_prometheus,
 )
 INFLUXDB = DataStore(
     name="InfluxDB",
-    schemes=("influxdb", "influxdb+https", "http", "https"),
+    schemes=("influxdb", "influxdb+https"),
     form="influxdb://HOST:PORT/DATABASE",
     read=_read_influxdb,
-    recognise=_is_influxdb,
 )

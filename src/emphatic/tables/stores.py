@@ -31,16 +31,7 @@ from emphatic.tables.fields import PLAIN
 from emphatic.tables.files import LOOK_ROWS, DroppedRows, Source
 from emphatic.tables.table import TableError
 
-__all__ = [
-    "DataStore",
-    "Request",
-    "Secret",
-    "Spool",
-    "StoreAddress",
-    "is_address",
-    "open_store",
-    "stores",
-]
+__all__ = ["DataStore", "Request", "Secret", "Spool", "StoreAddress", "is_address", "open_store", "stores"]
 
 logger = logging.getLogger("emphatic.tables")
 
@@ -116,9 +107,8 @@ class StoreAddress:
     def parse(cls, text: str, variables: Mapping[str, str] = os.environ) -> StoreAddress:
         """An address as a user writes it.
 
-        The password is that of the address (a line is logged then), of the environment variable or the file that its
-        options ``password_env`` or ``password_file`` name, of ``EMPHATIC_PASSWORD`` or of the file
-        ``EMPHATIC_PASSWORD_FILE``.
+        The password is that of the address (a line is logged then), of the environment variable ``EMPHATIC_PASSWORD``,
+        or of the file ``EMPHATIC_PASSWORD_FILE``.
 
         Args:
             text: The address; or the path of a file of a database, by its suffix.
@@ -145,9 +135,7 @@ class StoreAddress:
         if scheme in _SUFFIXES.values():  # sqlite:///x.db is relative, sqlite:////x.db absolute
             path = unquote(url.netloc) + path if url.netloc else path.removeprefix("/")
             return cls(scheme, path=path, options=options)
-        name_of_variable, file = options.pop("password_env", None), options.pop("password_file", None)
-        if not password:
-            password = _find_password(scheme, name_of_variable, file, variables)
+        password = password or _find_password(scheme, variables)
         secret = Secret(password) if password else None
         return cls(scheme, url.hostname or "", port, path, user, secret, options)
 
@@ -188,21 +176,14 @@ def is_address(source: object) -> bool:
 def _warn_of_password(text: str) -> None:
     logger.warning(
         "The address has a password in it, which the list of processes shows. Pass it by the environment variable "
-        "EMPHATIC_PASSWORD, or in a file: ?password_file=PATH."
+        "EMPHATIC_PASSWORD, or in the file that EMPHATIC_PASSWORD_FILE names."
     )
 
 
-def _find_password(scheme: str, variable: str | None, file: str | None, variables: Mapping[str, str]) -> str | None:
-    if variable is not None:
-        if variable not in variables:
-            raise TableError(
-                f"{scheme}://…: there is no environment variable {variable}, which should hold a password."
-            )
-        return variables[variable]
-    if file is None:
-        file = None if variables.get("EMPHATIC_PASSWORD") else variables.get("EMPHATIC_PASSWORD_FILE")
-    if not file:
-        return variables.get("EMPHATIC_PASSWORD")
+def _find_password(scheme: str, variables: Mapping[str, str]) -> str | None:
+    password, file = variables.get("EMPHATIC_PASSWORD"), variables.get("EMPHATIC_PASSWORD_FILE")
+    if password or not file:
+        return password
     try:
         return Path(file).expanduser().read_text("utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -377,7 +358,6 @@ class DataStore:
         name: The name, as messages write it.
         schemes: The schemes of its addresses.
         form: How an address is written, such as postgresql://USER@HOST:PORT/DATABASE.
-        recognise: Whether the server at an address is of this kind, for schemes that several kinds have.
         read: Opens the rows of a request.
         package: The package that its client is in, if it needs one.
         extra: What pip installs that package by, such as emphatic[postgresql].
@@ -387,7 +367,6 @@ class DataStore:
     schemes: tuple[str, ...]
     form: str
     read: Callable[[StoreAddress, Request], Source]
-    recognise: Callable[[StoreAddress], bool] = lambda address: True
     package: str = ""
     extra: str = ""
 
@@ -431,16 +410,9 @@ def open_store(text: str, request: Request) -> tuple[str, Source]:
 
 
 def _find_store(address: StoreAddress) -> DataStore:
-    candidates = [store for store in stores() if address.scheme in store.schemes]
-    if not candidates:
+    store = next((store for store in stores() if address.scheme in store.schemes), None)
+    if store is None:
         forms = ", ".join(store.form for store in stores())
         shown = f"{address.scheme}://…" if address.scheme else repr(address.path)
         raise TableError(f"{shown}: this is not the address of a store. Addresses are: {forms}.")
-    if len(candidates) == 1:
-        return candidates[0]
-    store = next((store for store in candidates if store.recognise(address)), None)
-    if store is None:
-        names = " or ".join(store.name for store in candidates)
-        forms = ", ".join(store.form for store in candidates)
-        raise TableError(f"{address}: the server does not answer as {names} does. Name the kind: {forms}.")
     return store
