@@ -85,7 +85,7 @@ def _open_prometheus(file: File, options: OpenOptions) -> Source:
             why = str(answer.get("error", answer.get("errorType")))[:200]
             raise TableError(f"{file.name}: this is an error of Prometheus: {why}. Correct the query, and ask again.")
         results = answer["data"]["result"]
-        labels = {i: series["metric"] for i, series in enumerate(results)}
+        labels: dict[Hashable, Mapping[str, str]] = {i: series["metric"] for i, series in enumerate(results)}
         records = [
             (float(moment), i, str(value))
             for i, series in enumerate(results)
