@@ -71,6 +71,21 @@ def test_titles_above_the_header(above: list[str], units: list[str], tmp_path: P
     assert why == {"above the header": len(above)} | ({"units below the header": 1} if units else {})
 
 
+def test_lines_that_are_the_same_as_the_line_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond what is looked at when a file is opened, too."""
+    for name in ("files.LOOK", "text._BLOCK"):
+        monkeypatch.setattr(f"emphatic.tables.{name}", 1 << 14)
+    rows = 30 * N
+    lines = [f"{stamp(i)},{X[i % N]},{i % 7}" for i in range(rows)]
+    table = opened(tmp_path, ["time,temp,flow", *(line for line in lines for _ in range(2))])
+    assert table.count_rows() == rows == sum(map(len, table.blocks()))
+    assert table.facts()["rows_dropped"] == [{"why": "the same as the row before", "count": rows, "first": 3}]
+    assert not any(block.gap.any() for block in table.blocks())
+    clock = table.clock()
+    assert clock is not None
+    assert clock.step == 600.0
+
+
 @pytest.mark.parametrize("delimiter", [";", ",", "\t"])
 def test_a_header_that_begins_with_a_hash_and_stamps_in_utc(delimiter: str, tmp_path: Path) -> None:
     lines = ["# by sadf", delimiter.join(["# hostname", "timestamp", "%user", "%idle"])]

@@ -24,7 +24,7 @@ import pyarrow.csv as pcsv
 import pyarrow.json as pj
 
 from emphatic.tables import fields
-from emphatic.tables.files import DroppedRows, File, Format, OpenOptions, ReadingPass
+from emphatic.tables.files import File, Format, OpenOptions, ReadingPass
 from emphatic.tables.table import OTHERWISE, Malformed, TableError
 
 __all__ = ["CSV", "JSON_LINES", "Delimited", "Header", "JsonLines", "Records"]
@@ -56,6 +56,9 @@ QUOTE = "a quote is never closed"
 HEADER_AGAIN = "the header again"
 COMMENT = "a comment"
 NOT_AN_OBJECT = "not an object of JSON"
+TWICE = "the same as the row before"
+#: Rows that tell whether many are the same as the row before.
+_SAMPLE = 1000
 #: The deepest objects in objects whose fields are columns.
 _DEEPEST = 5
 
@@ -135,6 +138,8 @@ class Delimited:
         self.style = fields.PLAIN
         self.units: dict[str, str] = {}
         self.dropped = ReadingPass(self._line).dropped
+        #: The columns of dates, if rows that are the same as the row before are dropped.
+        self._stamps: list[int] = []
 
     def _pass(self, line: bytes) -> None:
         self._skip += len(line)
@@ -163,6 +168,9 @@ class Delimited:
             raise TableError(f"{name}: the file has a header but no rows.")
         table = table.select(list(self.names))
         self.style = fields.find_style([fields.as_plain(column) for column in table.columns], self.delimiter)
+        self._stamps = self._find_stamps(table.slice(0, _SAMPLE), start[:_BLOCK].splitlines()[:_SAMPLE])
+        if self._stamps:
+            table = pa.Table.from_batches([self._batch(start, self.names, True, self._start())[0]]).select(self.names)
         # What has nothing but words between its blanks is prose, or what a program prints.
         if len(self.names) == 1 or self.delimiter == " ":
             kinds = [fields.find_kind(fields.as_plain(column), self.style) for column in table.columns]
@@ -181,6 +189,14 @@ class Delimited:
             while self._unit_rows < 3 and find_units(table.slice(self._unit_rows), self.style):
                 self._unit_rows += 1
         return table.slice(self._unit_rows)
+
+    def _find_stamps(self, table: pa.Table, lines: Sequence[bytes]) -> list[int]:
+        """The columns of dates and times of day, if one of a hundred lines or more is the same as the line before."""
+        repeats = sum(bool(line) and line == after for line, after in pairwise(lines))
+        if 100 * repeats <= len(lines):
+            return []
+        kinds = [fields.find_kind(fields.as_plain(column), self.style) for column in table.columns]
+        return [i for i, kind in enumerate(kinds) if kind in ("date", "clock")]
 
     def _check_top(self, table: pa.Table) -> None:
         """Refuse a table of numbers or times that begins with words: its header stands further down."""
@@ -258,12 +274,12 @@ class Delimited:
             reading: The pass, which counts lines and rows.
         """
         ends = text.count(b"\n")
-        batch = self._by_arrow(text, names, ends)
+        batch = None if self._stamps else self._by_arrow(text, names, ends)
         if batch is not None:
             reading.line += ends or text.count(b"\r")
             return reading.number_rows(batch), b""
         lines = text.splitlines()
-        records = Records.read(lines, self.delimiter, len(self.names), self._header, reading.dropped, reading.line, end)
+        records = Records.read(lines, self.delimiter, len(self.names), self._header, reading, end, self._stamps)
         at = [self.names.index(name) for name in names]
         batch = pa.record_batch([pa.array([r[i] for r in records.fields], pa.string()) for i in at], list(names))
         incomplete = records.incomplete and records.incomplete + b"\n"
@@ -545,13 +561,13 @@ class Records:
         delimiter: str,
         width: int,
         header: bytes | None,
-        dropped: DroppedRows,
-        line: int,
+        reading: ReadingPass,
         end: bool,
+        stamps: Sequence[int] = (),
     ) -> Records:
-        """Of these lines, the first of them number ``line``; ``end``: nothing comes after them."""
-        records = cls()
-        i = 0
+        """Of these lines, where a pass has come to; ``end``: nothing comes after them. With ``stamps``, the places of
+        dates, a record with a date that is the same as the one before is dropped as if it were not there."""
+        records, dropped, i = cls(), reading.dropped, 0
         while i < len(lines):
             if is_blank(lines[i].decode(), delimiter, width):
                 i += 1
@@ -567,13 +583,18 @@ class Records:
                 why = COMMENT
             elif len(record) > width:
                 why = too_many(len(record), width)
+            cells = record + [""] * (width - len(record))
+            is_again = why is None and cells == reading.last_record and any(_DIGIT.search(cells[at]) for at in stamps)
+            if is_again:
+                why = TWICE
             if why is None:
                 dropped.short += len(record) < width
-                records.fields.append(record + [""] * (width - len(record)))
+                records.fields.append(cells)
                 records.places.append(records.rows)
+                reading.last_record = cells
             else:
-                dropped.add(why, line + i)
-            records.rows += 1
+                dropped.add(why, reading.line + i)
+            records.rows += not is_again
             i += max(count, 1)
         return records
 
