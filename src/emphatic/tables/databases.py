@@ -521,7 +521,11 @@ DUCKDB = DataStore(
 
 
 def _is_sqlite(file: File) -> bool:
-    return file.path.suffix != ".db3"  # which is a ROS 2 bag
+    return file.start.startswith(b"SQLite") and file.path.suffix != ".db3"  # which is a ROS 2 bag
+
+
+def _is_duckdb(file: File) -> bool:
+    return file.start.startswith(b"DUCK", 8)  # behind a checksum
 
 
 def _open_file(store: DataStore) -> Callable[[File, OpenOptions], Spool]:
@@ -532,6 +536,5 @@ def _open_file(store: DataStore) -> Callable[[File, OpenOptions], Spool]:
     return open_path
 
 
-SQLITE_FILE = Format("SQLite", _is_sqlite, _open_file(SQLITE), request=True, signatures=((0, b"SQLite"),))
-#: Its signature stands behind a checksum.
-DUCKDB_FILE = Format("DuckDB", None, _open_file(DUCKDB), request=True, signatures=((8, b"DUCK"),))
+SQLITE_FILE = Format("SQLite", _is_sqlite, _open_file(SQLITE), request=True)
+DUCKDB_FILE = Format("DuckDB", _is_duckdb, _open_file(DUCKDB), request=True)

@@ -287,6 +287,8 @@ def _open_document(file: File, options: OpenOptions) -> Source:
 
 
 def _is_spreadsheet(file: File) -> bool:
+    if not file.start.startswith(b"PK\x03\x04"):
+        return False
     try:
         with zipfile.ZipFile(file.path) as archive:
             return any(name.startswith("xl/") or name == "content.xml" for name in archive.namelist())
@@ -341,4 +343,4 @@ PROMETHEUS = Format("Prometheus", _is_prometheus, _open_prometheus, text=True)
 LINE_PROTOCOL = Format("InfluxDB line protocol", _is_line_protocol, _open_line_protocol, text=True)
 ANNOTATED_CSV = Format("InfluxDB annotated CSV", _is_annotated, _open_annotated, text=True)
 JSON_DOCUMENT = Format("JSON document", _is_document, _open_document, text=True)
-SPREADSHEET = Format("spreadsheet", _is_spreadsheet, _open_spreadsheet, signatures=((0, b"PK\x03\x04"),))
+SPREADSHEET = Format("spreadsheet", _is_spreadsheet, _open_spreadsheet)

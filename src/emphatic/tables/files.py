@@ -243,39 +243,19 @@ class Format:
     Args:
         name: The name of the format.
         recognise: Whether a file has this format: by ``File.start``, its first bytes; ``File.path``, its suffix or what
-            is in a folder; or ``File.head``, its text. It may raise a ``TableError`` that says what is wrong. None
-            where a signature is enough.
+            is in a folder; or ``File.head``, its text. It may raise a ``TableError`` that says what is wrong.
         open: Opens such a file as a ``Source``.
-        signatures: Bytes near the beginning of such files, each with its place. Where they are given, ``recognise`` is
-            asked only about files that have one of them; without ``recognise``, all of these have the format.
-        suffixes: Suffixes of files that ``recognise`` is asked about whatever their first bytes are.
-        folders: Whether ``recognise`` is asked about folders, beside signatures.
         text: Whether the file is text, perhaps compressed. Formats of text are asked after all others.
         topics: Whether the option ``topics`` applies.
         request: Whether the option ``request`` applies.
     """
 
     name: str
-    recognise: Callable[[File], bool] | None
+    recognise: Callable[[File], bool]
     open: Callable[[File, OpenOptions], Source]
     text: bool = False
     topics: bool = False
     request: bool = False
-    signatures: tuple[tuple[int, bytes], ...] = ()
-    suffixes: tuple[str, ...] = ()
-    folders: bool = False
-
-    def fits(self, file: File) -> bool:
-        """Whether a file has this format.
-
-        Args:
-            file: The file or folder.
-        """
-        marked = any(file.start.startswith(mark, place) for place, mark in self.signatures)
-        likely = marked or file.path.suffix in self.suffixes or (self.folders and file.path.is_dir())
-        if self.signatures and not likely:
-            return False
-        return marked if self.recognise is None else self.recognise(file)
 
 
 @functools.cache
@@ -305,7 +285,7 @@ def open_file(name: str, options: OpenOptions) -> tuple[Source, File | None]:
         The source, and the file itself where it is text.
     """
     file, request = File(name), options.request
-    format = next((format for format in formats() if not format.text and format.fits(file)), None)
+    format = next((format for format in formats() if not format.text and format.recognise(file)), None)
     if format is None and file.path.is_dir():
         raise TableError(f"{name}: this folder is not a ROS 2 bag. Give the path of a file.")
     if options.topics is not None and not (format and format.topics):
@@ -323,7 +303,7 @@ def open_file(name: str, options: OpenOptions) -> tuple[Source, File | None]:
         known.sort(key=lambda format: _LAST.get(format.name, 0))
         if options.skip_lines or options.header is not None:
             known = [format for format in known if format.name == "CSV"]
-        format = next((format for format in known if format.fits(file)), None)
+        format = next((format for format in known if format.recognise(file)), None)
         if format is None:
             raise TableError(f"{name}: {file.obstacle}")
         return format.open(file, options), file

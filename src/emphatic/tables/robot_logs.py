@@ -172,22 +172,24 @@ def _without_text(column: pa.Array) -> pa.Array:
 
 
 def _is_mcap(file: File) -> bool:
-    if not file.start.startswith(MAGIC):
+    is_mcap = file.start.startswith(MAGIC)
+    if not is_mcap and file.path.suffix == ".mcap":
         raise TableError(f"{file.name}: this is not an MCAP file, although its name ends in .mcap.")
-    return True
+    return is_mcap
 
 
 def _is_bag(file: File) -> bool:
     """A folder with its metadata, or the database in such a folder."""
-    return file.path.suffix == ".db3" or (file.path / "metadata.yaml").is_file()
+    is_database = file.start.startswith(b"SQLite") and file.path.suffix == ".db3"
+    return is_database or (file.path / "metadata.yaml").is_file()
 
 
 def _open_log(file: File, options: OpenOptions) -> RobotLog:
     return RobotLog(file.path, options.topics)
 
 
-MCAP = Format("MCAP", _is_mcap, _open_log, topics=True, signatures=((0, MAGIC),), suffixes=(".mcap",))
-ROS2_BAG = Format("ROS 2 bag", _is_bag, _open_log, topics=True, signatures=((0, b"SQLite"),), folders=True)
+MCAP = Format("MCAP", _is_mcap, _open_log, topics=True)
+ROS2_BAG = Format("ROS 2 bag", _is_bag, _open_log, topics=True)
 
 
 # ---------------------------------------------------------------------- recordings

@@ -117,16 +117,14 @@ class Delimited:
                 comment, hashed = line, columns
             elif hashed is not None or line.count(self.delimiter.encode()) != lines[0].count(self.delimiter.encode()):
                 break
+        both_dated = header_line is None and header.present and _are_both_dated(text, self.delimiter)
         if isinstance(header_line, tuple):
             header = Header(header_line, (), False)
-        elif header_line is not None:
-            names = tuple(header.names if header_line else (f"column_{i}" for i in range(1, len(header.names) + 1)))
-            header = read_header(text[0], self.delimiter, names) if header_line else Header(names, (), False)
-            if header_line and not header.present:
-                fields_of_line = [field.strip() for field in split_fields(text[0].strip("\r\n"), self.delimiter)[0]]
-                header = Header(tuple(fields_of_line), (), True)
-        if header_line is None and header.present and _are_both_dated(text, self.delimiter):
+        elif header_line == 0 or both_dated:
             header = Header(tuple(f"column_{i}" for i in range(1, len(header.names) + 1)), (), False)
+        elif header_line:
+            cells = [cell.strip() for cell in split_fields(text[0].strip("\r\n"), self.delimiter)[0]]
+            header = read_header(text[0], self.delimiter, cells)
         self._header = lines[0].strip(b"\r\n") if header.present else None
         self._unit_rows = 0
         if hashed is not None:
