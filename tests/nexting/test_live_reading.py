@@ -108,7 +108,7 @@ def test_a_pipe_is_read_in_the_notation_of_the_models_own_log(
     np.testing.assert_allclose([one["predictions"]["Leistung"]["2"] for one in out], expected, rtol=1e-9)
     notation = Horde.load_with(european_model)[1]["notation"]
     assert notation["header"] == ["Datum", "Zeit", "Leistung", "Pumpe"]
-    assert (notation["delimiter"], notation["decimal_comma"], notation["thousands"]) == (";", True, ".")
+    assert (notation["delimiter"], notation["style"]["comma"], notation["style"]["thousands"]) == (";", True, ".")
 
 
 def test_settings_that_the_model_overrides_are_reported(

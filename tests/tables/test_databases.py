@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from emphatic.tables import Table, TableError, open_table
@@ -217,22 +216,17 @@ def test_a_database_that_grows_is_read_once(tmp_path: Path) -> None:
 
 def test_passwords_come_from_the_environment_or_a_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("of file\n")
-    variables = {"EMPHATIC_PASSWORD": "of environment", "OTHER": "of other"}
     cases = {
-        "": "of environment",
-        "?password_env=OTHER": "of other",
-        f"?password_file={tmp_path}/secret": "of file",
+        "of environment": {"EMPHATIC_PASSWORD": "of environment", "EMPHATIC_PASSWORD_FILE": f"{tmp_path}/secret"},
+        "of file": {"EMPHATIC_PASSWORD_FILE": f"{tmp_path}/secret"},
     }
-    for options, expected in cases.items():
-        address = StoreAddress.parse(f"postgresql://me@host/db{options}", variables)
+    for expected, variables in cases.items():
+        address = StoreAddress.parse("postgresql://me@host/db", variables)
         assert address.secret is not None
         assert address.secret.reveal() == expected
         assert address.options == {}
-    address = StoreAddress.parse("postgresql://me@host/db", {"EMPHATIC_PASSWORD_FILE": f"{tmp_path}/secret"})
-    assert address.secret is not None
-    assert address.secret.reveal() == "of file"
-    with pytest.raises(TableError, match="there is no environment variable NONE"):
-        StoreAddress.parse("postgresql://me@host/db?password_env=NONE", variables)
+    with pytest.raises(TableError, match="cannot be read: No such file"):
+        StoreAddress.parse("postgresql://me@host/db", {"EMPHATIC_PASSWORD_FILE": f"{tmp_path}/none"})
 
 
 def test_passwords_are_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
@@ -245,7 +239,7 @@ def test_passwords_are_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
         address = StoreAddress.parse(text, {})
         assert address.secret is not None
         assert address.secret.reveal() == word
-        assert "password_file" in caplog.text
+        assert "EMPHATIC_PASSWORD_FILE" in caplog.text
         for shown in (repr(address), str(address), f"{address.secret}", caplog.text, str(vars(address)), address.name):
             assert "pa33" not in shown
         assert "pa33" not in address.hide(f"failed: {word} and {quote(word, safe='')}")
@@ -302,6 +296,21 @@ def test_duckdb_that_is_open_elsewhere(duck: str) -> None:
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect(duck), pytest.raises(TableError, match=r"already open elsewhere.*read a copy"):
         open_table(duck)
+
+
+def test_files_are_read_by_duckdb_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{stamp},{value} kW" for stamp, value in zip(stamps(), WAVE, strict=True)]
+    Path("x.csv").write_text("\n".join(["time,power", *shuffled(lines)]))
+    query = "select time, replace(power, ' kW', '')::double as power from read_csv('x.csv')"
+    values, times = read(open_table("duckdb://", query=query))
+    assert values.ravel().tolist() == WAVE
+    assert np.all(np.diff(times) == 600.0)
+    with pytest.raises(TableError, match=r"duckdb://: a database in memory needs a query.*read_csv\('log\.csv'\)"):
+        open_table("duckdb://")
+    with pytest.raises(TableError, match=r"duckdb://: the query failed: .*none\.csv"):
+        open_table("duckdb://", query="select * from read_csv('none.csv')")
 
 
 def test_a_missing_driver_names_its_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -373,36 +382,6 @@ def test_postgresql(postgresql: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert reason in str(caught.value)
         assert "\n" not in str(caught.value)
     assert execute(postgresql, "select count(*) from readings") == [(ROWS,)]
-
-
-@pytest.mark.serve
-def test_postgresql_takes_results_once(postgresql: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A second run, and one with other settings, replace what was written; nothing is doubled."""
-    from emphatic import nexting
-
-    monkeypatch.setenv("EMPHATIC_PASSWORD", servers.PASSWORD)
-    execute(
-        postgresql,
-        "create table waves (time timestamptz, wave double precision, step double precision)",
-        "insert into waves select timestamptz '2026-01-01 00:00+00' + i * interval '1 min', sin(i / 9.0), i % 5 "
-        f"from generate_series(0, {ROWS - 1}) i order by random()",
-    )
-    query = "select * from emphatic_predictions order by time, name"
-    settings: dict[str, Any] = {"horizons": [2, 9], "offline": False, "write": postgresql, "exponential_only": True}
-    result = nexting.run(postgresql, query="select * from waves", out=tmp_path / "a", **settings)
-    assert result.written is not None
-    before = execute(postgresql, query)
-    assert len(before) == 4 * ROWS
-    assert execute(postgresql, "select count(*) from emphatic_alarms") == [(2 * ROWS,)]
-    columns = pq.read_table(tmp_path / "a" / "predictions.parquet")
-    written = execute(postgresql, "select prediction from emphatic_predictions where name = 'wave@9' order by time")
-    assert [value for (value,) in written] == columns.column("wave@9").to_pylist()
-    nexting.run(postgresql, query="select * from waves", **settings)
-    assert execute(postgresql, query) == before
-    nexting.run(postgresql, query="select * from waves", coverage=0.5, **settings)
-    after = execute(postgresql, query)
-    assert [row[:5] for row in after] == [row[:5] for row in before]
-    assert after != before
 
 
 @pytest.mark.serve

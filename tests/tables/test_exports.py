@@ -1,4 +1,4 @@
-"""What tools print and export is read right, by itself or with the option that says how."""
+"""What loggers and services export is read right, by itself or with the option that says how."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ import pytest
 
 import emphatic
 from emphatic.common.settings import MONTH, YEAR
-from emphatic.nexting.learning import open_log
-from emphatic.nexting.settings import Settings
 from emphatic.tables import Block, ReadingGuard, Table, TableError, open_table
-from emphatic.tables.fields import Notation, parse_number
 
 START = datetime(2024, 3, 25, tzinfo=UTC)
 N = 120
@@ -74,154 +71,23 @@ def test_titles_above_the_header(above: list[str], units: list[str], tmp_path: P
     assert why == {"above the header": len(above)} | ({"units below the header": 1} if units else {})
 
 
-SUMMED, REMARK, BELOW, RULE = (
-    "a summary of other rows",
-    "text instead of a reading",
-    "below the table",
-    "a line of dashes",
-)
-
-
-@pytest.mark.parametrize(
-    ("below", "dropped"),
-    [
-        (["Total,8000.0,1200.0"], {SUMMED: 1}),
-        (["", "Min,1,2", "Max,1,2", "Average,50,3", "Std. dev.,1,1"], {SUMMED: 4}),
-        ([",,", "Summe,8000,1200"], {BELOW: 1, SUMMED: 1}),
-        (["-- end of report --"], {REMARK: 1}),
-        (["(120 rows)", ""], {REMARK: 1}),
-        (["----------,----,----", "Exported by ACME v2.1,2024-03-30"], {RULE: 1, BELOW: 1}),
-        ([f"{stamp(N)},Total,7"], {}),  # with a time it is a reading
-        ([f"{stamp(N)},NA,7"], {}),
-    ],
-)
-def test_what_stands_below_a_table_is_not_learned_from(
-    below: list[str], dropped: dict[str, int], tmp_path: Path
-) -> None:
-    rows = [f"{stamp(i)},{x},{i % 7}" for i, x in enumerate(X)]
-    table = opened(tmp_path, ["time,temp,flow", *rows, *below])
-    assert signal(table, "temp")[:N] == X
-    assert len(only(table)) == N + (not dropped)
-    assert {drop["why"]: drop["count"] for drop in table.facts()["rows_dropped"]} == dropped
-    assert table.facts()["rows_short"] == 0
-
-
-def test_sums_and_headers_between_the_rows_of_a_long_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond what is looked at when a file is opened, too; without times, and with the time in another column."""
-    days = 30
-    for name in ("files.LOOK", "text.LOOK", "text._BLOCK"):
+def test_lines_that_are_the_same_as_the_line_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond what is looked at when a file is opened, too."""
+    for name in ("files.LOOK", "text._BLOCK"):
         monkeypatch.setattr(f"emphatic.tables.{name}", 1 << 14)
-    lines = ["time,temp,flow"]
-    for day in range(days):
-        lines += [f"{stamp(144 * day + i)},{x},{i}" for i, x in enumerate(X * 2) if i < 144]
-        lines += [
-            f"Daily total,{sum(X)},7",
-            "\ufeffTime, Temp,flow" if day % 2 else '"time","temp","flow"',
-            "restarted",
-        ]
-    table = opened(tmp_path, lines)
-    assert table.count_rows() == 144 * days == sum(map(len, table.blocks()))
-    dropped = {drop["why"]: drop["count"] for drop in table.facts()["rows_dropped"]}
-    assert dropped == {SUMMED: days, "the header again": days, REMARK: days}
-    assert not any(block.gap is not None and block.gap.any() for block in table.blocks())  # no reading is missing
-    twice = [line for line in lines if line[:2] == "20" for _ in range(2)]
-    table = opened(tmp_path, [lines[0], *twice])
-    assert table.count_rows() == 144 * days
-    assert table.facts()["rows_dropped"] == [{"why": "the same as the row before", "count": 144 * days, "first": 3}]
-    assert table.clock().step == 600.0  # type: ignore[union-attr]
-    table = opened(tmp_path, ["n,x", *(f"{7 * i % 11},{x}" for i, x in enumerate(X)), "Total,9999"])
-    assert signal(table, "x") == X
-    table = opened(tmp_path, ["station,time,x", *(f"A,{stamp(i)},{x}" for i, x in enumerate(X)), "Total,,9999"])
-    assert signal(table, "x") == X
-
-
-@pytest.mark.parametrize(
-    ("top", "row", "bottom"),
-    [
-        (["        time         | x  ", "---------------------+----"], " {} | {}", ["(120 rows)", ""]),
-        (["| time | x |", "|:-----|--:|"], "| {} | {} |", []),
-        (
-            ["+------+---+", "| time | x |", "+------+---+"],
-            "| {} | {} |",
-            ["+------+---+", "120 rows in set (0.01 sec)"],
-        ),
-        (["latitude,longitude,zone", "52.5,13.4,GMT", "", "time,x"], "{},{}", []),
-        (["time                 x     ", "-------------------  ------"], "{}  {}", []),
-        ([], 'time="{}" level=info x={} msg="a b"', []),
-    ],
-)
-def test_tables_as_databases_and_services_print_them(
-    top: list[str], row: str, bottom: list[str], tmp_path: Path
-) -> None:
-    table = opened(tmp_path, [*top, *(row.format(stamp(i), x) for i, x in enumerate(X)), *bottom])
-    assert (table.time, table.names) == ("time", ("x",))
-    assert signal(table, "x") == X
-
-
-# ---------------------------------------------------------------------- units beside numbers
-
-
-@pytest.mark.parametrize(
-    ("write", "unit"),
-    [
-        (lambda x: f"{x} °C", "°C"),
-        (lambda x: f"{x}kW", "kW"),
-        (lambda x: f"{x} kW" if x > 50 else f"{x * 1000:.0f} W", "kW"),
-        (lambda x: f"${x}", "$"),
-        (lambda x: f"{x} m³/h", "m³/h"),
-        (lambda x: f"{x} widgets", "widgets"),
-    ],
-)
-def test_units_beside_numbers(write: Any, unit: str, tmp_path: Path) -> None:
-    values = [x + 0.001 * (not x % 1) for x in X]
-    lines = ["time,power,hum", *(f"{stamp(i)},{write(x)},{i % 9} %" for i, x in enumerate(values))]
-    lines[7] = f"{stamp(6)},unknown,3 %"
-    table = opened(tmp_path, lines)
-    assert table.names == ("power", "hum")
-    read = signal(table, "power")
-    assert np.isnan(read[6])
-    np.testing.assert_allclose(np.delete(read, 6), np.delete(values, 6), rtol=1e-12)
-    assert table.facts()["units"] == {"power": unit}
-    assert table.facts()["units_in_values"] == ["power"]
-    # A pipe reads the same bits, from what a model keeps of the notation.
-    notation = Notation.from_config(json.loads(json.dumps(table.notation.config())))
-    parsed = [parse_number(write(x), notation.style_of("power")) for x in values]
-    np.testing.assert_array_equal(np.delete([value for value, _ in parsed], 6), np.delete(read, 6))
-
-
-def test_thousands_before_a_unit_and_units_of_sensors_in_long_format(tmp_path: Path) -> None:
-    table = opened(tmp_path, ["time,energy", *(f'{stamp(i)},"{1000 * x:,.1f} kWh"' for i, x in enumerate(X))])
-    np.testing.assert_allclose(signal(table, "energy"), 1000 * np.array(X), atol=0.051)
-    lines = ["entity_id,state,last_changed"]
-    for i, x in enumerate(X):
-        lines += [f"sensor.temp,{x} °C,{stamp(i)}", f"sensor.power,{x} W,{stamp(i)}"]
-    table = opened(tmp_path, lines)
-    assert table.facts()["units"] == {"sensor.temp": "°C", "sensor.power": "W"}
-    assert signal(table, "sensor.temp") == X
-
-
-def test_units_that_differ_are_refused_with_a_command_that_works(tmp_path: Path) -> None:
-    rows = [f"{stamp(i)},{x} {'°F' if i % 3 == 0 else '°C'},{x}" for i, x in enumerate(X)]
-    path = tmp_path / "mixed.csv"
-    path.write_text("\n".join(["time,temp,flow", *rows]), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"'temp' is not a signal: its values are in °C and °F.*predict=\"flow\""):
-        open_log(path, Settings(), lambda *_: None)
-    settings = Settings(predict=("flow",))
-    assert open_log(path, settings, lambda *_: None).settings.predict == ("flow",)
-    path.write_text("\n".join(["time,temp", *(row.rpartition(",")[0] for row in rows)]), encoding="utf-8")
-    with pytest.raises(TableError, match=r"its values are in °C and °F.*grep -v '°F'"):
-        open_table(path)
-    # Seats and houses are no units.
-    table = opened(
-        tmp_path,
-        ["time,x,seat,house", *(f"{stamp(i)},{x},1{i % 3}{'ABC'[i % 3]},{i % 5} Main" for i, x in enumerate(X))],
-    )
-    assert table.categories == ("seat", "house")
+    rows = 30 * N
+    lines = [f"{stamp(i)},{X[i % N]},{i % 7}" for i in range(rows)]
+    table = opened(tmp_path, ["time,temp,flow", *(line for line in lines for _ in range(2))])
+    assert table.count_rows() == rows == sum(map(len, table.blocks()))
+    assert table.facts()["rows_dropped"] == [{"why": "the same as the row before", "count": rows, "first": 3}]
+    assert not any(block.gap.any() for block in table.blocks())
+    clock = table.clock()
+    assert clock is not None
+    assert clock.step == 600.0
 
 
 @pytest.mark.parametrize("delimiter", [";", ",", "\t"])
 def test_a_header_that_begins_with_a_hash_and_stamps_in_utc(delimiter: str, tmp_path: Path) -> None:
-    """``sadf -d``."""
     lines = ["# by sadf", delimiter.join(["# hostname", "timestamp", "%user", "%idle"])]
     lines += [delimiter.join(["plant7", f"{stamp(i)} UTC", str(x), str(100 - i)]) for i, x in enumerate(X)]
     table = opened(tmp_path, lines)
@@ -330,81 +196,9 @@ def test_a_guard_that_is_saved_still_names_codes() -> None:
     guard.judge(np.array([[-999.0, 0.0], [-999.0, 0.1]]))
     again = ReadingGuard.restore(json.loads(json.dumps(guard.state())))
     assert again.sentinels(["a", "b"]) == guard.copy().sentinels(["a", "b"]) == {"a": {"-999": 2}}
-    earlier = [signal[: len(guard.state()[1])] for signal in guard.state()]  # as it was saved without them
-    assert ReadingGuard.restore(earlier).sentinels(["a", "b"]) == {}
 
 
-# ---------------------------------------------------------------------- tools
-
-
-@pytest.mark.parametrize("stamped", [False, True])
-def test_vmstat(stamped: bool, tmp_path: Path) -> None:
-    lines = []
-    for i, x in enumerate(X):
-        if i % 20 == 0:
-            lines += [
-                "procs -----------memory---------- ---swap-- -----io----" + (" -----timestamp-----" if stamped else "")
-            ]
-            lines += [" r  b   swpd   free   buff  cache" + ("                 UTC" if stamped else "")]
-        lines.append(f" 1  0      0 {8123456 + i}  81234 {round(x * 1000)}" + (f" {stamp(i)}" if stamped else ""))
-    table = opened(tmp_path, lines)
-    assert table.names == ("r", "b", "swpd", "free", "buff", "cache")
-    assert signal(table, "cache") == [round(x * 1000) for x in X]
-    assert table.dated == stamped
-
-
-@pytest.mark.parametrize(
-    ("date", "clock"), [("03/25/24", "%H:%M:%S"), ("2024-03-25", "%H:%M:%S"), ("03/25/2024", "%I:%M:%S %p")]
-)
-def test_sar_goes_on_over_midnight(date: str, clock: str, tmp_path: Path) -> None:
-    header = f"{stamp(0, clock)}        CPU     %user     %idle"
-    lines = [f"Linux 6.1.0 (plant7) \t{date} \t_x86_64_\t(8 CPU)", "", header]
-    for i, x in enumerate(X):
-        if i == 70:
-            lines += [
-                "",
-                "Average:        all      9.00   88.90",
-                "",
-                "13:00:00     LINUX RESTART\t(8 CPU)",
-                "",
-                header,
-            ]
-        lines.append(f"{stamp(i + 100, clock)}     all    {x:6.2f}    {100 - x:6.2f}")
-    table = opened(tmp_path, lines)
-    assert table.names == ("%user", "%idle")
-    time = only(table).time
-    assert time is not None
-    np.testing.assert_array_equal(np.diff(time), 600.0)
-    assert time[0] == START.timestamp() + 60_000
-    assert signal(table, "%user") == [round(x, 2) for x in X]
-
-
-@pytest.mark.parametrize("form", ["[{s:12.6f}] {m}", "[{d:%a %b %d %H:%M:%S %Y}] {m}"])
-def test_numbers_in_messages_of_dmesg(form: str, tmp_path: Path) -> None:
-    lines = [
-        form.format(s=10 + 2.0 * i, d=START + timedelta(seconds=2 * i), m=f"thermal zone0: temperature {i % 31} C")
-        for i in range(N)
-    ]
-    table = opened(tmp_path, lines)
-    assert table.names == ("thermal zone0: temperature # C",)
-    assert signal(table, table.names[0]) == [i % 31 for i in range(N)]
-    with pytest.raises(TableError, match="no kind of message with a number"):
-        opened(tmp_path, [form.format(s=i, d=START, m="all is well") for i in range(N)])
-
-
-def test_journalctl(tmp_path: Path) -> None:
-    entries = [
-        {
-            "__REALTIME_TIMESTAMP": str(int((START.timestamp() + 3 * i) * 1e6)),
-            "PRIORITY": str(3 + i % 4),
-            "_PID": str(1000 + i),
-            "MESSAGE": f"took {i % 50} ms",
-        }
-        for i in range(N)
-    ]
-    table = opened(tmp_path, [json.dumps(entry) for entry in entries], "journal.jsonl")
-    assert table.names == ("took # ms", "PRIORITY")
-    assert signal(table, "took # ms") == [i % 50 for i in range(N)]
+# ---------------------------------------------------------------------- services and spreadsheets
 
 
 def test_line_protocol(tmp_path: Path) -> None:
@@ -529,33 +323,6 @@ def test_months_as_digits(tmp_path: Path) -> None:
     assert clock.step == MONTH
 
 
-def test_sections_of_sar_are_of_the_same_days(tmp_path: Path) -> None:
-    lines = ["Linux 6.1.0 (web1) \t03/25/2024 \t_x86_64_\t(2 CPU)", ""]
-    for header, part in (("CPU  %user", "all"), ("IFACE  rxkB/s", "eth0"), ("tps  rtps", "1.5")):
-        lines += [f"00:00:01  {header}"]
-        lines += [f"{stamp(i, '%H:%M:%S')}  {part}  {x}" for i, x in enumerate(X) if i]
-    table = opened(tmp_path, lines)
-    assert {*table.names} == {"%user", "eth0 rxkB/s", "tps", "rtps"}
-    assert len(only(table)) == N - 1
-    assert signal(table, "eth0 rxkB/s") == X[1:]
-
-
-@pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M:%S UTC", "%s"])
-def test_sections_of_sadf(form: str, tmp_path: Path) -> None:
-    lines = ["# hostname;interval;timestamp;CPU;%user"]
-    for i, x in enumerate(X):
-        when = START + timedelta(minutes=10 * i)
-        written = str(int(when.timestamp())) if form == "%s" else when.strftime(form)
-        lines += [f"plant7;600;{written};{cpu};{x + cpu}" for cpu in (-1, 0, 1)]
-        lines += [f"plant7;-1;{written};LINUX-RESTART\t(2 CPU)"] if i == 50 else []
-    lines += ["# hostname;interval;timestamp;tps"]
-    lines += [f"plant7;600;{stamp(i)} UTC;{x}" for i, x in enumerate(X)] if form != "%s" else []
-    table = opened(tmp_path, lines, "sadf.csv")
-    assert {*table.names} == {"%user", "0 %user", "1 %user"} | ({"tps"} if form != "%s" else set())
-    assert len(only(table)) == N
-    np.testing.assert_allclose(signal(table, "1 %user"), np.array(X) + 1)
-
-
 def test_blocks_of_annotated_csv_have_columns_of_their_own(tmp_path: Path) -> None:
     lines = [
         "#group,false,false,true,false,false,true,true",
@@ -582,12 +349,8 @@ def test_an_export_of_line_protocol_with_its_database(tmp_path: Path) -> None:
     assert signal(opened(tmp_path, lines), "used") == X
 
 
-def of_seconds(x: Sequence[float]) -> dict[str, float]:
-    return {str(600 * i): value for i, value in enumerate(x)}
-
-
 @pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize("shape", ["array", "history", "columns", "inside", "pairs", "keyed", "frame", "inverter"])
+@pytest.mark.parametrize("shape", ["array", "history", "columns", "inside", "pairs"])
 def test_json_documents(shape: str, indent: int | None, tmp_path: Path) -> None:
     rows: list[Any] = [{"time": stamp(i), "x": x} for i, x in enumerate(X)]
     history = [{"state": str(x), "last_changed": stamp(i)} for i, x in enumerate(X)]
@@ -597,70 +360,11 @@ def test_json_documents(shape: str, indent: int | None, tmp_path: Path) -> None:
         "columns": {"hourly_units": {"x": "K"}, "hourly": {"time": [stamp(i) for i in range(N)], "x": X}},
         "pairs": [[stamp(i), x] for i, x in enumerate(X)],
         "inside": {"status": "ok", "data": {"count": N, "items": rows}},
-        "keyed": {"about": {"1. of": "x"}, "series": {stamp(i): {"x": x} for i, x in enumerate(X)}},
-        "frame": {"time": {str(i): stamp(i) for i in range(N)}, "x": {str(i): x for i, x in enumerate(X)}},
-        "inverter": {
-            "Head": {"Status": {"Code": 0}},
-            "Body": {
-                "Data": {"inverter/1": {"Start": stamp(0), "Data": {"x": {"Unit": "W", "Values": of_seconds(X)}}}}
-            },
-        },
     }[shape]
     table = opened(tmp_path, [json.dumps(value, indent=indent)], "log.json")
     assert table.names == ({"history": "sensor.x", "pairs": "column_2"}.get(shape, "x"),)
     assert signal(table, table.names[0]) == X
     assert times(table)[1] == START.timestamp() + 600.0
-
-
-def test_json_documents_with_several_series(tmp_path: Path) -> None:
-    lists = {name: [{"ts": stamp(i), "value": str(x)} for i, x in enumerate(X)] for name in ("hum", "temp")}
-    data = {"Start": stamp(0), "Data": {name: {"Values": of_seconds(X)} for name in lists}}
-    for document in (lists, {"Body": {"Data": {"meter": data}}}):
-        table = opened(tmp_path, [json.dumps(document)], "log.json")
-        assert table.names == ("hum", "temp")
-        assert signal(table, "temp") == X
-
-
-def test_a_meter_with_a_day_in_each_row(tmp_path: Path) -> None:
-    names = [f"{h:02d}:{m:02d}" for h in range(24) for m in (0, 30)]
-    days = [
-        f"12000,{START + timedelta(days=d):%d/%m/%Y},{','.join(str(48 * d + k) for k in range(48))}" for d in range(9)
-    ]
-    table = opened(tmp_path, [f"MPAN,Date,{','.join(names)}", *days], "meter.csv")
-    assert signal(table, "value") == list(range(432))
-    assert set(np.diff(times(table))) == {1800.0}
-    assert times(table)[0] == START.timestamp()
-
-
-@pytest.mark.parametrize("kinds", ["stamps and all", "all", "devices"])
-def test_iostat(kinds: str, tmp_path: Path) -> None:
-    lines = ["Linux 6.1.0 (host)  03/29/2024  _x86_64_  (4 CPU)", ""]
-    for i, x in enumerate(X):
-        lines += [stamp(i, "%m/%d/%Y %I:%M:%S %p")] if kinds.startswith("stamps") else []
-        lines += [] if kinds == "devices" else ["avg-cpu:  %user %idle", f"          {x}  {100 - x}", ""]
-        lines += ["Device   tps  kB_read/s", f"sda   {x}   2.0", f"sdb   {2 * x}  1.0", ""]
-    table = opened(tmp_path, lines)
-    assert signal(table, "sda tps") == X
-    assert len(only(table)) == N
-    assert kinds == "devices" or signal(table, "%user") == X
-    assert (only(table).time is not None) == kinds.startswith("stamps")
-
-
-def test_headers_of_several_lines_and_of_another_delimiter(tmp_path: Path) -> None:
-    values = [f"{stamp(i)},{x},{2 * x}" for i, x in enumerate(X)]
-    levels = opened(tmp_path, ["room,kitchen,kitchen", "what,temp,hum", "time,,", *values])
-    assert levels.names == ("kitchen temp", "kitchen hum")
-    assert signal(levels, "kitchen temp") == X
-    mixed = opened(tmp_path, ["time;temp;hum", *values])
-    assert mixed.names == ("temp", "hum")
-    assert mixed.facts()["rows_dropped"] == []
-    station = ["\t\tTemp\tOut", "Date\tTime\tOut\tHum", "-" * 40]
-    station += [
-        f"{stamp(i, '%d/%m/%y')}\t{stamp(i, '%I:%M')}{stamp(i, '%p')[0].lower()}\t{x}\t5" for i, x in enumerate(X)
-    ]
-    table = opened(tmp_path, station)
-    assert table.names == ("Temp Out", "Out Hum")
-    assert times(table)[-1] == START.timestamp() + 600.0 * (N - 1)
 
 
 def test_names_that_repeat_are_refused_with_a_command_that_works(tmp_path: Path) -> None:
@@ -682,19 +386,8 @@ def test_a_first_line_with_a_date_like_the_second_is_no_header(tmp_path: Path) -
     assert signal(table, "column_2") == X
 
 
-def test_a_program_logs_names_and_values_after_the_time(tmp_path: Path) -> None:
-    table = opened(tmp_path, [f"{stamp(i)},{i:03d} INFO root: temp={x} level={2 * x}" for i, x in enumerate(X)])
-    assert signal(table, "temp") == X
-    assert times(table)[2] == pytest.approx(START.timestamp() + 1200.002)
-
-
 #: Files that are refused: their lines, a part of the command in the message, and the signals that it then gives.
 REFUSED = {
-    "dates where a day begins": (
-        ["Date;Time;x", *(f"{stamp(i, '%d.%m.%Y') if i % 144 == 0 else ''};{stamp(i, '%H:%M')};{i}" for i in range(N))],
-        "awk -F';'",
-        ("x",),
-    ),
     "two tables": (
         [
             "time,x",
@@ -707,8 +400,36 @@ REFUSED = {
         ("x",),
     ),
     "null bytes": (["time,x", *(f"{stamp(i)},{i}" for i in range(N)), "\0" * 300], "tr -d '\\0'", ("x",)),
-    "single quotes": (["'time','x'", *(f"'{stamp(i)}','{i}'" for i in range(N))], 'tr -d "\'"', ("x",)),
 }
+
+
+#: What programs print: it is refused, or read as it stands.
+PRINTED = {
+    "journalctl": [f"{stamp(i, '%b %d %H:%M:%S')} host app[{i}]: temperature={x} ok" for i, x in enumerate(X)],
+    "dmesg": [f"[{10 + 2.0 * i:12.6f}] thermal zone0: temperature {i % 31} C" for i in range(N)],
+    "vmstat": ["procs ---memory--", " r  b   free   buff", *(f" 1  0  {8123456 + i}  {i:5d}" for i in range(N))],
+    "iostat": ["Linux 6.1 (host)  (4 CPU)", "", *("avg-cpu:  %user %idle", "     5.1   94.9", "", "sda  1  2", "") * N],
+    "logfmt": [f'time="{stamp(i)}" level=info x={x} msg="a b"' for i, x in enumerate(X)],
+    "units": ["time,x", *(f"{stamp(i)},{x} kW" for i, x in enumerate(X))],
+    "LabVIEW": [
+        *("LabVIEW Measurement\t", "Separator\tTab", "***End_of_Header***\t", "Channels\t1", "Delta_X\t0.01"),
+        *("***End_of_Header***\t", "X_Value\tForce\tComment", *(f"{i * 0.01:.2f}\t{x}" for i, x in enumerate(X))),
+    ],
+    "ThingsBoard": [json.dumps({name: [{"ts": i, "value": x} for i, x in enumerate(X)] for name in ("hum", "temp")})],
+    "frame": [json.dumps({"time": {str(i): stamp(i) for i in range(N)}, "x": {str(i): x for i, x in enumerate(X)}})],
+}
+
+
+@pytest.mark.parametrize("kind", PRINTED)
+def test_what_programs_print_is_refused_with_what_to_do(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="pass a DataFrame, or use SQL") as refusal:
+        opened(tmp_path, PRINTED[kind])
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_table_of_markdown_is_read_as_fields_between_bars(tmp_path: Path) -> None:
+    table = opened(tmp_path, ["| time | x |", "|:-----|--:|", *(f"| {stamp(i)} | {x} |" for i, x in enumerate(X))])
+    assert (table.time, table.names, signal(table, "x")) == ("time", ("x",), X)
 
 
 @pytest.mark.parametrize("kind", REFUSED)
@@ -724,21 +445,6 @@ def test_what_is_refused_comes_with_a_command_that_works(kind: str, tmp_path: Pa
     table = open_table(tmp_path / written[1])
     assert table.names == names
     assert len(only(table)) == N
-
-
-def test_labview_writes_its_own_header_above(tmp_path: Path) -> None:
-    lines = ["LabVIEW Measurement\t", "Separator\tTab", "***End_of_Header***\t", "\t", "Channels\t1", "Samples\t400"]
-    lines += ["X0\t0.0", "Delta_X\t0.01", "***End_of_Header***\t", "X_Value\tForce\tComment"]
-    table = opened(tmp_path, [*lines, *(f"{i * 0.01:.2f}\t{x}" for i, x in enumerate(X))], "log.lvm")
-    assert signal(table, "Force") == X
-    assert times(table)[2] == 0.02
-
-
-def test_hexadecimal_numbers_and_brackets(tmp_path: Path) -> None:
-    lines = ["time,register,profit", *(f"{stamp(i)},0x{i:04X},{f'({i}.5)' if i % 2 else f'{i}.5'}" for i in range(N))]
-    table = opened(tmp_path, lines)
-    assert signal(table, "register") == list(range(N))
-    assert signal(table, "profit")[:3] == [0.5, -1.5, 2.5]
 
 
 def test_a_log_of_wincc_is_in_long_format(tmp_path: Path) -> None:
@@ -770,26 +476,6 @@ def test_sensors_that_alternate_beside_the_name_of_their_device(tmp_path: Path) 
         for name, value in (("lamp", "ON"), ("power", "7.5"))
     ]
     assert opened(tmp_path, payloads, "mqtt.jsonl", resample="none").names == ("home/lamp", "home/power")
-
-
-@pytest.mark.parametrize("form", ["%Y-%m-%dT%H:%M:%S+0000", "%b %e %H:%M:%S"])
-def test_numbers_in_lines_of_syslog(form: str, tmp_path: Path) -> None:
-    """``journalctl -o short-iso``, and without a year, as in /var/log: of the year in which the file was written."""
-    now = datetime.now(UTC).replace(microsecond=0)
-    moments = [now - timedelta(minutes=10 * (N - i)) for i in range(N)]
-    lines = [
-        f"{t.strftime(form)} host app[{i}]: temperature={x} ok" for i, (t, x) in enumerate(zip(moments, X, strict=True))
-    ]
-    table = opened(tmp_path, ["-- Logs begin --", *lines])
-    assert signal(table, "app: temperature=# ok") == X
-    time = only(table).time
-    assert time is not None
-    np.testing.assert_array_equal(time, [moment.timestamp() for moment in moments])
-
-
-def test_journalctl_pretty(tmp_path: Path) -> None:
-    entries = [{"__REALTIME_TIMESTAMP": str(10**15 + 10**6 * i), "MESSAGE": f"took {x} ms"} for i, x in enumerate(X)]
-    assert signal(opened(tmp_path, [json.dumps(entry, indent=8) for entry in entries]), "took # ms") == X
 
 
 def test_increments_that_are_equal_have_equal_bits(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from emphatic.nexting.settings import Settings
 
 if TYPE_CHECKING:
     from emphatic.nexting.runner import NextingResult
-    from emphatic.nexting.write_back import Written
 
 __all__ = ["check_live_options", "nexting", "read_settings"]
 
@@ -40,8 +39,8 @@ def nexting(
         str | None,
         typer.Argument(
             help="A CSV, Parquet, Arrow, JSON lines, Excel, MCAP, SQLite or DuckDB file, a ROS 2 bag's folder, an "
-            "export of a tool, the address of a database or a time series store, or - for a pipe; default: "
-            "the sample log."
+            "export of Home Assistant, InfluxDB or Prometheus, the address of a database or a time series store, or - "
+            "for a pipe; default: the sample log."
         ),
     ] = None,
     out: Annotated[
@@ -53,13 +52,6 @@ def nexting(
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Print the settings as TOML and exit.", rich_help_panel=_OUTPUT)
     ] = False,
-    write: Annotated[
-        str | None,
-        typer.Option(
-            help="Database to write predictions, intervals and alarms to: postgresql://…, results.db, …",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.", rich_help_panel=_OUTPUT)] = False,
     model: Annotated[
         Path | None, typer.Option(help="With a pipe: the model to load, if it exists, and save.", rich_help_panel=_LIVE)
@@ -105,8 +97,8 @@ def nexting(
             _refuse("--by needs a file: on a pipe, start one process for each machine.")
         if resume or overwrite or print_config:
             _refuse("--resume, --overwrite and --print-config need a file. A pipe always continues from its --model.")
-        if write is not None or any(flags[name] is not None for name in ("query", "range", "step")):
-            _refuse("--query, --range, --step and --write need a table: name a database or a file instead of -.")
+        if any(flags[name] is not None for name in ("query", "range", "step")):
+            _refuse("--query, --range and --step need a table: name a database or a file instead of -.")
         path = model or (out or Path("nexting") / "live") / "model.safetensors"
         raise typer.Exit(_follow_pipe(path, config, flags, no_learn, every, save_every, warm_up))
     if model is not None or no_learn or every is not None or warm_up is not None or save_every != _SAVE_EVERY:
@@ -121,7 +113,6 @@ def nexting(
         with bars(_rate, "rows", quiet or print_config) as progress:
             progress("reading", 0, 0)  # before anything is imported that takes a while
             from emphatic import nexting as library
-            from emphatic.nexting.write_back import is_finished, write_back
 
             settings = read_settings(config, flags)
             path = table or _household()
@@ -131,9 +122,6 @@ def nexting(
                 print((settings if settings.by else open_log(path, settings, progress).settings).toml(), end="")
                 return 0
             folder = out or _default_folder(path, resume, overwrite)
-            if write is not None and resume and is_finished(folder):
-                _show_written(write_back(folder, write), quiet)
-                return 0
             arguments: dict[str, Any] = {
                 "out": folder,
                 "resume": resume,
@@ -142,7 +130,7 @@ def nexting(
             }
             with compile_notice(progress):
                 if ray is None:
-                    result = library.run(path, config=settings, write=write, **arguments)
+                    result = library.run(path, config=settings, **arguments)
                 else:
                     result = _run_on_ray(path, settings, ray, arguments)
         if not quiet:
@@ -294,7 +282,6 @@ def _show(result: NextingResult, folder: Path, began: float) -> None:
         print(line)
     if not result.models and (periods := describe_periods(result.model.periods)):
         print(f"Periods: {periods}.")
-    _show_written(result.written, False)
     for line in asked_lines(result.summary):
         print(line)
     print(f"Learned in {time.perf_counter() - began:.1f} s. Report: {folder / 'report.html'}")
@@ -304,12 +291,6 @@ def _count_verdicts(rows: Sequence[Mapping[str, Any]]) -> str:
     """The verdict of a horizon on a single signal; of several, how many are predicted better."""
     verdicts = [str(row["verdict"]) for row in rows]
     return verdicts[0] if len(rows) == 1 else f"{verdicts.count('better')} of {len(verdicts)}"
-
-
-def _show_written(written: Written | None, quiet: bool) -> None:
-    """Where results were written to."""
-    if written is not None and not quiet:
-        print(f"Written to {written.store}: {', '.join(written.tables)}.")
 
 
 def _median(rows: Sequence[Mapping[str, Any]], column: str) -> str:

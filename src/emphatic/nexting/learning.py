@@ -41,7 +41,7 @@ from emphatic.questions.gvf import GVF
 from emphatic.scores.returns import rows_to_score
 from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table
 from emphatic.tables.columns import CONSTANT, ColumnRole, Increments, find_roles
-from emphatic.tables.table import MIXED_UNITS, Caller, open_source
+from emphatic.tables.table import Caller, open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -343,10 +343,10 @@ def open_log(
         roles: What each column is, where that is known; by default it is found from the first rows.
         extent: What the run that is resumed had read of a database; None otherwise.
     """
-    began = time.perf_counter()
-    table = open_source(
+    began, request = time.perf_counter(), settings.request(time.time())
+    table = open_table(
         source,
-        Caller("run", "data"),
+        caller=Caller("run", "data"),
         time=settings.time,
         delimiter=settings.delimiter,
         sort=bool(settings.sort),
@@ -354,26 +354,24 @@ def open_log(
         words=settings.words(),
         topics=settings.topics,
         resample=settings.resample,
-        aggregate=settings.aggregate,
         max_age=settings.max_age,
         missing=settings.missing or (),
         skip_lines=settings.skip_lines,
         header=settings.header,
-        request=settings.request(time.time())._replace(extent=extent),
-    ).keep_first_rows(FIRST)
-    try:
-        rows = table.count_rows(lambda rows: progress("reading", rows, 0))
-        if rows < 3:
-            few = "1 row is" if rows == 1 else f"{rows} rows are"
-            steps = [h for h in settings.horizons or default_horizons(rows, None) if not isinstance(h, str)]
-            needed = rows_to_score(1.0 - 1.0 / max(min(steps, default=1.0), 1.0))
-            raise ValueError(f"{table.name}: {few} too few to learn from; at least {needed:,} are needed.")
-        settings = choose_columns(table, rows, settings, roles)
-        settings = settings.filled(table, rows)
-        _check_scorable(table.name, rows, settings.horizons or (), settings.gammas(table))
-    except BaseException:
-        table.close()
-        raise
+        query=request.query,
+        range=request.range,
+        step=request.step,
+        extent=extent,
+    )
+    rows = table.count_rows(lambda rows: progress("reading", rows, 0))
+    if rows < 3:
+        few = "1 row is" if rows == 1 else f"{rows} rows are"
+        steps = [h for h in settings.horizons or default_horizons(rows, None) if not isinstance(h, str)]
+        needed = rows_to_score(1.0 - 1.0 / max(min(steps, default=1.0), 1.0))
+        raise ValueError(f"{table.name}: {few} too few to learn from; at least {needed:,} are needed.")
+    settings = choose_columns(table, rows, settings, roles)
+    settings = settings.filled(table, rows)
+    _check_scorable(table.name, rows, settings.horizons or (), settings.gammas(table))
     signals, horizons = settings.predict or (), settings.horizons or ()
     _log.info("%s: %d rows; predicting %s at %s", table.name, rows, ", ".join(signals), ", ".join(map(str, horizons)))
     return OpenedLog(source, table, rows, settings, time.perf_counter() - began)
@@ -391,12 +389,6 @@ def choose_columns(
         roles: What each column is, where that is known.
         live: Whether more rows are to come: what has not changed yet may change.
     """
-    mixed = [name for name, why in table.ignored.items() if why.startswith(MIXED_UNITS)]
-    if mixed and settings.predict is None:
-        raise ValueError(
-            f"{table.name}: {mixed[0]!r} is not a signal: {table.ignored[mixed[0]]}. Write it in one unit, or predict "
-            f'other columns: predict="{",".join(table.names)}".'
-        )
     block, is_known = next(table.blocks(FIRST)), roles is not None
     roles = find_roles(table.names, block.values) if roles is None else roles
     named = settings.names_columns(table.names)

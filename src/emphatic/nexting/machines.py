@@ -54,7 +54,7 @@ from emphatic.nexting.settings import Settings, default_horizons
 from emphatic.tables import Table
 from emphatic.tables.columns import CONSTANT, ColumnRole, combine_roles, find_roles
 from emphatic.tables.files import AFTER_DROP, ROW
-from emphatic.tables.table import Caller, open_source
+from emphatic.tables.table import Caller, open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,9 +182,9 @@ def _open_whole(source: object, settings: Settings) -> Table:
             f"by={by!r} and pivot={settings.pivot!r} cannot be combined. Leave out by: a table in long format gets a "
             "column for each sensor of each machine."
         )
-    table = open_source(
+    table = open_table(
         source,
-        Caller("run", "data"),
+        caller=Caller("run", "data"),
         time=settings.time,
         delimiter=settings.delimiter,
         pivot=False,
@@ -401,9 +401,9 @@ def _fill(rows: MachineRows, roles: Mapping[str, ColumnRole], settings: Settings
         counts = sorted(rows.count(i) for i in range(len(rows.names)))
         usual = counts[len(counts) // 2]
         machine = next(i for i in range(len(rows.names)) if rows.count(i) == usual)
-        table = open_source(
+        table = open_table(
             rows.table(machine, FIRST),
-            Caller("run", "data"),
+            caller=Caller("run", "data"),
             time=rows.time,
             pivot=False,
             resample="none",
@@ -457,9 +457,9 @@ def _make_teacher(rows: MachineRows, roles: Mapping[str, ColumnRole], settings: 
         table = rows.table(i, rows_each)
         begins = pa.array(np.arange(table.num_rows) == 0)  # nothing is carried from a machine to the next
         tables.append(table.set_column(table.column_names.index(AFTER_DROP), AFTER_DROP, begins))
-    joined = open_source(
+    joined = open_table(
         pa.concat_tables(tables),
-        Caller("run", "data"),
+        caller=Caller("run", "data"),
         time=rows.time or False,
         pivot=False,
         resample="none",

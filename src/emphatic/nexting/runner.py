@@ -53,13 +53,11 @@ from emphatic.nexting.machines import Models, run_machines, save_models, unfinis
 from emphatic.nexting.outlook import unit_of
 from emphatic.nexting.scoring import Scored, ScoreTable, import_frames, score_log
 from emphatic.nexting.settings import Settings
-from emphatic.nexting.write_back import Written, write_results_to
 from emphatic.questions.durations import format_duration, seconds
 from emphatic.scores.returns import rows_to_score
 from emphatic.stepsizes import StepSize
 from emphatic.tables import Table
 from emphatic.tables.grid import arrangement_lines
-from emphatic.tables.stores import open_destination
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,7 +134,6 @@ class NextingResult:
         out: The folder that was written, or None.
         models: With ``by``, the model of each machine; ``model`` is then that of the last machine, or with ``share``
             the one that all machines share.
-        written: The store that results were written to, with its tables, or None.
     """
 
     summary: ScoreTable
@@ -147,7 +144,6 @@ class NextingResult:
     seconds: dict[str, float]
     out: Path | None
     models: Mapping[str, Horde] = field(default_factory=dict, repr=False)
-    written: Written | None = None
     _predictions: pa.Table | None = field(default=None, repr=False)
     _page: str | None = field(default=None, repr=False)
     _checkpoint: bytes | None = field(default=None, repr=False)
@@ -379,7 +375,6 @@ def run(
     pivot: str | Sequence[str] | bool | None = None,
     topics: str | Sequence[str] | None = None,
     resample: str | float | None = None,
-    aggregate: str | None = None,
     max_age: str | float | None = None,
     missing: str | float | Sequence[str | float] | None = None,
     keep_sentinels: bool | None = None,
@@ -401,7 +396,6 @@ def run(
     resume: bool = False,
     overwrite: bool = False,
     offline: bool = True,
-    write: str | None = None,
     progress: Progress | None = None,
 ) -> NextingResult:
     """Learn predictions of signals at several horizons in one pass over a table, and score them: ``emphatic nexting``.
@@ -427,7 +421,6 @@ def run(
         topics: The topics of a robot log to read; default: all.
         resample: The regular time step to resample rows to, such as "5min"; "none" for the rows as they are. By
             default, "auto", rows are resampled if sensors report at different times.
-        aggregate: How to combine several values of a sensor in one step: "mean", "last", "min" or "max".
         max_age: After resampling, how long the last value of a sensor is used, such as "1h"; older values are missing.
         missing: Codes for a missing value, such as -999.
         keep_sentinels: Whether to learn from -999, 65535 and other outliers as they are.
@@ -454,7 +447,6 @@ def run(
         resume: Whether to continue the run that was interrupted in ``out``.
         overwrite: Whether to replace the results in ``out``.
         offline: Whether to compute the offline fit, with which the predictions are compared.
-        write: The address of a store to write predictions, intervals and alarms to, when the run is finished.
         progress: Called now and then with the phase, how much is done, and of how much: 0 while that is not known.
 
     >>> import numpy as np
@@ -482,7 +474,6 @@ def run(
         pivot=pivot,
         topics=topics,
         resample=resample,
-        aggregate=aggregate,
         max_age=max_age,
         missing=missing,
         keep_sentinels=keep_sentinels,
@@ -508,7 +499,7 @@ def run(
                 check_free(folder)
         else:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="emphatic-"))) / "nexting"
-        result = Nexting(data, settings, folder, progress or silent, offline, write=write).run(resume)
+        result = Nexting(data, settings, folder, progress or silent, offline).run(resume)
         return result if out is not None else result.in_memory()
 
 
@@ -684,7 +675,6 @@ class Nexting:
         out: The output folder.
         progress: Called now and then with the phase, how much is done, and of how much (0 while that is not known).
         offline: Whether the predictions are compared with an offline fit.
-        write: The address of a store to write the results to.
     """
 
     source: object
@@ -692,7 +682,6 @@ class Nexting:
     out: Path
     progress: Progress = silent
     offline: bool = True
-    write: str | None = None
 
     def run(self, resume: bool = False) -> NextingResult:
         """Learn, score, and write all files.
@@ -714,8 +703,6 @@ def run_job(job: Nexting, resume: bool) -> NextingResult:
     with hold_folder(job.out), ExitStack() as stack:
         left_out = "asking." if job.settings.exponential_only else "\0"
         stack.enter_context(compile_in_background([name for name in _LATE if not name.startswith(left_out)]))
-        # A destination that cannot be written to is reported before anything is learned.
-        destination = None if job.write is None else open_destination(job.write)
         if resume and is_finished and not was_stopped:
             raise ValueError(f"{job.out}: nothing to resume: the run there is finished.")
         point = find_point(job.out) if resume else None
@@ -742,12 +729,9 @@ def run_job(job: Nexting, resume: bool) -> NextingResult:
             if isinstance(error, OSError) and error.strerror and not error.filename:
                 error.filename = str(job.out)  # a full disk does not say which
             raise
-        written = None if destination is None else write_results_to(*destination, job.out)
     summary = [*scored.summary, *learned.further_scores]
     _continue_asking(learned.horde, learned.asked.state())
-    return NextingResult(
-        ScoreTable(summary), scored.curves, learned.horde, log.settings, log.rows, seconds, job.out, written=written
-    )
+    return NextingResult(ScoreTable(summary), scored.curves, learned.horde, log.settings, log.rows, seconds, job.out)
 
 
 def _continue_asking(model: Horde, state: Mapping[str, Any]) -> None:
@@ -889,9 +873,6 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"Short rows: {facts['rows_short']:,}; absent fields count as missing.")
     if facts.get("percent"):
         lines.append(f"Percent signs ignored (50% is 50): {_list(list(map(repr, facts['percent'])))}.")
-    if facts.get("units_in_values"):
-        named = [f"{column!r} in {facts['units'][column]}" for column in facts["units_in_values"]]
-        lines.append(f"Units read from the values: {_list(named)}.")
     if facts.get("unreadable"):
         counted = [f"{count:,} of {name!r}" for name, count in facts["unreadable"].items()]
         lines.append(f"Not finite numbers, counted as missing: {_list(counted)}.")

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from emphatic.features import Part
     from emphatic.questions.gvf import GVF
     from emphatic.tables import Table
-    from emphatic.tables.pipe import ReadingOptions
     from emphatic.tables.stores import Request
+    from emphatic.tables.table import ReadingOptions
 
 __all__ = ["Settings", "default_features", "default_horizons"]
 
@@ -143,7 +143,6 @@ class Settings:
         pivot: The sensor and value columns of a table in long format; False to read it as it is.
         topics: The topics of a robot log to read.
         resample: The regular step of time that rows are put on: "auto", a duration, or "none".
-        aggregate: How several values of a sensor in a step become one.
         max_age: How long a value of a sensor is held where rows are put on a step.
         missing: Values that stand for a missing one.
         keep_sentinels: Whether readings that are far from all others are learned from as they are.
@@ -248,11 +247,6 @@ class Settings:
         must="auto, none or a duration such as 5min",
         is_valid=lambda value: _is_duration(value, "auto", "none"),
         commands=_FILE_AND_PIPE,
-    )
-    aggregate: str | None = setting(
-        help="How to combine several values in one step: mean, last, min or max; default: mean (states: last).",
-        must="mean, last, min or max",
-        is_valid=lambda value: value in ("mean", "last", "min", "max"),
     )
     max_age: str | float | None = setting(
         help="After resampling, how long a last value is used (1h); default: by how often the sensor reports.",
@@ -543,12 +537,11 @@ class Settings:
 
     def reading_options(self) -> ReadingOptions:
         """What the settings say about the readings of a live stream."""
-        from emphatic.tables.pipe import ReadingOptions
-        from emphatic.tables.table import arrange
+        from emphatic.tables.table import ReadingOptions, arrange
 
         pivot: Any = self.pivot
-        arrangement = arrange(pivot, self.resample, self.aggregate, self.max_age, "nexting")
-        return ReadingOptions(self.time, self.words(), arrangement, tuple(map(str, self.missing or ())))
+        arrangement = arrange(pivot, self.resample, self.max_age, "nexting")
+        return ReadingOptions(self.time, self.words(), *arrangement, tuple(map(str, self.missing or ())))
 
     def names_columns(self, columns: Sequence[str]) -> set[str]:
         """Those of these columns that the settings name: to predict, or in features and questions."""

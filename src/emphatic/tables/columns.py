@@ -374,9 +374,7 @@ def find_machines(look: pa.Table, kinds: Mapping[str, str], when: TimeColumn | N
             continue
         if codes is None or not 2 <= codes.max() + 1 <= rows / 3:
             continue
-        signals = [
-            c for c in others if c != name and kinds[c] in ("number", "percent", "unit", "switch") and c not in clocks
-        ]
+        signals = [c for c in others if c != name and kinds[c] in ("number", "percent", "switch") and c not in clocks]
         signals = [c for c in signals if not _names_id(c)]
         if not signals or (len(signals) == 1 and not is_named) or any(_is_long(name, c) for c in signals):
             continue

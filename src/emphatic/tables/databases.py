@@ -17,19 +17,16 @@ from urllib.parse import quote, urlencode
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from emphatic.tables import fields
 from emphatic.tables.fields import PLAIN, TimeColumn
 from emphatic.tables.files import LOOK_ROWS, File, Format, OpenOptions
-from emphatic.tables.stores import DataStore, Destination, Request, Results, Spool, StoreAddress, join, make_array
+from emphatic.tables.stores import DataStore, Request, Spool, StoreAddress, join, make_array
 from emphatic.tables.table import TableError
 
 __all__ = ["DUCKDB", "DUCKDB_FILE", "POSTGRESQL", "SQLITE", "SQLITE_FILE"]
 
-#: The tables that results are written to are called by this and their kind, unless the address has ``?table=NAME``.
-PREFIX = "emphatic"
 #: Columns, at most, that decide on the order of rows of one time.
 _TIES = 32
 #: Tables that a message lists, at most.
@@ -203,7 +200,7 @@ def _find_query(name: str, database: Database, text: str | None) -> _Query:
         sql = check_query(name, text)
         return _Query(sql, f"({sql}\n) as {quoted('query')}", None, _Outline.of(sql).has_order)
     with _explaining(name, database):
-        tables = without_results(database.tables())
+        tables = database.tables()
     if not tables:
         raise TableError(f"{name}: the database has no tables.")
     if len(tables) > 1:
@@ -214,22 +211,6 @@ def _find_query(name: str, database: Database, text: str | None) -> _Query:
         )
     sql = f"select * from {tables[0]}"
     return _Query(sql, tables[0], database.row_id(tables[0]), False)
-
-
-def without_results(tables: Sequence[str]) -> list[str]:
-    """Tables without those that a run has written beside them: a second run reads the same one as the first.
-
-    Args:
-        tables: The names of tables or measurements, perhaps quoted.
-
-    >>> without_results(["boiler", "emphatic_alarms", "emphatic_predictions", "alarms"])
-    ['boiler', 'alarms']
-    """
-    kinds = ("_predictions", "_alarms")
-    plain = {name.strip('"') for name in tables}
-    pairs = {name.removesuffix(kinds[0]) for name in plain if name.endswith(kinds[0])}
-    results = {name + kind for name in pairs if name + kinds[1] in plain for kind in kinds}
-    return [name for name in tables if name.strip('"') not in results]
 
 
 def _check_columns(name: str, look: pa.Table) -> None:
@@ -384,94 +365,29 @@ def _as_literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-class _SqliteDestination:
-    """Tables in a file of SQLite. Each kind of results is written in one transaction."""
-
-    def __init__(self, address: StoreAddress) -> None:
-        self._address = address
-
-    def check(self) -> None:
-        with closing(self._connect()) as connection, self._explaining():
-            connection.execute("begin immediate")
-            connection.rollback()
-
-    def write(self, results: Results) -> str:
-        table = f"{self._address.options.get('table', PREFIX)}_{results.kind}"
-        names = results.schema.names
-        with closing(self._connect()) as connection, self._explaining():
-            connection.execute("begin immediate")
-            connection.execute(_create_table(table, results, _SQLITE_TYPES))
-            places = ", ".join("?" for _ in names)
-            for batch in results.batches():
-                rows = zip(*(_as_values(column) for column in batch.columns), strict=True)
-                connection.executemany(f"{_insert(table, results)} values ({places}) {_on_conflict(results)}", rows)
-            connection.commit()
-        return table
-
-    def _connect(self) -> sqlite3.Connection:
-        with self._explaining():
-            return sqlite3.connect(self._address.path, timeout=30.0, isolation_level=None)
-
-    @contextmanager
-    def _explaining(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise TableError(f"{self._address}: the results cannot be written: {explain(error)}.") from None
-
-
-def _as_values(column: pa.Array) -> list[Any]:
-    """Values for SQLite, which has no dates: these are texts whose order is that of time."""
-    if pt.is_timestamp(column.type):
-        zone = "Z" if column.type.tz else ""
-        column = pc.strftime(column.cast(pa.timestamp("us", "UTC" if zone else None)), f"%Y-%m-%dT%H:%M:%S{zone}")
-    values: list[Any] = column.to_pylist()
-    return values
-
-
-# ---------------------------------------------------------------------- tables of results
-
-_SQLITE_TYPES = {"stamp": "text", "zoned": "text", "float": "real", "integer": "integer", "bool": "integer"}
-_SQL_TYPES = {
-    "stamp": "timestamp",
-    "zoned": "timestamp with time zone",
-    "float": "double precision",
-    "integer": "bigint",
-    "bool": "boolean",
-}
-
-
-def _create_table(table: str, results: Results, types: dict[str, str]) -> str:
-    columns = [f"{quoted(column.name)} {types.get(_type_name(column.type), 'text')}" for column in results.schema]
-    key = ", ".join(map(quoted, ("time", "name")))
-    return f"create table if not exists {quoted(table)} ({', '.join(columns)}, primary key ({key}))"
-
-
-def _type_name(of: pa.DataType) -> str:
-    if pt.is_timestamp(of):
-        return "zoned" if of.tz else "stamp"
-    return (
-        "float" if pt.is_floating(of) else "integer" if pt.is_integer(of) else "bool" if pt.is_boolean(of) else "text"
-    )
-
-
-def _insert(table: str, results: Results) -> str:
-    return f"insert into {quoted(table)} ({', '.join(map(quoted, results.schema.names))})"
-
-
-def _on_conflict(results: Results) -> str:
-    updated = [quoted(name) for name in results.schema.names if name not in ("time", "name")]
-    return f'on conflict ("time", "name") do update set {", ".join(f"{name} = excluded.{name}" for name in updated)}'
-
-
 # ---------------------------------------------------------------------- DuckDB
 
 
 class _DuckDb:
-    """A file of DuckDB."""
+    """A file of DuckDB, read only; or a database in memory, whose queries name files."""
 
     def __init__(self, path: str) -> None:
-        self._connection = _connect_duckdb(path, read_only=True)
+        import duckdb
+
+        if path and not Path(path).is_file():
+            raise TableError(f"{path}: there is no such file.")
+        try:
+            self._connection = duckdb.connect(path, read_only=bool(path))
+        except duckdb.Error as error:
+            reason = explain(error)
+            if re.search("lock|different configuration", reason):
+                holder = re.search(r"PID (\d+)", reason)
+                process = f" (process {holder[1]})" if holder else ""
+                raise TableError(
+                    f"{path}: this database is already open elsewhere{process}. Close it there, or read a copy of the "
+                    "file."
+                ) from None
+            raise TableError(f"{path}: the database cannot be opened: {reason}.") from None
 
     def tables(self) -> list[str]:
         sql = (
@@ -505,64 +421,16 @@ class _DuckDb:
         self._connection.close()
 
 
-def _connect_duckdb(path: str, read_only: bool) -> Any:
-    import duckdb
-
-    if read_only and not Path(path).is_file():
-        raise TableError(f"{path}: there is no such file.")
-    try:
-        return duckdb.connect(path, read_only=read_only)
-    except duckdb.Error as error:
-        reason = explain(error)
-        if re.search("lock|different configuration", reason):
-            holder = re.search(r"PID (\d+)", reason)
-            process = f" (process {holder[1]})" if holder else ""
-            remedy = "Close it there, or read a copy of the file" if read_only else "Close it there"
-            raise TableError(f"{path}: this database is already open elsewhere{process}. {remedy}.") from None
-        raise TableError(f"{path}: the database cannot be opened: {reason}.") from None
-
-
-class _DuckDbDestination:
-    """Tables in a file of DuckDB. Each kind of results is written in one transaction."""
-
-    def __init__(self, address: StoreAddress) -> None:
-        import duckdb
-
-        self._address, self._error = address, duckdb.Error
-
-    def check(self) -> None:
-        _connect_duckdb(self._address.path, read_only=False).close()
-
-    def write(self, results: Results) -> str:
-        table = f"{self._address.options.get('table', PREFIX)}_{results.kind}"
-        names = ", ".join(map(quoted, results.schema.names))
-        try:
-            with closing(_connect_duckdb(self._address.path, read_only=False)) as connection:
-                connection.execute("begin")
-                connection.execute(_create_table(table, results, _SQL_TYPES))
-                for batch in results.batches():
-                    connection.register("emphatic batch", pa.Table.from_batches([batch]))
-                    select = f'select {names} from "emphatic batch"'
-                    connection.execute(f"{_insert(table, results)} {select} {_on_conflict(results)}")
-                connection.execute("commit")
-        except self._error as error:
-            raise TableError(f"{self._address}: the results cannot be written: {explain(error)}.") from None
-        return table
-
-
 # ---------------------------------------------------------------------- PostgreSQL
 
 
-def _connect_postgresql(address: StoreAddress, read_only: bool) -> Any:
-    """A connection by ADBC; TableError in one line if there is none to be had."""
+def _connect_postgresql(address: StoreAddress) -> Any:
+    """A connection by ADBC that can only read; TableError in one line if there is none to be had."""
     import adbc_driver_manager
     import adbc_driver_postgresql.dbapi
 
-    options = {"connect_timeout": "10", "application_name": "emphatic"} | {
-        name: value for name, value in address.options.items() if name not in ("table",)
-    }
-    if read_only:
-        options["options"] = f"{options.get('options', '')} -c default_transaction_read_only=on".strip()
+    options = {"connect_timeout": "10", "application_name": "emphatic"} | dict(address.options)
+    options["options"] = f"{options.get('options', '')} -c default_transaction_read_only=on".strip()
     user = "" if address.user is None else quote(address.user, safe="")
     password = "" if address.secret is None else ":" + quote(address.secret.reveal(), safe="")
     login = f"{user}{password}@" if user or password else ""
@@ -573,7 +441,7 @@ def _connect_postgresql(address: StoreAddress, read_only: bool) -> Any:
         reason = address.hide(explain(error))
     remedy = "Check host and port, and that the server runs"
     if re.search("password|authentication", reason):
-        remedy = "Set the environment variable EMPHATIC_PASSWORD, or name a file: ?password_file=PATH"
+        remedy = "Set the environment variable EMPHATIC_PASSWORD, or EMPHATIC_PASSWORD_FILE to a file"
     elif "does not exist" in reason:
         remedy = "Check the names of the database and the user"
     raise TableError(f"{address}: no connection: {reason}. {remedy}.")
@@ -583,7 +451,7 @@ class _PostgreSql:
     """A connection to PostgreSQL that can only read."""
 
     def __init__(self, address: StoreAddress) -> None:
-        self._connection = _connect_postgresql(address, read_only=True)
+        self._connection = _connect_postgresql(address)
 
     def tables(self) -> list[str]:
         sql = (
@@ -613,44 +481,6 @@ class _PostgreSql:
         self._connection.close()
 
 
-class _PostgreSqlDestination:
-    """Tables of PostgreSQL. Each kind of results is written in one transaction, by COPY and an upsert."""
-
-    def __init__(self, address: StoreAddress) -> None:
-        import adbc_driver_manager
-
-        self._address, self._error = address, adbc_driver_manager.Error
-
-    def check(self) -> None:
-        with self._explaining(), closing(_connect_postgresql(self._address, read_only=False)) as connection:
-            with connection.cursor() as cursor:
-                cursor.execute("create temporary table emphatic_check (x integer)")
-            connection.rollback()
-
-    def write(self, results: Results) -> str:
-        table = f"{self._address.options.get('table', PREFIX)}_{results.kind}"
-        names = ", ".join(map(quoted, results.schema.names))
-        # COPY takes stamps of every zone as they are; ties of one time and name go to the later row.
-        staged = f'select distinct on ("time", "name") {names} from emphatic_rows order by "time", "name", "row" desc'
-        with self._explaining(), closing(_connect_postgresql(self._address, read_only=False)) as connection:
-            with connection.cursor() as cursor:
-                cursor.execute(_create_table(table, results, _SQL_TYPES))
-                reader = pa.RecordBatchReader.from_batches(results.schema, results.batches())
-                cursor.adbc_ingest("emphatic_rows", reader, mode="create", temporary=True)
-                cursor.execute(f"{_insert(table, results)} {staged} {_on_conflict(results)}")
-                cursor.execute("drop table emphatic_rows")
-            connection.commit()
-        return table
-
-    @contextmanager
-    def _explaining(self) -> Iterator[None]:
-        try:
-            yield
-        except self._error as error:
-            reason = self._address.hide(explain(error))
-            raise TableError(f"{self._address}: the results cannot be written: {reason}.") from None
-
-
 # ---------------------------------------------------------------------- what there is
 
 
@@ -663,19 +493,12 @@ def _read_sqlite(address: StoreAddress, request: Request) -> Spool:
 
 
 def _read_duckdb(address: StoreAddress, request: Request) -> Spool:
-    return open_query(address.path, lambda: _DuckDb(address.path), request)
-
-
-def _write_postgresql(address: StoreAddress) -> Destination:
-    return _PostgreSqlDestination(address)
-
-
-def _write_sqlite(address: StoreAddress) -> Destination:
-    return _SqliteDestination(address)
-
-
-def _write_duckdb(address: StoreAddress) -> Destination:
-    return _DuckDbDestination(address)
+    if not address.path and request.query is None:
+        raise TableError(
+            f"{address}: a database in memory needs a query, which names files: "
+            "query=\"select * from read_csv('log.csv')\""
+        )
+    return open_query(repr(address), lambda: _DuckDb(address.path), request)
 
 
 POSTGRESQL = DataStore(
@@ -683,24 +506,26 @@ POSTGRESQL = DataStore(
     schemes=("postgresql", "postgres"),
     form="postgresql://USER@HOST:PORT/DATABASE",
     read=_read_postgresql,
-    write=_write_postgresql,
     package="adbc-driver-postgresql",
     extra="emphatic[postgresql]",
 )
-SQLITE = DataStore(name="SQLite", schemes=("sqlite",), form="sqlite:///PATH", read=_read_sqlite, write=_write_sqlite)
+SQLITE = DataStore(name="SQLite", schemes=("sqlite",), form="sqlite:///PATH", read=_read_sqlite)
 DUCKDB = DataStore(
     name="DuckDB",
     schemes=("duckdb",),
-    form="duckdb:///PATH",
+    form="duckdb:///PATH or duckdb://",
     read=_read_duckdb,
-    write=_write_duckdb,
     package="duckdb",
     extra="emphatic[duckdb]",
 )
 
 
 def _is_sqlite(file: File) -> bool:
-    return file.path.suffix != ".db3"  # which is a ROS 2 bag
+    return file.start.startswith(b"SQLite") and file.path.suffix != ".db3"  # which is a ROS 2 bag
+
+
+def _is_duckdb(file: File) -> bool:
+    return file.start.startswith(b"DUCK", 8)  # behind a checksum
 
 
 def _open_file(store: DataStore) -> Callable[[File, OpenOptions], Spool]:
@@ -711,6 +536,5 @@ def _open_file(store: DataStore) -> Callable[[File, OpenOptions], Spool]:
     return open_path
 
 
-SQLITE_FILE = Format("SQLite", _is_sqlite, _open_file(SQLITE), request=True, signatures=((0, b"SQLite"),))
-#: Its signature stands behind a checksum.
-DUCKDB_FILE = Format("DuckDB", None, _open_file(DUCKDB), request=True, signatures=((8, b"DUCK"),))
+SQLITE_FILE = Format("SQLite", _is_sqlite, _open_file(SQLITE), request=True)
+DUCKDB_FILE = Format("DuckDB", _is_duckdb, _open_file(DUCKDB), request=True)

@@ -16,9 +16,9 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Notation", "NumberStyle", "TimeChoice", "TimeColumn", "find_kind", "find_style", "find_time"]
 
 FloatArray = NDArray[np.float64]
+T = TypeVar("T")
 
 #: What people write where there is no value.
 MISSING = ("", "NA", "N/A", "#N/A", "na", "n/a", "NaN", "nan", "NAN", "NULL", "null", "None", "none", "?", "-", "--")
@@ -61,34 +62,24 @@ _WORDS = {"true": (1.0, True), "false": (0.0, True)} | dict.fromkeys((*MISSING, 
 _MISSING_WORDS = frozenset(MISSING)
 _MISSING_ARRAY = pa.array(MISSING)
 
-_HEXADECIMAL, _IN_BRACKETS = re.compile(r"0[xX][0-9a-fA-F]{1,13}"), re.compile(r"\([0-9]{1,9}(\.[0-9]*)?\)")
-_FORTRAN = re.compile(r"[-+]?[0-9]*\.?[0-9]+[dD][-+]?[0-9]{1,3}")
 #: Whole seconds within years whose nanoseconds a float64 holds exactly: there every way to compute them agrees.
 _PLAIN_ISO = re.compile(r"(?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(?::[0-9]{2})?Z?")
 _BELOW_MICRO = re.compile(r"[.,][0-9]{6}([0-9]{1,3})")
-#: Zones by their names at the end of a stamp: universal time; those of RFC 822; and those of Europe.
+#: Universal time by its name at the end of a stamp.
 _NAMED_ZONE = r"\s*\b(UTC|GMT)$"
-_ZONE_NAMES = {"EDT": "-04:00", "EST": "-05:00", "CDT": "-05:00", "CST": "-06:00", "MDT": "-06:00", "MST": "-07:00"}
-_ZONE_NAMES |= {"PDT": "-07:00", "PST": "-08:00", "WET": "+00:00", "WEST": "+01:00", "CET": "+01:00", "CEST": "+02:00"}
-_ZONE_NAMES |= {"MEZ": "+01:00", "MESZ": "+02:00", "EET": "+02:00", "EEST": "+03:00"}
-_ANY_ZONE_NAME = rf"[0-9] ?({'|'.join(_ZONE_NAMES)})$"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: Rows that decide on the unit of a column of text.
-_LOOK_AT_UNITS = 10_000
 
 
 @dataclass(frozen=True)
 class NumberStyle:
     """How numbers are written: with a decimal comma, with this sign between thousands, as a switch (on and off), and
-    with a percent sign after them, which is not part of them (50% is 50); what stands for a missing value; and the
-    unit that is written beside each number (21.5 °C)."""
+    with a percent sign after them, which is not part of them (50% is 50); and what stands for a missing value."""
 
     comma: bool = False
     thousands: str | None = None
     switch: bool = False
     percent: bool = False
     missing: tuple[str, ...] = ()
-    unit: str = ""
 
     @functools.cached_property
     def missing_numbers(self) -> FloatArray:
@@ -148,19 +139,10 @@ def parse_number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, b
     ((1100.5, True), (0.0, True))
     >>> parse_number("50 %", NumberStyle(percent=True)), parse_number("50 %")
     ((50.0, True), (nan, False))
-    >>> parse_number("0x05DC"), parse_number("(3.20)")
-    ((1500.0, True), (-3.2, True))
-    >>> [parse_number(text, NumberStyle(unit="kW"))[0] for text in ("1.5kW", "1.5 kW", "1500 W", "1.5")]
-    [1.5, 1.5, 1.5, 1.5]
     """
     if text is None:
         return math.nan, True
     text = text.strip()
-    if style.unit:
-        number, unit = _split_unit(text)
-        factor = 1.0 if unit == style.unit else unit_factor(unit, style.unit)
-        value, readable = parse_number(number if factor is not None else text, replace(style, unit=""))
-        return value * (factor or 1.0), readable
     if style.percent:
         text = text.removesuffix("%").rstrip()
     if text in _WORDS:
@@ -169,7 +151,7 @@ def parse_number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, b
         value, readable = parse_number(text, replace(style, missing=()))
         is_code = text in style.missing or value in style.missing_numbers
         return (math.nan, True) if is_code else (value, readable)
-    if style.thousands and re.fullmatch(_grouped(style), text.strip("()")):
+    if style.thousands and re.fullmatch(_grouped(style), text):
         text = text.replace(style.thousands, "")
     if style.comma:
         text = text.replace(",", ".")
@@ -179,18 +161,7 @@ def parse_number(text: str | None, style: NumberStyle = PLAIN) -> tuple[float, b
         # Python reads 1_000 as a number; Arrow does not, and here it is a word.
         return known or (float("_" if "_" in text else text), True)
     except ValueError:
-        pass
-    if _HEXADECIMAL.fullmatch(text):
-        return float(int(text, 16)), True
-    # Typeset minus signs, and exponents as Fortran writes them.
-    if "\u2212" in text:
-        return parse_number(text.replace("\u2212", "-"), PLAIN)
-    if _FORTRAN.fullmatch(text):
-        return float(re.sub("[dD]", "e", text)), True
-    # Accounts write a negative number in brackets.
-    if _IN_BRACKETS.fullmatch(text):
-        return -float(text[1:-1]), True
-    return math.nan, False
+        return math.nan, False
 
 
 def parse_numbers(array: pa.Array, style: NumberStyle = PLAIN) -> tuple[FloatArray, int]:
@@ -198,14 +169,6 @@ def parse_numbers(array: pa.Array, style: NumberStyle = PLAIN) -> tuple[FloatArr
     if style.percent:
         signs = pc.replace_substring_regex(pc.utf8_trim_whitespace(array), "%$", "")
         array = pc.utf8_trim_whitespace(signs)
-    if style.unit:
-        texts, unit = pc.utf8_trim_whitespace(array), re.escape(style.unit)
-        if style.unit in _CURRENCIES:
-            texts = pc.replace_substring_regex(texts, rf"^([-+]?)\s*{unit}\s*([0-9])", r"\1\2")
-        texts = pc.replace_substring_regex(texts, rf"([0-9])\s*{unit}$", r"\1")
-        # Arrow reads no other unit, nor a word: then each text is parsed by itself.
-        odd = pc.any(pc.match_substring_regex(texts, _UNIT_PATTERN)).as_py()
-        array, style = (array, style) if odd else (texts, replace(style, unit=""))
     plain = array
     if style.thousands:
         grouped = pc.match_substring_regex(pc.utf8_trim_whitespace(array), f"^{_grouped(style)}$")
@@ -234,110 +197,6 @@ def parse_numbers(array: pa.Array, style: NumberStyle = PLAIN) -> tuple[FloatArr
     values, readable = (np.array(column) for column in zip(*meanings, strict=True))
     at = coded.indices.fill_null(len(meanings) - 1).to_numpy(zero_copy_only=False)
     return values[at], int((~readable[at]).sum())
-
-
-#: Units that stand before a number, too.
-_CURRENCIES = "$€£¥"
-#: A number with a unit behind it, as in 21.5 °C, 1.2kW, 3 m³/h or 5 W / m², or a currency before it.
-_UNIT_SIGN = r"A-Za-z°ºµμΩ′″²³"
-_UNIT_PATTERN = (
-    rf"^([-+]?)(?:([{_CURRENCIES}])\s*)?"
-    "([0-9][0-9.,'\u2019\u00a0\u202f]*(?: [0-9]{3}[0-9.,]*)*(?:[eE][-+]?[0-9]+)?|[.,][0-9]+)"
-    rf"\s*([%‰]|[{_UNIT_SIGN}{_CURRENCIES}][{_UNIT_SIGN}0-9/·*^⁻¹.-]{{0,11}}(?: ?/ ?[{_UNIT_SIGN}0-9]{{1,6}})?)?$"
-)
-_UNIT = re.compile(_UNIT_PATTERN)
-#: What units are made of that differ in a prefix only: 800 W are 0.8 kW.
-_PREFIXES = {"n": 1e-9, "µ": 1e-6, "μ": 1e-6, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
-_PREFIXES |= {"T": 1e12, "h": 1e2}
-_BASES = frozenset(re.findall(r"\S+", "W Wh VA var V A Ah Hz Pa bar g m s l L J N Ω lx bps bit/s B/s"))
-#: Other units. One that is in neither list is read as a unit where most numbers have decimals: "1 Main" is an address.
-_UNITS = frozenset(
-    re.findall(
-        r"\S+",
-        "°C °F ºC ºF K % ‰ psi mbar hPa mmHg inHg rpm mm cm km ft in mi m/s km/h mph kn kt m² m2 m³ m3 ml mL l/h l/min "
-        "L/min m³/h m3/h gal gpm kg mg t lb oz ms min h d B kB KB MB GB TB KiB MiB GiB kB/s KB/s MB/s Mbit/s kbit/s "
-        "Mbps kbps ppm ppb µg/m³ ug/m3 mg/m³ g/m³ mg/dL mmol/L bpm dB dBm dBA lux lm W/m² W/m2 kWh/m² Nm kcal cal ohm "
-        "kΩ µS/cm NTU $ € £ ¥ EUR USD ct/kWh €/kWh €/MWh ° deg °/s mm/h in/h",
-    )
-)
-
-
-def _split_unit(text: str) -> tuple[str, str]:
-    """A number and the unit beside it; the text itself and "" where it is no number with a unit.
-
-    >>> _split_unit("21.5 °C"), _split_unit("-$1,200.50"), _split_unit("12:30"), _split_unit("7")
-    (('21.5', '°C'), ('-1,200.50', '$'), ('12:30', ''), ('7', ''))
-    """
-    match = _UNIT.match(text)
-    if match is None or not (match[2] or match[4]) or (match[2] and match[4]):
-        return text, ""
-    return match[1] + match[3], match[2] or match[4]
-
-
-def unit_factor(unit: str, wanted: str) -> float | None:
-    """What a number in a unit is multiplied by to have it in another that differs in its prefix; None if they differ
-    in more. A number without a unit is taken as it is.
-
-    >>> unit_factor("W", "kW"), unit_factor("kWh", "Wh"), unit_factor("°F", "°C")
-    (0.001, 1000.0, None)
-    """
-    if unit in ("", wanted):
-        return 1.0
-    for base in _BASES:
-        if unit.endswith(base) and wanted.endswith(base):
-            prefixes = unit.removesuffix(base), wanted.removesuffix(base)
-            if all(prefix in _PREFIXES for prefix in prefixes):
-                return _PREFIXES[prefixes[0]] / _PREFIXES[prefixes[1]]
-    return None
-
-
-def find_units_in(array: pa.Array, style: NumberStyle = PLAIN) -> dict[str, int]:
-    """The units beside the numbers of an array of text, with how often each was seen in its first rows, the commonest
-    first; none where most values are no numbers with a unit.
-
-    >>> find_units_in(pa.array(["1.2 kW", "800 W", "2 kW", "unknown"]))
-    {'kW': 2, 'W': 1}
-    """
-    if not is_text(array):
-        return {}
-    texts = [text.strip() for text in array.slice(0, _LOOK_AT_UNITS).drop_null().to_pylist() if not is_absent(text)]
-    if not texts or not any(_split_unit(text)[1] for text in texts[:20]):
-        return {}
-    units: dict[str, int] = {}
-    words = plain = decimals = 0
-    for text in texts:
-        number, unit = _split_unit(text)
-        if not parse_number(number, style)[1]:
-            words += 1
-        elif unit:
-            units[unit] = units.get(unit, 0) + 1
-            decimals += "." in number or "," in number
-        else:
-            plain += 1
-    if words + plain >= sum(units.values()) or len(units) > 8:
-        return {}
-    if not all(map(_is_unit, units)) and 2 * decimals < sum(units.values()):
-        return {}
-    return dict(sorted(units.items(), key=lambda item: -item[1]))
-
-
-def find_unit(array: pa.Array, style: NumberStyle = PLAIN) -> str:
-    """The unit in which all numbers of an array of text can be read; "" if there is none."""
-    units = find_units_in(array, style)
-    wanted = next(iter(units), "")
-    return wanted if all(unit_factor(unit, wanted) is not None for unit in units) else ""
-
-
-def mixes_units(array: pa.Array, style: NumberStyle = PLAIN) -> list[str]:
-    """The units of an array of text that has numbers in several, of which one cannot be read as another; else none."""
-    units = list(find_units_in(array, style))
-    # A letter alone may be anything: 12A, 12B.
-    physical = all((len(unit) > 1 or not unit.isalpha()) and _is_unit(unit) for unit in units)
-    return units if len(units) > 1 and physical and not find_unit(array, style) else []
-
-
-def _is_unit(unit: str) -> bool:
-    return unit.replace(" ", "") in _UNITS or unit in _BASES or unit_factor(unit, unit[1:]) is not None
 
 
 def _grouped(style: NumberStyle) -> str:
@@ -371,7 +230,6 @@ def find_style(columns: list[pa.Array], delimiter: str | None) -> NumberStyle:
         pc.sum(pc.match_substring_regex(texts, r"^\s*[-+]?[0-9]+\.[0-9]+([eE][-+]?[0-9]+)?\s*%?\s*$")).as_py() or 0
     )
     texts = pc.utf8_trim_whitespace(pc.replace_substring_regex(odd, r"\s*%\s*$", ""))
-    texts = pc.replace_substring_regex(texts, _UNIT_PATTERN, r"\1\3")
 
     def count(pattern: str) -> int:
         return int(pc.sum(pc.match_substring_regex(texts, f"^[-+]?{pattern}$")).as_py() or 0)
@@ -434,8 +292,8 @@ def parse_time(text: str | None, form: str | None, style: NumberStyle = PLAIN) -
     """
     if form is None:
         return parse_number(text, style)[0]
-    if form in (_HOURS, _SHEET_DAYS):
-        return float(_from_units(np.array(parse_number(text, style)[0]), form))
+    if form == _HOURS:
+        return 3600.0 * parse_number(text, style)[0]
     if form == "iso" and text is not None and _PLAIN_ISO.fullmatch(text):
         when = _datetime(text)
         return math.nan if when is None else when.timestamp()
@@ -446,18 +304,11 @@ def parse_times(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -
     """``parse_time`` of an Arrow array of text."""
     if form is None:
         return parse_numbers(array, style)[0]
-    if form in (_HOURS, _SHEET_DAYS):
-        return _from_units(parse_numbers(array, style)[0], form)
+    if form == _HOURS:
+        return 3600.0 * parse_numbers(array, style)[0]
     array = pc.utf8_trim_whitespace(array)
     if form == "iso":
         return _iso(array)
-    if "%b" in form:  # Fri 29 Mar 2024
-        array = pc.replace_substring_regex(array, r"^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? +", "")
-    if form.startswith("%Y/%m/%d "):  # 2024/03/29-20:00
-        array = pc.replace_substring_regex(array, r"^([0-9]{4}/[0-9]{2}/[0-9]{2})[-_T]", r"\1 ")
-    if "%p" in form:  # 8:00a, 8:00AM, 8:00 a.m.
-        for letters, half in (("aA", "AM"), ("pP", "PM")):
-            array = pc.replace_substring_regex(array, rf"([0-9])\s?[{letters}](\.?[mM]\.?)?$", rf"\1 {half}")
     if form.startswith("clock "):  # a time of day is one of the first day of 1970
         array, form = pc.binary_join_element_wise("1970-01-01", array, " "), f"%Y-%m-%d {form[6:]}"
     if "%q" in form:
@@ -476,11 +327,6 @@ def parse_times(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -
     # No year below 1653: 07 is 2007.
     recent: FloatArray = np.where(np.abs(seconds) < 1e10, seconds, np.nan) + fraction
     return recent
-
-
-def _from_units(values: FloatArray, form: str) -> FloatArray:
-    """Seconds of hours, or since 1970 of the days of a spreadsheet, to a tenth of a second: it has few more digits."""
-    return 3600.0 * values if form == _HOURS else np.round((values - _DAY_OF_1970) * _DAY, 1)
 
 
 def _begin_quarters(array: pa.Array) -> pa.Array:
@@ -503,7 +349,7 @@ def _iso(array: pa.Array) -> FloatArray:
     in_range = pc.match_substring_regex(array, r"^(1[789]|2[01])\d\d")
     array = pc.if_else(in_range, array, pa.scalar(None, pa.string()))
     for text in (array, None):
-        text = _with_offset(array) if text is None else text
+        text = pc.replace_substring_regex(array, _NAMED_ZONE, "Z") if text is None else text
         for of in (pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
             try:
                 return timestamps(text.cast(of))
@@ -511,15 +357,6 @@ def _iso(array: pa.Array) -> FloatArray:
                 continue
     array = text
     return timestamps(pa.array([_nanoseconds(text) for text in array.to_pylist()], pa.int64()).cast(of))
-
-
-def _with_offset(array: pa.Array) -> pa.Array:
-    """Stamps that end in the name of a zone, as in 2024-03-25 00:10:00 UTC, with its offset in the place of that."""
-    array = pc.replace_substring_regex(array, _NAMED_ZONE, "Z")
-    if pc.any(pc.match_substring_regex(array, _ANY_ZONE_NAME)).as_py():
-        for name, offset in _ZONE_NAMES.items():
-            array = pc.replace_substring_regex(array, rf"([0-9]) ?{name}$", rf"\1{offset}")
-    return array
 
 
 def _nanoseconds(text: str | None) -> int | None:
@@ -556,12 +393,11 @@ def is_text(array: pa.Array) -> bool:
 
 
 def find_kind(array: pa.Array, style: NumberStyle = PLAIN) -> str:
-    """By type or value: ``number``, ``percent``, ``unit``, ``switch``, ``date``, ``clock`` (time of day), ``text`` or
-    ``other``.
+    """By type or value: ``number``, ``percent``, ``switch``, ``date``, ``clock`` (time of day), ``text`` or ``other``.
 
     A column of text is one of numbers if more than half of the values present are; a column without any value
-    is one of numbers, all missing. ``percent`` are numbers with a percent sign, ``unit`` with another unit. A switch
-    holds two words such as ON and OFF, and no others.
+    is one of numbers, all missing. ``percent`` are numbers with a percent sign. A switch holds two words such as ON and
+    OFF, and no others.
     """
     of = array.type
     if is_text(array):
@@ -573,9 +409,7 @@ def find_kind(array: pa.Array, style: NumberStyle = PLAIN) -> str:
             return "switch"
         if date_format(array):
             return "date"
-        if clock_format(array):
-            return "clock"
-        return "unit" if find_unit(array, style) else "text"
+        return "clock" if clock_format(array) else "text"
     if pt.is_timestamp(of) or pt.is_date(of):
         return "date"
     if pt.is_time(of):
@@ -627,7 +461,6 @@ _DATE_FORMATS = sorted(
     (f"{date}{clock}" for clock in ("", *(f" {clock}" for clock in _CLOCKS)) for date in _DATES),
     key=lambda form: form.endswith("%p") and not form.startswith("%m"),  # AM and PM: the month comes first
 )
-_DATE_FORMATS.append("%b %d %H:%M:%S %Y")
 #: Dates written as digits, and what to divide by to get the year.
 _DIGITS = {"%Y%m%d%H%M%S": 1e10, "%Y%m%d%H%M": 1e8, "%Y%m%d": 1e4, "%Y%m": 1e2}
 _DAY = 86400.0
@@ -649,8 +482,6 @@ _HOUR, _MINUTE, _SECOND = (
     re.compile(r"second|seconds|sec|ss|sekunde|seconde|segundo|secondo"),
 )
 _YEARS, _OF_YEAR, _HOURS = "%Y", "day of year", "hour"
-#: Days since the end of 1899, as spreadsheets count them; that of 1970, and those of 2000 to 2061.
-_SHEET_DAYS, _DAY_OF_1970, _SHEET_RANGE = "days since 1899-12-30", 25569.0, (36526.0, 58849.0)
 _LIKE_TIME = re.compile(r"time|date|stamp|epoch|when|_at$|(^|_)ts(_|$)")
 _EARLIEST, _LATEST = datetime(2001, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 #: Dates may go back this often, and numbers that the user says are times: clocks are put back, loggers start again.
@@ -923,8 +754,6 @@ def _time_column(
         name = names[0].strip().lower()
         if (_YEAR.fullmatch(name) or name == "date") and _are_years(look.column(names[0]), style):
             return _years(look, kinds, names[0])
-        if form is None and _are_sheet_days(names[0], values):
-            return TimeColumn(names[:1], (_SHEET_DAYS,), style=style)
         if form is None:
             units = unix_units(middle)
             return TimeColumn(names[:1], (None,), units or 1.0, units is not None, style)
@@ -933,15 +762,6 @@ def _time_column(
         formats.append(date_format(array) or "iso")
     formats += [clock_format(as_plain(look.column(n))) or "clock %H:%M:%S" for n in names[1:]]
     return TimeColumn(names, tuple(formats), style=style, zone=_zone(array))
-
-
-def _are_sheet_days(name: str, values: FloatArray) -> bool:
-    """Whether a column named as a time holds dates as spreadsheets count them, in steps of less than a day."""
-    known = values[np.isfinite(values)]
-    if _rank(name) == 2 or len(known) < 3 or "s" in re.split(r"[^a-z]+", name.lower()):
-        return False
-    steps, (low, high) = np.abs(np.diff(known)), _SHEET_RANGE
-    return bool((known >= low).all() and (known < high).all() and 0.0 < np.median(steps) < 1.0)
 
 
 def _digit_format(array: pa.Array, values: FloatArray, middle: float, style: NumberStyle) -> str | None:
@@ -959,7 +779,7 @@ def _zone(array: pa.Array) -> str | None:
         return str(array.type.tz) if array.type.tz else None
     if not is_text(array):
         return None
-    texts = _with_offset(pc.utf8_trim_whitespace(array.slice(0, 10_000)))
+    texts = pc.utf8_trim_whitespace(array.slice(0, 10_000))
     present = texts.filter(pc.invert(pc.is_in(texts, pa.array(MISSING)))).drop_null()
     zones = set(pc.extract_regex(present, _ZONE).field("zone").to_pylist())
     if not zones or zones & {None, ""}:
@@ -1056,8 +876,8 @@ def _seconds(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -> F
     values = as_floats(array)[0]
     if form is None:
         return values
-    if form in (_HOURS, _SHEET_DAYS):
-        return _from_units(values, form)
+    if form == _HOURS:
+        return 3600.0 * values
     digits = pa.array(np.where(np.abs(values) < 1e15, values, np.nan), from_pandas=True)
     return parse_times(digits.cast(pa.int64(), safe=False).cast(pa.string()), form)
 
@@ -1068,8 +888,8 @@ def _seconds(array: pa.Array, form: str | None, style: NumberStyle = PLAIN) -> F
 @dataclass(frozen=True)
 class Notation:
     """How the text of a table is written: the delimiter of CSV (None of others) and its columns in their order, the
-    style of numbers, the columns that are switches or have percent signs, the time, the columns of sensors and values
-    in long format, and the units that are written beside the numbers of columns."""
+    style of numbers, the columns that are switches or have percent signs, the time, and the columns of sensors and
+    values in long format."""
 
     delimiter: str | None = None
     style: NumberStyle = PLAIN
@@ -1078,59 +898,40 @@ class Notation:
     header: tuple[str, ...] = ()
     percents: tuple[str, ...] = ()
     long: LongFormat | None = None
-    units: tuple[tuple[str, str], ...] = ()
 
     def style_of(self, column: str) -> NumberStyle:
         """How the numbers of a column are written."""
-        switch, percent, unit = column in self.switches, column in self.percents, dict(self.units).get(column, "")
-        return replace(self.style, switch=switch, percent=percent, unit=unit)
+        return replace(self.style, switch=column in self.switches, percent=column in self.percents)
 
     def config(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        time = self.time and {
-            "columns": list(self.time.names),
-            "formats": list(self.time.formats),
-            "units_per_second": self.time.a_second,
-            "dated": self.time.dated,
-            "zone": self.time.zone,
-        }
-        return {
-            "delimiter": self.delimiter,
-            "decimal_comma": self.style.comma,
-            "thousands": self.style.thousands,
-            "switches": list(self.switches),
-            "percents": list(self.percents),
-            "header": list(self.header),
-            **({"missing": list(self.style.missing)} if self.style.missing else {}),
-            "time": time,
-            **({} if self.long is None else {"long": self.long.config()}),
-            **({"units": dict(self.units)} if self.units else {}),
-        }
+        return asdict(self)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Notation:
-        """The notation of which this is the ``config``; entries that it lacks have their defaults."""
-        try:
-            delimiter, time, thousands = config["delimiter"], config["time"], config.get("thousands")
-            style = NumberStyle(
-                bool(config["decimal_comma"]), thousands, missing=tuple(map(str, config.get("missing", ())))
-            )
-            names = ("switches", "header", "percents")
-            switches, header, percents = (tuple(map(str, config.get(name, ()))) for name in names)
-            if time is not None:
-                formats, a_second, zone = tuple(time["formats"]), float(time["units_per_second"]), time.get("zone")
-                time = TimeColumn(tuple(map(str, time["columns"])), formats, a_second, bool(time["dated"]), style, zone)
-                valid = all(isinstance(form, str | None) for form in (*formats, zone)) and a_second > 0
-                if not valid or len(formats) not in (1, len(time.names)):
-                    raise ValueError
-            if not all(sign is None or (isinstance(sign, str) and len(sign) == 1) for sign in (delimiter, thousands)):
-                raise ValueError
-            long = None
-            if "long" in config:
-                from emphatic.tables.grid import LongFormat
+        """The notation of which this is the ``config``."""
+        from emphatic.tables.grid import LongFormat
 
-                long = LongFormat.from_config(config["long"])
-            units = tuple((str(column), str(unit)) for column, unit in dict(config.get("units", {})).items())
+        try:
+            time, long = config["time"], config["long"]
+            if time is not None:
+                time = _restored(TimeColumn, {**time, "style": _restored(NumberStyle, time["style"])})
+            records = {"style": _restored(NumberStyle, config["style"]), "time": time}
+            records["long"] = None if long is None else _restored(LongFormat, long)
+            notation = _restored(cls, {**config, **records})
+            signs = (notation.delimiter, notation.style.thousands)
+            formats = () if time is None else time.formats
+            if any(sign is not None and len(sign) != 1 for sign in signs):
+                raise ValueError
+            if not all(isinstance(form, str | None) for form in formats) or (
+                time is not None and not time.a_second > 0
+            ):
+                raise ValueError
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"the model's notation is damaged: {config!r:.200}. Learn the model again.") from None
-        return cls(delimiter, style, time, switches, header, percents, long, units)
+        return notation
+
+
+def _restored(kind: type[T], values: Mapping[str, Any]) -> T:
+    """A record of these values; JSON has lists where records have tuples."""
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})

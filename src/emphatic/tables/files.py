@@ -55,7 +55,7 @@ _FOREIGN = {
     b"<html": f"a page of the web: {_AS_CSV}",
 }
 #: The formats that fit many files: those that fit fewer are asked before them.
-_LAST = {"JSON document": 1, "aligned columns": 1, "CSV": 2, "JSON lines": 2}
+_LAST = {"JSON document": 1, "CSV": 2, "JSON lines": 2}
 #: Columns that the batches of a file of text have beside its own: the number of each row in the file, from 0 on, and
 #: whether a row was dropped since the one before it.
 ROW, AFTER_DROP = "\x1erow", "\x1eafter drop"
@@ -203,13 +203,8 @@ class ReadingPass:
         self.line = line
         self._row = 0
         self._last: int | None = None
-        #: The fields of the last record that was read line by line; None before the first.
+        #: The fields of the last record that was read line by line.
         self.last_record: list[str] | None = None
-
-    @property
-    def rows(self) -> int:
-        """The rows of the file so far, dropped ones included."""
-        return self._row
 
     def number_rows(self, batch: pa.RecordBatch, places: Sequence[int] | None = None, rows: int = 0) -> pa.RecordBatch:
         """A batch with the columns ``ROW`` and ``AFTER_DROP``.
@@ -248,39 +243,19 @@ class Format:
     Args:
         name: The name of the format.
         recognise: Whether a file has this format: by ``File.start``, its first bytes; ``File.path``, its suffix or what
-            is in a folder; or ``File.head``, its text. It may raise a ``TableError`` that says what is wrong. None
-            where a signature is enough.
+            is in a folder; or ``File.head``, its text. It may raise a ``TableError`` that says what is wrong.
         open: Opens such a file as a ``Source``.
-        signatures: Bytes near the beginning of such files, each with its place. Where they are given, ``recognise`` is
-            asked only about files that have one of them; without ``recognise``, all of these have the format.
-        suffixes: Suffixes of files that ``recognise`` is asked about whatever their first bytes are.
-        folders: Whether ``recognise`` is asked about folders, beside signatures.
         text: Whether the file is text, perhaps compressed. Formats of text are asked after all others.
         topics: Whether the option ``topics`` applies.
         request: Whether the option ``request`` applies.
     """
 
     name: str
-    recognise: Callable[[File], bool] | None
+    recognise: Callable[[File], bool]
     open: Callable[[File, OpenOptions], Source]
     text: bool = False
     topics: bool = False
     request: bool = False
-    signatures: tuple[tuple[int, bytes], ...] = ()
-    suffixes: tuple[str, ...] = ()
-    folders: bool = False
-
-    def fits(self, file: File) -> bool:
-        """Whether a file has this format.
-
-        Args:
-            file: The file or folder.
-        """
-        marked = any(file.start.startswith(mark, place) for place, mark in self.signatures)
-        likely = marked or file.path.suffix in self.suffixes or (self.folders and file.path.is_dir())
-        if self.signatures and not likely:
-            return False
-        return marked if self.recognise is None else self.recognise(file)
 
 
 @functools.cache
@@ -299,32 +274,21 @@ def formats() -> tuple[Format, ...]:
     return tuple(known)
 
 
-def open_file(
-    name: str,
-    delimiter: str | None,
-    topics: Collection[str] | None = None,
-    skip_lines: int = 0,
-    header: int | tuple[str, ...] | None = None,
-    request: Request | None = None,
-) -> tuple[Source, File | None]:
+def open_file(name: str, options: OpenOptions) -> tuple[Source, File | None]:
     """Open a file in the format that it has.
 
     Args:
         name: The path.
-        delimiter: That of CSV; None to find it.
-        topics: The topics of a robot log to read; None for all.
-        skip_lines: The lines above the header of CSV that are no part of the table.
-        header: The line of the header, counted from 1 after those, 0 for none; or the names of the columns.
-        request: The query of a database.
+        options: What the user says about it.
 
     Returns:
         The source, and the file itself where it is text.
     """
-    file, options = File(name), OpenOptions(delimiter, topics, skip_lines, header, request)
-    format = next((format for format in formats() if not format.text and format.fits(file)), None)
+    file, request = File(name), options.request
+    format = next((format for format in formats() if not format.text and format.recognise(file)), None)
     if format is None and file.path.is_dir():
         raise TableError(f"{name}: this folder is not a ROS 2 bag. Give the path of a file.")
-    if topics is not None and not (format and format.topics):
+    if options.topics is not None and not (format and format.topics):
         raise TableError(
             f"{name}: this is not a robot log (an MCAP file or the folder of a ROS 2 bag), so it has no topics."
         )
@@ -337,9 +301,9 @@ def open_file(
         # who says where the header is knows that it is CSV.
         known = [format for format in reversed(formats()) if format.text]
         known.sort(key=lambda format: _LAST.get(format.name, 0))
-        if skip_lines or header is not None:
+        if options.skip_lines or options.header is not None:
             known = [format for format in known if format.name == "CSV"]
-        format = next((format for format in known if format.fits(file)), None)
+        format = next((format for format in known if format.recognise(file)), None)
         if format is None:
             raise TableError(f"{name}: {file.obstacle}")
         return format.open(file, options), file

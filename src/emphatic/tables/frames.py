@@ -103,8 +103,8 @@ def _is_stream(file: File) -> bool:
     return file.head.startswith(b"\xff\xff\xff\xff")
 
 
-PARQUET = Format("Parquet", None, lambda file, options: Parquet(file.name), signatures=((0, b"PAR1"),))
-ARROW = Format("Arrow", None, lambda file, options: Arrow(file.name), signatures=((0, b"ARROW1"),))
+PARQUET = Format("Parquet", lambda file: file.start.startswith(b"PAR1"), lambda file, options: Parquet(file.name))
+ARROW = Format("Arrow", lambda file: file.start.startswith(b"ARROW1"), lambda file, options: Arrow(file.name))
 #: A stream may be compressed, as text may.
 ARROW_STREAM = Format("Arrow stream", _is_stream, lambda file, options: ArrowStream(file), text=True)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from emphatic.common.settings import format_duration
 from emphatic.tables.clock import Clock
-from emphatic.tables.table import NUMERIC, TableError
+from emphatic.tables.table import NUMERIC, ReadingOptions, TableError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
     from emphatic.tables.files import DroppedRows, Source
     from emphatic.tables.pipe import ParsedRow
 
-__all__ = ["AGGREGATES", "Arrangement", "Grid", "GridPlan", "GriddedSource", "LongFormat", "arrangement_lines"]
+__all__ = ["Grid", "GridPlan", "GriddedSource", "LongFormat", "arrangement_lines"]
 __all__ += ["find_long", "pivot", "plan_records", "plan_rows", "records_of_rows"]
 
 Array = NDArray[np.float64]
 
-#: How several values of a sensor in one step become one.
-AGGREGATES = ("mean", "last", "min", "max")
 #: Rows that the kernel writes at a time.
 _ROWS = 4096
 #: Records that are taken at a time.
@@ -59,24 +57,6 @@ _ROUND = (
 )
 
 
-class Arrangement(NamedTuple):
-    """What a user says about the rows of a table: see the settings of these names.
-
-    Args:
-        pivot: The columns of sensors and values of a table in long format; () to read its rows as they are, None to
-            pivot where it is unambiguous.
-        resample: "none", "auto" (also None), or the seconds of a step.
-        aggregate: How several values of a sensor in a step become one; None for the mean, and the last of words and
-            switches.
-        max_age: The seconds that a value is held; None to find them for each sensor.
-    """
-
-    pivot: tuple[str, ...] | None = None
-    resample: str | float | None = None
-    aggregate: str | None = None
-    max_age: float | None = None
-
-
 # ---------------------------------------------------------------------- the grid
 
 
@@ -88,15 +68,13 @@ class Grid:
         categories: The columns of words.
         step: The length of a step, in the unit of the times; 0 makes each time a row.
         max_age: How long a value of each column is held, in the same unit; a column that is absent is not held.
-        aggregate: How several values in a step become one: one of ``AGGREGATES``; by default the mean, and of the
-            columns in ``switches`` and of words the last.
         switches: The columns of numbers that only take the values 0 and 1.
 
-    Row k ends at k steps after time 0, and holds what was reported after the end of the row before, up to its own. A
-    sensor that reported nothing in a step has its last value, unless that is older than ``max_age`` or the sensor said
-    that it has none (NaN). After a pause in which no sensor has a value rows go on with the next record. ``late``
-    counts records whose row was complete, ``timeless`` those without a time, and ``restarts`` how often time went back
-    by more than any value is held: what was held is then forgotten.
+    Row k ends at k steps after time 0, and holds what was reported after the end of the row before, up to its own: of
+    several values of a sensor the mean, of switches and words the last. A sensor that reported nothing in a step has
+    its last value, unless that is older than ``max_age`` or the sensor said that it has none (NaN). After a pause in
+    which no sensor has a value rows go on with the next record. Where time goes back by more than any value is held,
+    what was held is forgotten.
 
     >>> grid = Grid(["a", "b"], step=10.0, max_age={"a": 20.0, "b": 20.0})
     >>> time, rows = grid.add(np.array([1.0, 4.0, 8.0, 31.0]), np.array([0, 1, 0, 1]), np.array([1.0, 5.0, 3.0, 6.0]))
@@ -113,20 +91,16 @@ class Grid:
         *,
         step: float,
         max_age: Mapping[str, float],
-        aggregate: str | None = None,
         switches: Sequence[str] = (),
     ) -> None:
-        from emphatic.tables.grid_kernels import HEAD, HELD, HOW, LATEST, LIMIT, LONGEST, STAMP, STEP, WIDTH
+        from emphatic.tables.grid_kernels import HEAD, HELD, IS_STATE, LATEST, LIMIT, LONGEST, STAMP, STEP, WIDTH
 
         self.names, self.categories, self.step = tuple(names), tuple(categories), float(step)
         columns = (*self.names, *self.categories)
         self._state = np.zeros((len(columns), WIDTH))
         self._state[:, HELD] = self._state[:, STAMP] = np.nan
         self._state[:, LIMIT] = [max_age.get(column, -1.0) for column in columns]
-        discrete = {*switches, *categories}
-        hows = [aggregate or ("last" if column in discrete else "mean") for column in columns]
-        hows = ["last" if column in categories else how for how, column in zip(hows, columns, strict=True)]
-        self._state[:, HOW] = [AGGREGATES.index(how) for how in hows]
+        self._state[:, IS_STATE] = [column in {*switches, *categories} for column in columns]
         self._head = np.zeros(HEAD)
         self._head[[STEP, LATEST]] = np.nan
         self._head[LONGEST] = max(self._state[:, LIMIT].max(initial=0.0), self.step)
@@ -214,26 +188,13 @@ class Grid:
             completed.append(ParsedRow(cells[:C].tolist(), labels, end, end, {}, True))
         return completed
 
-    @property
-    def late(self) -> int:
-        """Records that came after their step was complete, and are not used."""
-        from emphatic.tables.grid_kernels import LATE
+    def counts(self) -> dict[str, int]:
+        """The records that came ``late``, after their step was complete, and those that are ``timeless``; neither is
+        used. And ``restarts``: how often time went back by more than any value is held."""
+        from emphatic.tables.grid_kernels import LATE, RESTARTS, TIMELESS
 
-        return int(self._head[LATE])
-
-    @property
-    def timeless(self) -> int:
-        """Records without a time, which are not used."""
-        from emphatic.tables.grid_kernels import TIMELESS
-
-        return int(self._head[TIMELESS])
-
-    @property
-    def restarts(self) -> int:
-        """How often time went back by more than any value is held."""
-        from emphatic.tables.grid_kernels import RESTARTS
-
-        return int(self._head[RESTARTS])
+        places = {"late": LATE, "timeless": TIMELESS, "restarts": RESTARTS}
+        return {name: int(self._head[place]) for name, place in places.items()}
 
     def copy(self) -> Grid:
         """A grid at the same place, which goes on by itself."""
@@ -306,10 +267,7 @@ class GridPlan:
             "why": self.why,
             "median_interval": _or_none(self.interval),
             "max_age": dict(self.max_age),
-            "late": grid.late,
-            "timeless": grid.timeless,
-            "restarts": grid.restarts,
-        }
+        } | grid.counts()
 
 
 class _Intervals(NamedTuple):
@@ -333,19 +291,19 @@ class _Intervals(NamedTuple):
 
 
 def _plan(
-    reports: Mapping[str, Array], discrete: Sequence[str], arrangement: Arrangement, dated: bool, why: str
+    reports: Mapping[str, Array], discrete: Sequence[str], options: ReadingOptions, dated: bool, why: str
 ) -> GridPlan | None:
     """The grid for sensors that report at these times; None if they do not tell a step.
 
     Args:
         reports: The times at which each sensor reports.
         discrete: The sensors that have states, not measurements: they report when these change.
-        arrangement: What the user says.
+        options: What the user says.
         dated: Whether times are seconds since 1970.
         why: Why there is a grid.
     """
     intervals = {name: known for name, times in reports.items() if (known := _Intervals.of(times)) is not None}
-    step = arrangement.resample if isinstance(arrangement.resample, float) else None
+    step = options.resample if isinstance(options.resample, float) else None
     usual = sorted(known.usual for known in intervals.values())
     median = usual[(len(usual) - 1) // 2] if usual else math.nan
     if step is None:
@@ -360,7 +318,7 @@ def _plan(
             held = max(held, _INTERVALS * known.usual, _TAILS * known.tail, known.longest if name in discrete else 0.0)
         elif name in discrete and usual:
             held = max(held, _INTERVALS * usual[-1])
-        max_age[name] = held if arrangement.max_age is None else arrangement.max_age
+        max_age[name] = held if options.max_age is None else options.max_age
     return GridPlan(step, max_age, why, median)
 
 
@@ -377,7 +335,7 @@ def plan_records(
     columns: NDArray[np.int64],
     names: Sequence[str],
     discrete: Sequence[str],
-    arrangement: Arrangement,
+    options: ReadingOptions,
     dated: bool,
 ) -> GridPlan | None:
     """The grid for records in long format, sorted by time; None where their moments are regular rows already.
@@ -387,14 +345,14 @@ def plan_records(
         columns: The place of its sensor among the names.
         names: The sensors.
         discrete: The sensors that have states.
-        arrangement: What the user says.
+        options: What the user says.
         dated: Whether times are seconds since 1970.
     """
-    if arrangement.resample == "none":
+    if options.resample == "none":
         return None
     reports = {name: times[columns == c] for c, name in enumerate(names)}
-    if isinstance(arrangement.resample, float):
-        return _plan(reports, discrete, arrangement, dated, "as requested")
+    if isinstance(options.resample, float):
+        return _plan(reports, discrete, options, dated, "as requested")
     moments = np.unique(times)
     if len(times) < _ENOUGH:
         return None
@@ -403,14 +361,14 @@ def plan_records(
     if is_complete and is_regular:
         return None
     why = "sensors report at different times" if not is_complete else "readings arrive at irregular times"
-    return _plan(reports, discrete, arrangement, dated, why)
+    return _plan(reports, discrete, options, dated, why)
 
 
 def plan_rows(
     times: Array,
     present: Mapping[str, NDArray[np.bool_]],
     discrete: Sequence[str],
-    arrangement: Arrangement,
+    options: ReadingOptions,
     dated: bool,
     categories: Sequence[str] = (),
 ) -> GridPlan | None:
@@ -420,15 +378,15 @@ def plan_rows(
         times: The time of each row.
         present: Where each column has a value.
         discrete: The columns that have states.
-        arrangement: What the user says.
+        options: What the user says.
         dated: Whether times are seconds since 1970.
         categories: The columns of words.
     """
-    if arrangement.resample == "none":
+    if options.resample == "none":
         return None
     reports = {name: times[where] for name, where in present.items()}
-    if isinstance(arrangement.resample, float):
-        return _plan(reports, discrete, arrangement, dated, "as requested")
+    if isinstance(options.resample, float):
+        return _plan(reports, discrete, options, dated, "as requested")
     if len(times) < _ENOUGH:
         return None
     # Words that stand in every row, such as the name of the device, say nothing about when its sensors report.
@@ -438,11 +396,11 @@ def plan_rows(
     if len(alive) < 2 or not np.all(np.diff(times) >= 0):  # (nor where a time is missing)
         return None
     if np.mean(list(alive.values())) <= _SPARSE + 0.1 and max(alive.values()) < _DENSE:
-        return _plan(reports, discrete, arrangement, dated, "sensors report at different times")
+        return _plan(reports, discrete, options, dated, "sensors report at different times")
     clock = Clock(times)
     slow = [name for name, share in alive.items() if share < _SPARSE]
     if slow and max(alive.values()) >= _DENSE and clock.regular and not np.any(np.diff(times) == 0):
-        plan = _plan({name: reports[name] for name in slow}, discrete, arrangement, dated, "")
+        plan = _plan({name: reports[name] for name in slow}, discrete, options, dated, "")
         if plan is not None:
             why = (
                 f"{', '.join(map(repr, slow[:3]))}{' …' if len(slow) > 3 else ''} report less often than there are rows"
@@ -466,11 +424,10 @@ class GriddedSource:
         time: The name of the time column, whether it holds dates, and their zone.
         dropped: The rows that the last pass could not use.
         is_complete: Whether the last step ends with the records; if not, more are to come.
+        rows: How many rows there are, where that is known.
 
     ``grid`` is where the last complete pass has come to.
     """
-
-    rows = None
 
     def __init__(
         self,
@@ -479,9 +436,11 @@ class GriddedSource:
         time: TimeColumn,
         dropped: Callable[[], DroppedRows],
         is_complete: bool = True,
+        rows: int | None = None,
     ) -> None:
         from emphatic.tables.fields import PLAIN
 
+        self.rows = rows
         self._start, self.grid, self._records, self._time = grid, grid, records, time
         self._dropped, self._is_complete, self.style = dropped, is_complete, PLAIN
 
@@ -627,16 +586,6 @@ class LongFormat:
         beside = {name: field for name, field in reading.items() if name not in (*self.keys, *self.values)}
         return beside | {self.column(words, value): reading[value] for value in self.values if value in reading}
 
-    def config(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return {"keys": list(self.keys), "values": list(self.values), "numeric": list(self.numeric)}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> LongFormat:
-        """The format of which this is the ``config``."""
-        keys, values = (tuple(map(str, config[name])) for name in ("keys", "values"))
-        return cls(keys, values, tuple(map(bool, config["numeric"])))
-
 
 def find_long(look: pa.Table, kinds: Mapping[str, str], when: TimeColumn | None) -> LongFormat | None:
     """The sensors and values of a table whose first rows are in long format; None if they are not.
@@ -735,7 +684,6 @@ class Pivoted(NamedTuple):
         percents: Those whose numbers have a percent sign.
         ignored: The sensors that are no columns, and why.
         plan: The grid of its rows; None where they are its own moments.
-        units: The units that stand beside the numbers of sensors.
     """
 
     source: Source
@@ -744,7 +692,6 @@ class Pivoted(NamedTuple):
     percents: tuple[str, ...]
     ignored: Mapping[str, str]
     plan: GridPlan | None
-    units: Mapping[str, str]
 
 
 def chosen_long(
@@ -775,8 +722,7 @@ def pivot(
     long: LongFormat,
     when: TimeColumn,
     style: NumberStyle,
-    arrangement: Arrangement,
-    is_complete: bool = True,
+    options: ReadingOptions,
 ) -> Pivoted:
     """A table in long format as a column for each sensor, sorted by time, in memory.
 
@@ -786,8 +732,7 @@ def pivot(
         long: The columns of sensors and values.
         when: The time.
         style: How its numbers are written.
-        arrangement: What the user says about rows.
-        is_complete: Whether the last step ends with the table.
+        options: What the user says about rows.
     """
     from emphatic.tables import fields, frames
 
@@ -813,7 +758,6 @@ def pivot(
     numbers: dict[str, Array] = {}
     labels: dict[str, list[str | None]] = {}
     switches, percents, ignored = [], [], {}
-    units: dict[str, str] = {}
     by_sensor = np.argsort(places, kind="stable")
     ends = np.searchsorted(places[by_sensor], np.arange(len(sensors) + 1))
     positions: dict[str, NDArray[np.int64]] = {}
@@ -824,14 +768,12 @@ def pivot(
             cells = array.slice(ends[i], ends[i + 1] - ends[i])
             kind = fields.find_kind(cells, style)
             if kind in NUMERIC:
-                unit = fields.find_unit(cells, style) if kind == "unit" else ""
-                written = replace(style, switch=kind == "switch", percent=kind == "percent", unit=unit)
+                written = replace(style, switch=kind == "switch", percent=kind == "percent")
                 numbers[column], unreadable = fields.as_floats(cells, written)
                 if unreadable:
                     dropped.add(f"not a number, among those of {column!r}", 0, unreadable)
                 switches += [column] if kind == "switch" else []
                 percents += [column] if kind == "percent" else []
-                units |= {column: unit} if unit else {}
             elif kind == "text":
                 states = fields.parse_labels(cells)
                 labels[column] = [None if fields.is_absent(state) else state for state in states.tolist()]
@@ -839,22 +781,19 @@ def pivot(
                 ignored[column] = "dates, not readings"
                 continue
             positions[column] = by_sensor[ends[i] : ends[i + 1]]
-    plan = plan_records(times, places, [" ".join(map(str, word)) for word in sensors], [], arrangement, when.dated)
-    if plan is None:
-        wide = _widen(times, numbers, labels, positions, when, dropped, key)
-        return Pivoted(wide, long, tuple(switches), tuple(percents), ignored, None, units)
-    reports = {column: times[np.sort(at)] for column, at in positions.items()}
-    chosen = _plan(reports, (*switches, *labels), arrangement._replace(resample=plan.step), when.dated, plan.why)
-    assert chosen is not None
-    plan = replace(chosen, interval=plan.interval)
-    grid = Grid(
-        list(numbers),
-        list(labels),
-        step=plan.step,
-        max_age=plan.max_age,
-        aggregate=arrangement.aggregate,
-        switches=switches,
-    )
+    plan = plan_records(times, places, [" ".join(map(str, word)) for word in sensors], [], options, when.dated)
+    rows_known, last_counts = None, switches
+    if plan is None:  # a row for each moment, in which the last of several readings counts, as in any assignment
+        grid_plan, rows_known, last_counts = GridPlan(0.0, {}, ""), len(np.unique(times)), list(numbers)
+        superseded = sum(len(at) - len(np.unique(times[at])) for at in positions.values())
+        if superseded:
+            dropped.add(f"another reading of the same {key} at the same time follows", 0, superseded)
+    else:
+        reports = {column: times[np.sort(at)] for column, at in positions.items()}
+        chosen = _plan(reports, (*switches, *labels), options._replace(resample=plan.step), when.dated, plan.why)
+        assert chosen is not None
+        grid_plan = plan = replace(chosen, interval=plan.interval)
+    grid = Grid(list(numbers), list(labels), step=grid_plan.step, max_age=grid_plan.max_age, switches=last_counts)
     # One record after the other, as they were reported; columns of one row together.
     columns = [*numbers, *labels]
     cells_of = [*numbers.values(), *(grid.encode(column, states) for column, states in labels.items())]
@@ -871,43 +810,8 @@ def pivot(
             chunk = slice(begin, begin + _CHUNK)
             yield records[0][chunk], records[1][chunk], records[2][chunk]
 
-    gridded = GriddedSource(grid, read, when, lambda: dropped, is_complete)
-    return Pivoted(gridded, long, tuple(switches), tuple(percents), ignored, plan, units)
-
-
-def _widen(
-    times: Array,
-    numbers: Mapping[str, Array],
-    labels: Mapping[str, Sequence[str | None]],
-    positions: Mapping[str, NDArray[np.int64]],
-    when: TimeColumn,
-    dropped: DroppedRows,
-    key: str,
-) -> Source:
-    """A row for each moment, with a column for each sensor, empty where it did not report."""
-    import pyarrow as pa
-
-    from emphatic.tables import frames
-
-    moments, row = np.unique(times, return_inverse=True)
-    wide: dict[str, Any] = {when.name: frames.as_stamps(moments, when)}
-    superseded = 0
-    for column, at in positions.items():
-        # Of several readings of a sensor at a moment the last counts, as in any assignment.
-        superseded += len(at) - len(np.unique(row[at]))
-        if column in numbers:
-            values = np.full(len(moments), np.nan)
-            values[row[at]] = numbers[column]
-            wide[column] = values
-        else:
-            words = np.full(len(moments), None, object)
-            words[row[at]] = labels[column]
-            wide[column] = pa.array(words, pa.string())
-    if superseded:
-        dropped.add(f"another reading of the same {key} at the same time follows", 0, superseded)
-    frame = frames.Frame(pa.table(wide))
-    frame.dropped = dropped
-    return frame
+    gridded = GriddedSource(grid, read, when, lambda: dropped, options.is_complete or plan is None, rows_known)
+    return Pivoted(gridded, long, tuple(switches), tuple(percents), ignored, plan)
 
 
 # ---------------------------------------------------------------------- what was decided, in words

@@ -21,15 +21,13 @@ _r1 = types.Array(types.float64, 1, "C", readonly=True)
 _i1 = types.Array(types.int64, 1, "C", readonly=True)
 
 # What a column carries: what its values in the open step come to, how many they are, its last value, the time of that,
-# how long it is held, and how several values become one.
-SUM, COUNT, HELD, STAMP, LIMIT, HOW = range(6)
+# how long it is held, and whether it is a state, of which the last value counts and not the mean.
+SUM, COUNT, HELD, STAMP, LIMIT, IS_STATE = range(6)
 WIDTH = 6
 # What all columns share: the number of the open step, the latest time of all, the longest limit, records that came
 # after their step, those without a time, and how often time began anew.
 STEP, LATEST, LONGEST, LATE, TIMELESS, RESTARTS = range(6)
 HEAD = 6
-#: How several values of one step become one.
-MEAN, LAST, LEAST, MOST = range(4)
 #: A time belongs to a step if it is after its end by less than this share of it: stamps are rounded.
 SLACK = 1e-3
 #: Numbers of steps from which on floats are not exact: no time of a log is so far from 0.
@@ -106,13 +104,9 @@ def advance(
         state[c, HELD], state[c, STAMP] = v, t
         if math.isnan(v):  # the sensor says that it has no value
             continue
-        if state[c, COUNT] == 0.0 or state[c, HOW] == LAST:
+        if state[c, COUNT] == 0.0 or state[c, IS_STATE] > 0.0:
             state[c, SUM], state[c, COUNT] = v, 1.0
-        elif state[c, HOW] == MEAN:
+        else:
             state[c, SUM] += v
             state[c, COUNT] += 1.0
-        elif state[c, HOW] == LEAST:
-            state[c, SUM] = min(state[c, SUM], v)
-        else:
-            state[c, SUM] = max(state[c, SUM], v)
     return len(times), count

@@ -18,8 +18,7 @@ from emphatic.tables import fields
 from emphatic.tables import text as files_of_text
 from emphatic.tables.fields import Notation, NumberStyle, TimeColumn, unix_units
 from emphatic.tables.frames import Frame
-from emphatic.tables.grid import Arrangement
-from emphatic.tables.table import Malformed, Table, TableError, table_of
+from emphatic.tables.table import Malformed, ReadingOptions, Table, TableError, table_of
 from emphatic.tables.text import Header, find_units, is_blank, read_header, read_object, split_fields
 
 __all__ = ["Malformed", "Notation", "ParsedRow", "ReadingOptions", "Readings", "RowParser", "collect"]
@@ -229,16 +228,6 @@ class Readings:
         return dict(zip(names, values + [""] * (len(names) - len(values)), strict=True))
 
 
-class ReadingOptions(NamedTuple):
-    """What a user says about readings: the time column, the columns that stay words, the arrangement of rows, and what
-    stands for a missing value."""
-
-    time: str | bool | None = None
-    words: Collection[str] = ()
-    arrangement: Arrangement = Arrangement(resample="none")
-    missing: tuple[str, ...] = ()
-
-
 ANY_READINGS = ReadingOptions()
 
 
@@ -267,16 +256,7 @@ def collect(
     if delimiter is not None:
         frame.style = fields.find_style(columns, delimiter)
     frame.delimiter, frame.nested, frame.unnamed, frame.rare = delimiter, nested, tuple(unnamed), rare
-    return table_of(
-        "the readings",
-        frame,
-        options.time,
-        arrangement=options.arrangement,
-        ordered=False,
-        words=options.words,
-        is_complete=False,
-        missing=options.missing,
-    )
+    return table_of("the readings", frame, options._replace(ordered=False, is_complete=False))
 
 
 def collect_readings(

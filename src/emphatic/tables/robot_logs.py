@@ -64,9 +64,6 @@ _MOST_FIELDS, _DEEPEST = 10_000, 50
 _TIMES = ({"sec", "nsec"}, {"sec", "nanosec"}, {"secs", "nsecs"})
 _JSON_NUMBER, _JSON_ARRAY = "number", "array"
 
-#: The way to a value in a JSON object: names, and places in arrays.
-FieldPath = tuple[str | int, ...]
-
 
 class RobotLog:
     """The messages of some topics, as rows: one for each time at which a message of any of them was logged.
@@ -175,22 +172,24 @@ def _without_text(column: pa.Array) -> pa.Array:
 
 
 def _is_mcap(file: File) -> bool:
-    if not file.start.startswith(MAGIC):
+    is_mcap = file.start.startswith(MAGIC)
+    if not is_mcap and file.path.suffix == ".mcap":
         raise TableError(f"{file.name}: this is not an MCAP file, although its name ends in .mcap.")
-    return True
+    return is_mcap
 
 
 def _is_bag(file: File) -> bool:
     """A folder with its metadata, or the database in such a folder."""
-    return file.path.suffix == ".db3" or (file.path / "metadata.yaml").is_file()
+    is_database = file.start.startswith(b"SQLite") and file.path.suffix == ".db3"
+    return is_database or (file.path / "metadata.yaml").is_file()
 
 
 def _open_log(file: File, options: OpenOptions) -> RobotLog:
     return RobotLog(file.path, options.topics)
 
 
-MCAP = Format("MCAP", _is_mcap, _open_log, topics=True, signatures=((0, MAGIC),), suffixes=(".mcap",))
-ROS2_BAG = Format("ROS 2 bag", _is_bag, _open_log, topics=True, signatures=((0, b"SQLite"),), folders=True)
+MCAP = Format("MCAP", _is_mcap, _open_log, topics=True)
+ROS2_BAG = Format("ROS 2 bag", _is_bag, _open_log, topics=True)
 
 
 # ---------------------------------------------------------------------- recordings
@@ -267,12 +266,12 @@ class _Mcap:
             summary = self._reader(stream).get_summary()
             self._indexed = bool(summary and summary.chunk_indexes)
             if summary is not None and summary.channels:
-                schemas, channels = summary.schemas, list(summary.channels.values())
+                known = [(summary.schemas.get(channel.schema_id), channel) for channel in summary.channels.values()]
             else:
-                schemas, channels = _scan(stream)
+                known = list({message[1].id: message[:2] for message in self._reader(stream).iter_messages()}.values())
         self.channels: dict[str, Channel | str] = {}
-        for channel in channels:
-            encoding = _encoding(channel, schemas.get(channel.schema_id))
+        for schema, channel in known:
+            encoding = _encoding(channel, schema)
             if self.channels.setdefault(channel.topic, encoding) != encoding:
                 self.channels[channel.topic] = "a topic with messages of several types"
 
@@ -311,21 +310,6 @@ class _Bag:
             connections = [connection for connection in reader.connections if connection.topic in topics]
             for connection, time, data in reader.messages(connections) if connections else ():
                 yield Message(time, connection.topic, data)
-
-
-def _scan(stream: BinaryIO) -> tuple[dict[int, McapSchema], list[McapChannel]]:
-    """The schemas and channels of a file without a summary."""
-    from mcap.records import Channel, Schema
-    from mcap.stream_reader import StreamReader
-
-    stream.seek(0)
-    schemas, channels = {}, {}
-    for record in StreamReader(stream).records:
-        if isinstance(record, Schema):
-            schemas[record.id] = record
-        elif isinstance(record, Channel):
-            channels[record.id] = record
-    return schemas, list(channels.values())
 
 
 def _encoding(channel: McapChannel, schema: McapSchema | None) -> Channel | str:
@@ -428,11 +412,11 @@ class _Numbers:
 class _Array:
     """A sequence of numbers, or an array of ``count``: read if ``length`` is set, else skipped."""
 
-    def __init__(self, path: str, form: str, count: int | None = None) -> None:
+    def __init__(self, path: str, form: str, count: int | None = None, keep: bool = True) -> None:
         self.path, self._form, self._count = path, form, count
         self._size = struct.calcsize(f"={form}")
         self.length = 0
-        self.seen: Counter[int] | None = Counter()
+        self.seen: Counter[int] | None = Counter() if keep else None
 
     @property
     def columns(self) -> list[str]:
@@ -453,16 +437,6 @@ class _Array:
         else:
             values.extend([None] * self.length)
         return _check_end(data, at + count * self._size)
-
-
-class _Text:
-    """A text, which is skipped."""
-
-    columns: tuple[str, ...] = ()
-
-    def read(self, data: bytes, at: int, order: str, values: list[float | None]) -> int:
-        at, length = _read_length(data, at, order)
-        return _check_end(data, at + length)
 
 
 class _Sequence:
@@ -486,7 +460,7 @@ class _Sequence:
         return at
 
 
-_Step = _Numbers | _Array | _Text | _Sequence
+_Step = _Numbers | _Array | _Sequence
 
 
 class MessageType:
@@ -501,7 +475,7 @@ class MessageType:
         self._types, self._fields = types, 0
         self._steps: list[_Step] = []
         self._plan(name, "", self._steps, 0)
-        sequences = [step for step in self._steps if isinstance(step, _Array)]
+        sequences = [step for step in self._steps if isinstance(step, _Array) and step.seen is not None]
         for data in first if sequences else ():
             self.read(data)
         for step in sequences:
@@ -546,9 +520,7 @@ class MessageType:
                     self._plan_element(element_kind, element, f"{here}[{i}]", steps, depth, keep)
             elif form is not None:
                 self._count_field()
-                array = _Array(here, form, count)
-                array.seen = array.seen if keep else None
-                steps.append(array)
+                steps.append(_Array(here, form, count, keep))
             else:
                 inner: list[_Step] = []
                 self._plan_element(element_kind, element, here, inner, depth, False)
@@ -564,7 +536,7 @@ class MessageType:
                 self.left_out[path] = STAMP
             self._plan(what, path, steps, depth + 1, keep and not stamp)
         elif what[0] == "string":
-            steps.append(_Text())
+            steps.append(_Array(path, "B", keep=False))  # its bytes
             if keep:
                 self.left_out[path] = TEXT
         elif what[0] in _FORMATS:
@@ -605,53 +577,53 @@ class MessageObjects:
     """
 
     def __init__(self, first: Iterable[bytes]) -> None:
-        kinds_by_path: dict[FieldPath, Counter[str]] = {}
-        lengths: dict[FieldPath, Counter[int]] = {}
+        kinds_by_name: dict[str, Counter[str]] = {}
+        lengths: dict[str, Counter[int]] = {}
         for data in first:
-            for path, value in _walk(_object(data)):
+            for name, value in _walk(_object(data)):
                 if kind := _kind(value):
-                    kinds_by_path.setdefault(path, Counter())[kind] += 1
+                    kinds_by_name.setdefault(name, Counter())[kind] += 1
                 if isinstance(value, list):
-                    lengths.setdefault(path, Counter())[len(value)] += 1
+                    lengths.setdefault(name, Counter())[len(value)] += 1
         self.left_out: dict[str, str] = {}
-        self._paths: list[FieldPath] = []
-        self._lengths: dict[FieldPath, int] = {}
-        for path, kinds in kinds_by_path.items():
+        self.columns: list[str] = []
+        #: The fields that are columns; of arrays the length.
+        self._lengths: dict[str, int | None] = {}
+        for name, kinds in kinds_by_name.items():
             kind = kinds.most_common(1)[0][0]
             if kind == _JSON_NUMBER:
-                self._paths.append(path)
+                self._lengths[name] = None
+                self.columns.append(name)
             elif kind == _JSON_ARRAY:
-                length, why = usual_length(lengths[path])
-                self._lengths[path] = length
-                self._paths += [(*path, i) for i in range(length)]
-                self.left_out |= {_name(path): why} if why else {}
+                length, why = usual_length(lengths[name])
+                self._lengths[name] = length
+                self.columns += [f"{name}[{i}]" for i in range(length)]
+                self.left_out |= {name: why} if why else {}
             else:
-                self.left_out[_name(path)] = kind
-        self.columns = [_name(path) for path in self._paths]
+                self.left_out[name] = kind
 
     def read(self, data: bytes) -> list[float | None]:
         """The numbers of a message, NaN where it has none; None for what cannot be read as one."""
         message = _object(data)
-        return [None if message is None else self._value(message, path) for path in self._paths]
-
-    def _value(self, message: dict[str, Any], path: FieldPath) -> float | None:
-        """The number at a path, NaN where the message has none, None where it is something else."""
-        value: object = message
-        for i, key in enumerate(path):
-            if isinstance(key, int):
-                if not isinstance(value, list) or len(value) != self._lengths[path[:i]]:
-                    return float("nan") if value is None else None
-                value = value[key]
-            elif isinstance(value, dict):
-                value = value.get(key)
+        if message is None:
+            return [None] * len(self.columns)
+        fields, values = dict(_walk(message)), []
+        for name, length in self._lengths.items():
+            value = fields.get(name)
+            if length is None or value is None:
+                values += [_number(value)] * (1 if length is None else length)
             else:
-                return float("nan") if value is None else None
-        if value is None:
-            return float("nan")
-        try:
-            return float(value) if isinstance(value, int | float) else None
-        except OverflowError:
-            return None
+                is_whole = isinstance(value, list) and len(value) == length
+                values += [_number(cell) for cell in value] if is_whole else [None] * length
+        return values
+
+
+def _number(value: object) -> float | None:
+    """A number of JSON, NaN for none; None for something else."""
+    try:
+        return float("nan") if value is None else float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return None
 
 
 def _object(data: bytes) -> dict[str, Any] | None:
@@ -663,13 +635,13 @@ def _object(data: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _walk(value: dict[str, Any] | None, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
-    """The fields of an object, and those of objects in it."""
+def _walk(value: dict[str, Any] | None, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """The fields of an object, and those of objects in it, with dots in their names."""
     for key, inner in (value or {}).items():
-        if isinstance(inner, dict) and inner and set(inner) not in _TIMES and len(path) < _DEEPEST:
-            yield from _walk(inner, (*path, key))
+        if isinstance(inner, dict) and inner and set(inner) not in _TIMES and depth < _DEEPEST:
+            yield from _walk(inner, f"{prefix}{key}.", depth + 1)
         else:
-            yield (*path, key), inner
+            yield f"{prefix}{key}", inner
 
 
 def _kind(value: object) -> str:
@@ -679,10 +651,3 @@ def _kind(value: object) -> str:
     if isinstance(value, dict):
         return STAMP if value else "an object without fields"
     return "" if value is None else TEXT if isinstance(value, str) else _JSON_NUMBER
-
-
-def _name(path: FieldPath) -> str:
-    name = ""
-    for key in path:
-        name += f"[{key}]" if isinstance(key, int) else f".{key}" if name else key
-    return name

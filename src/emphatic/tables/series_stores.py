@@ -3,8 +3,6 @@
 A query gives series, each with its own times. They are read in windows of time, and the series of a window are joined:
 a row for each time, a column for each series. The name of a column is that of the series with its labels, as
 PromQL writes it: ``temperature{machine="a"}``.
-
-Results are written in the line protocol of InfluxDB, which VictoriaMetrics takes too.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,17 +23,15 @@ from urllib.parse import quote, urlencode
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pt
-from numpy.typing import NDArray
 
-from emphatic.tables.databases import PREFIX, check_query, without_results, words_of
-from emphatic.tables.stores import DataStore, Destination, Request, Results, Spool, StoreAddress, make_array
+from emphatic.tables.databases import check_query, words_of
+from emphatic.tables.stores import DataStore, Request, Spool, StoreAddress, make_array
 from emphatic.tables.table import TableError
 
 if TYPE_CHECKING:
     import http.client
 
-__all__ = ["INFLUXDB", "PROMETHEUS"]
+__all__ = ["INFLUXDB", "PROMETHEUS", "annotated_rows"]
 
 #: Seconds after which a server that says nothing is given up.
 _TIMEOUT = 300.0
@@ -43,8 +39,8 @@ _TIMEOUT = 300.0
 _STEPS, _POINTS = 10_000, 300_000
 #: What is read of Prometheus by default: the last week, in steps of a minute.
 _RANGE, _STEP = 7 * 86400.0, 60.0
-#: Rows of a chunk of InfluxDB, and lines that are written to it at a time.
-_CHUNK, _LINES = 10_000, 20_000
+#: Rows of a chunk of InfluxDB.
+_CHUNK = 10_000
 #: The ports of addresses that have none.
 _PORTS = {"prometheus": 9090, "victoriametrics": 8428, "influxdb": 8086}
 #: Measurements that a message lists, at most.
@@ -54,10 +50,6 @@ _TIME_NAMES = ("time", "timestamp", "time of row")
 
 
 # ---------------------------------------------------------------------- HTTP
-
-
-class _Refused(TableError):
-    """A server that answers, and does not do what it was asked."""
 
 
 def _make_opener() -> Any:
@@ -131,13 +123,13 @@ class _Server:
         if code in (401, 403):
             return TableError(
                 f"{self.address}: wrong or missing password ({code}). Name the user in the address (none for a token), "
-                "and set the environment variable EMPHATIC_PASSWORD, or name a file: ?password_file=PATH."
+                "and set the environment variable EMPHATIC_PASSWORD or EMPHATIC_PASSWORD_FILE."
             )
         if 300 <= code < 400:
-            return _Refused(
+            return TableError(
                 f"{self.address}: the server redirects to another address: {self.address.hide(str(location))}. Name it."
             )
-        return _Refused(
+        return TableError(
             f"{self.address}: the server rejected the request: {self.address.hide(_error_text(body))} ({code})."
         )
 
@@ -148,7 +140,7 @@ class _Server:
         try:
             return json.loads(text)
         except ValueError:
-            raise _Refused(f"{self.address}: the answer is not JSON, so this is another kind of server.") from None
+            raise TableError(f"{self.address}: the answer is not JSON, so this is another kind of server.") from None
 
 
 def _error_text(body: bytes) -> str:
@@ -190,12 +182,11 @@ def series_name(field: str, labels: Mapping[str, str]) -> str:
     return f"{field}{{{','.join(written)}}}" if written else field
 
 
-def join_series(series: list[Series], time_name: str) -> pa.RecordBatch | None:
+def join_series(series: list[Series]) -> pa.RecordBatch | None:
     """The series of a window as rows, in the order of time; None without any.
 
     Args:
         series: The series. Several of one name are joined; of two values at one time the later counts.
-        time_name: The name of the column of times.
     """
     stamps = [np.array(entry.times, np.int64) for entry in series]
     if not any(map(len, stamps)):
@@ -207,6 +198,7 @@ def join_series(series: list[Series], time_name: str) -> pa.RecordBatch | None:
         for place, value in zip(np.searchsorted(moments, times).tolist(), entry.values, strict=True):
             column[place] = value
     arrays = [pa.array(moments).cast(pa.timestamp("ns", "UTC")), *map(make_array, columns.values())]
+    time_name = next(name for name in _TIME_NAMES if name not in columns)
     return pa.RecordBatch.from_arrays(arrays, [time_name, *columns])
 
 
@@ -235,7 +227,7 @@ def _fixed_range(request: Request) -> tuple[float, float] | None:
 
 def _read_prometheus(address: StoreAddress, request: Request) -> Spool:
     """The series of a query of PromQL or MetricsQL."""
-    server = _Server(address, prefix=_path(address))
+    server = _Server(address, prefix=quote(address.path.rstrip("/")))
     if request.query is None:
         raise TableError(f"{address}: a query is needed, such as query='avg by (instance) (node_load1)'")
     step = request.step or _STEP
@@ -263,7 +255,7 @@ def _prometheus_batches(server: _Server, query: str, begin: int, stop: int, step
             # Times of float64 seconds are on the grid of steps: rounding recovers them.
             times = [round(round(float(t) / step) * step * 1e9) for t, _ in entry["values"]]
             series.append(Series(name, times, [_parse_value(text) for _, text in entry["values"]]))
-        batch = join_series(series, _time_name({entry.name for entry in series}))
+        batch = join_series(series)
         if batch is not None:
             empty = False
             yield batch
@@ -276,115 +268,6 @@ def _prometheus_batches(server: _Server, query: str, begin: int, stop: int, step
 def _parse_value(text: str) -> float | None:
     value = float(text)
     return None if math.isnan(value) else value
-
-
-def _time_name(names: set[str]) -> str:
-    return next(name for name in _TIME_NAMES if name not in names)
-
-
-def _is_prometheus(address: StoreAddress) -> bool:
-    """Whether a server says which Prometheus it is; VictoriaMetrics does so too."""
-    try:
-        answer = _Server(address, prefix=_path(address)).get_json("/api/v1/status/buildinfo", {})
-    except _Refused:
-        return False
-    return isinstance(answer, dict) and "data" in answer
-
-
-def _path(address: StoreAddress) -> str:
-    return quote(address.path.rstrip("/"))
-
-
-class _VictoriaMetrics:
-    """VictoriaMetrics, which keeps two values of one time unless the series is deleted in between.
-
-    A series that has values at times to be written is read, deleted and written again, with new values in the place of
-    old ones.
-    """
-
-    def __init__(self, address: StoreAddress) -> None:
-        self._address, self._server = address, _Server(address, prefix=_path(address))
-        self._prefix = address.options.get("table", PREFIX)
-
-    def check(self) -> None:
-        with self._server.open("/metrics", {}) as answer:
-            is_victoria = b"vm_" in answer.read()
-        if not is_victoria:
-            raise TableError(
-                f"{self._address}: Prometheus does not accept past values. Write to VictoriaMetrics, InfluxDB or a "
-                "database instead."
-            )
-
-    def write(self, results: Results) -> str:
-        measurement = f"{self._prefix}_{results.kind}"
-        self._call("/internal/force_flush")  # what was written a moment ago is seen
-        for labels, times, values in _collect_series(measurement, results):
-            selector = ",".join(f"{name}={json.dumps(text, ensure_ascii=False)}" for name, text in labels.items())
-            self._write_series(labels, {"match[]": f"{{{selector}}}"}, times, values)
-        self._call("/internal/force_flush")
-        self._call("/internal/resetRollupResultCache")  # or past queries would be answered as before
-        return measurement
-
-    def _write_series(
-        self, labels: Mapping[str, str], selector: dict[str, str], times: NDArray[np.int64], values: NDArray[np.float64]
-    ) -> None:
-        span = {"start": f"{times[0] / 1000:.3f}", "end": f"{times[-1] / 1000:.3f}"}
-        if len(self._export({**selector, **span}, labels)[0]):
-            stored_times, stored_values = self._export(selector, labels)
-            is_other = ~np.isin(stored_times, times)
-            times = np.concatenate([stored_times[is_other], times])
-            values = np.concatenate([stored_values[is_other], values])
-            order = np.argsort(times, kind="stable")
-            times, values = times[order], values[order]
-            self._call("/api/v1/admin/tsdb/delete_series", selector)
-        for begin in range(0, len(times), _CHUNK):
-            piece = slice(begin, begin + _CHUNK)
-            line = {"metric": labels, "values": values[piece].tolist(), "timestamps": times[piece].tolist()}
-            self._call("/api/v1/import", {}, json.dumps(line).encode())
-
-    def _export(
-        self, selector: Mapping[str, str], labels: Mapping[str, str]
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The stored values of the series with exactly these labels, in the order of time."""
-        times: list[int] = []
-        values: list[float | None] = []
-        with self._server.open("/api/v1/export", selector) as answer:
-            for line in answer:
-                entry = json.loads(line)
-                if entry["metric"] == labels:
-                    times += entry["timestamps"]
-                    values += entry["values"]
-        return np.array(times, np.int64), np.array(values, np.float64)
-
-    def _call(self, path: str, options: Mapping[str, str] | None = None, body: bytes | None = None) -> None:
-        with self._server.open(path, options or {}, body, "application/json"):
-            pass
-
-
-def _collect_series(
-    measurement: str, results: Results
-) -> Iterator[tuple[dict[str, str], NDArray[np.int64], NDArray[np.float64]]]:
-    """The labels of each series of results, its times in milliseconds and its values."""
-    numeric = [name for name in results.values if not pt.is_string(results.schema.field(name).type)]
-    pieces: dict[tuple[str, ...], list[tuple[NDArray[np.int64], list[NDArray[np.float64]]]]] = {}
-    for batch in results.batches():
-        times = _nanoseconds(batch.column("time")) // 1_000_000
-        names = np.array(batch.column("name").to_pylist(), object)
-        columns = [batch.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False) for name in numeric]
-        for place in sorted(np.unique(names, return_index=True)[1].tolist()):
-            rows = names == names[place]
-            key = tuple(batch.column(name)[place].as_py() or "" for name in results.keys)
-            pieces.setdefault(key, []).append((times[rows], [column[rows] for column in columns]))
-    for key, pieces_of_series in pieces.items():
-        times = np.concatenate([piece[0] for piece in pieces_of_series])
-        for i, field in enumerate(numeric):
-            values = np.concatenate([piece[1][i] for piece in pieces_of_series])
-            # Of several values of one millisecond the last counts.
-            latest = len(times) - 1 - np.unique(times[::-1], return_index=True)[1]
-            known = latest[np.isfinite(values[latest])]
-            if len(known):
-                labels = {name: text for name, text in zip(results.keys, key, strict=True) if text}
-                yield {"__name__": f"{measurement}_{field}", **labels}, times[known], values[known]
 
 
 # ---------------------------------------------------------------------- InfluxDB
@@ -445,7 +328,7 @@ def _read_influxdb(address: StoreAddress, request: Request) -> Spool:
 
 
 def _only_measurement(influx: _Influx) -> str:
-    names = without_results([row[0] for series in influx.query("show measurements") for row in series["values"]])
+    names = [row[0] for series in influx.query("show measurements") for row in series["values"]]
     address = influx.server.address
     if not names:
         raise TableError(f"{address}: the database has no measurements, or does not exist.")
@@ -519,7 +402,7 @@ def _influx_window(chunks: Iterator[Any], is_mean: bool) -> pa.RecordBatch | Non
             for key, entry in collected.items()
         }
     series = [entry for entry in collected.values() if any(value is not None for value in entry.values)]
-    return join_series(series, _time_name({entry.name for entry in series}))
+    return join_series(series)
 
 
 # ---------------------------------------------------------------------- Flux
@@ -565,7 +448,7 @@ def _flux_batches(
     options = {"org": influx.organisation or ""}
     with influx.server.open("/api/v2/query", options, body, "application/json") as answer:
         series = parse_flux(io.TextIOWrapper(answer, "utf-8", newline=""), repr(influx.server.address))
-    batch = join_series(series, _time_name({entry.name for entry in series}))
+    batch = join_series(series)
     if batch is None:
         raise TableError(f"{influx.server.address}: the query has no rows. Check query=… and range=…")
     for begin_row in range(0, len(batch), 1 << 16):
@@ -580,25 +463,31 @@ def parse_flux(lines: io.TextIOBase, name: str) -> list[Series]:
         name: The store, for messages.
     """
     collected: dict[str, Series] = {}
-    types: list[str] = []
-    header: list[str] = []
-    for row in csv.reader(lines):
-        if not row or not any(row):
-            header = []
-        elif row[0] == "#datatype":
-            types, header = row, []
-        elif row[0].startswith("#"):
-            continue
-        elif not header:
-            header = row
-            if "error" in header and "_time" not in header:
-                types = ["error"]
-        elif types == ["error"]:
+    for notes, header, row in annotated_rows(lines):
+        if "error" in header and "_time" not in header:
             reason = dict(zip(header, row, strict=False)).get("error", "")
             raise TableError(f"{name}: the query failed: {' '.join(reason.split())}.")
-        else:
-            _add_flux_row(collected, header, types, row, name)
+        _add_flux_row(collected, header, notes.get("#datatype", []), row, name)
     return list(collected.values())
+
+
+def annotated_rows(lines: Iterable[str]) -> Iterator[tuple[dict[str, list[str]], list[str], list[str]]]:
+    """The rows of annotated CSV, each with the annotations and the header of its block.
+
+    Args:
+        lines: The text.
+    """
+    notes: dict[str, list[str]] = {}
+    header: list[str] = []
+    for row in csv.reader(lines):
+        if not any(row):
+            notes, header = {}, []
+        elif row[0].startswith("#"):
+            notes, header = ({} if header else notes) | {row[0]: row}, []
+        elif not header:
+            header = row
+        else:
+            yield notes, header, row
 
 
 def _add_flux_row(collected: dict[str, Series], header: list[str], types: list[str], row: list[str], name: str) -> None:
@@ -635,138 +524,18 @@ def _rfc3339(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-# ---------------------------------------------------------------------- the line protocol
-
-
-class _InfluxDestination:
-    """Measurements of InfluxDB. It keeps one value for each time and set of tags."""
-
-    def __init__(self, address: StoreAddress) -> None:
-        self._influx = _Influx.of(address)
-        self._prefix = address.options.get("table", PREFIX)
-        if self._influx.organisation is None:
-            self._path, self._options = "/write", {"db": self._influx.database, "precision": "ns"}
-        else:
-            self._path = "/api/v2/write"
-            bucket = {"bucket": self._influx.database, "precision": "ns"}
-            self._options = {"org": self._influx.organisation, **bucket}
-
-    def check(self) -> None:
-        # Without a line nothing is written, but the login and the database are checked.
-        with self._influx.server.open(self._path, self._options, b"# emphatic\n"):
-            pass
-
-    def write(self, results: Results) -> str:
-        measurement = f"{self._prefix}_{results.kind}"
-        _write_lines(self._influx.server, self._path, self._options, measurement, results)
-        return measurement
-
-
-def _write_lines(server: _Server, path: str, options: Mapping[str, str], measurement: str, results: Results) -> None:
-    waiting: list[str] = []
-
-    def send(least: int) -> None:
-        while len(waiting) >= least and waiting:
-            body = "\n".join(waiting[:_LINES]).encode()
-            del waiting[:_LINES]
-            with server.open(path, options, body):
-                pass
-
-    for batch in results.batches():
-        waiting.extend(to_lines(batch, measurement, results))
-        send(_LINES)
-    send(1)
-
-
-def to_lines(batch: pa.RecordBatch, measurement: str, results: Results) -> Iterator[str]:
-    """Rows in the line protocol of InfluxDB; a row without any value has no line.
-
-    Args:
-        batch: The rows.
-        measurement: The measurement.
-        results: Says which columns are tags, and which are fields.
-    """
-    keys = [batch.column(name).to_pylist() for name in results.keys]
-    heads: dict[tuple[Any, ...], str] = {}
-    fields = [_field_texts(name, batch.column(name)) for name in results.values]
-    for stamp, labels, texts in zip(
-        _nanoseconds(batch.column("time")).tolist(), zip(*keys, strict=True), zip(*fields, strict=True), strict=True
-    ):
-        if labels not in heads:
-            tags = [f"{name}={_escape(value)}" for name, value in zip(results.keys, labels, strict=True) if value]
-            heads[labels] = ",".join([_escape(measurement), *tags])
-        present = [text for text in texts if text]
-        if present:
-            yield f"{heads[labels]} {','.join(present)} {stamp}"
-
-
-def _field_texts(name: str, column: pa.Array) -> list[str]:
-    """``name=value`` for each value, empty where it is missing."""
-    values = column.to_pylist()
-    write: Callable[[Any], str] = repr
-    if pt.is_integer(column.type):
-        write = "{}i".format
-    elif pt.is_boolean(column.type):
-        write = "{!s}".format
-    elif pt.is_string(column.type):
-        write = _quote_field
-    return ["" if value is None or value != value else f"{name}={write(value)}" for value in values]
-
-
-def _quote_field(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def _escape(text: str) -> str:
-    """A measurement, a tag or its value. A line must not end in it, and a backslash at its end would escape a comma."""
-    text = re.sub(r"[\r\n]+", " ", text)
-    text = re.sub(r"([,= ])", r"\\\1", text)
-    return f"{text}\u200b" if text.endswith("\\") else text
-
-
-def _nanoseconds(column: pa.Array) -> NDArray[np.int64]:
-    """Times in nanoseconds since 1970. A time that is only a number counts as seconds."""
-    if pt.is_timestamp(column.type):
-        stamps = column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64())
-        return np.asarray(stamps.to_numpy(zero_copy_only=False), np.int64)
-    seconds = np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
-    return np.asarray(np.round(seconds * 1e9), np.int64)
-
-
 # ---------------------------------------------------------------------- what there is
-
-
-def _is_influxdb(address: StoreAddress) -> bool:
-    """Whether a server says that it is InfluxDB."""
-    try:
-        with _Server(address, token="Token").open("/ping", {}) as answer:
-            return "X-Influxdb-Build" in answer.headers  # which VictoriaMetrics, that also answers, does not send
-    except _Refused:
-        return False
-
-
-def _write_victoria_metrics(address: StoreAddress) -> Destination:
-    return _VictoriaMetrics(address)
-
-
-def _write_influxdb(address: StoreAddress) -> Destination:
-    return _InfluxDestination(address)
 
 
 PROMETHEUS = DataStore(
     name="Prometheus or VictoriaMetrics",
-    schemes=("prometheus", "prometheus+https", "victoriametrics", "victoriametrics+https", "http", "https"),
+    schemes=("prometheus", "prometheus+https", "victoriametrics", "victoriametrics+https"),
     form="prometheus://HOST:PORT or victoriametrics://HOST:PORT",
     read=_read_prometheus,
-    write=_write_victoria_metrics,
-    recognise=_is_prometheus,
 )
 INFLUXDB = DataStore(
     name="InfluxDB",
-    schemes=("influxdb", "influxdb+https", "http", "https"),
+    schemes=("influxdb", "influxdb+https"),
     form="influxdb://HOST:PORT/DATABASE",
     read=_read_influxdb,
-    write=_write_influxdb,
-    recognise=_is_influxdb,
 )

@@ -1,4 +1,4 @@
-"""Stores: databases and time series stores that are named by an address, to read rows from and to write results to.
+"""Stores: databases and time series stores that are named by an address, to read rows from.
 
 A kind of store is one ``DataStore`` in a file of this package, or an entry point of the group ``emphatic.stores``;
 nothing else lists stores. It reads the rows of a query as batches of Arrow, in the order of time. A ``Spool`` puts
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import pyarrow as pa
@@ -31,19 +31,7 @@ from emphatic.tables.fields import PLAIN
 from emphatic.tables.files import LOOK_ROWS, DroppedRows, Source
 from emphatic.tables.table import TableError
 
-__all__ = [
-    "DataStore",
-    "Destination",
-    "Request",
-    "Results",
-    "Secret",
-    "Spool",
-    "StoreAddress",
-    "is_address",
-    "open_destination",
-    "open_store",
-    "stores",
-]
+__all__ = ["DataStore", "Request", "Secret", "Spool", "StoreAddress", "is_address", "open_store", "stores"]
 
 logger = logging.getLogger("emphatic.tables")
 
@@ -119,9 +107,8 @@ class StoreAddress:
     def parse(cls, text: str, variables: Mapping[str, str] = os.environ) -> StoreAddress:
         """An address as a user writes it.
 
-        The password is that of the address (a line is logged then), of the environment variable or the file that its
-        options ``password_env`` or ``password_file`` name, of ``EMPHATIC_PASSWORD`` or of the file
-        ``EMPHATIC_PASSWORD_FILE``.
+        The password is that of the address (a line is logged then), of the environment variable ``EMPHATIC_PASSWORD``,
+        or of the file ``EMPHATIC_PASSWORD_FILE``.
 
         Args:
             text: The address; or the path of a file of a database, by its suffix.
@@ -148,9 +135,7 @@ class StoreAddress:
         if scheme in _SUFFIXES.values():  # sqlite:///x.db is relative, sqlite:////x.db absolute
             path = unquote(url.netloc) + path if url.netloc else path.removeprefix("/")
             return cls(scheme, path=path, options=options)
-        name_of_variable, file = options.pop("password_env", None), options.pop("password_file", None)
-        if not password:
-            password = _find_password(scheme, name_of_variable, file, variables)
+        password = password or _find_password(scheme, variables)
         secret = Secret(password) if password else None
         return cls(scheme, url.hostname or "", port, path, user, secret, options)
 
@@ -191,21 +176,14 @@ def is_address(source: object) -> bool:
 def _warn_of_password(text: str) -> None:
     logger.warning(
         "The address has a password in it, which the list of processes shows. Pass it by the environment variable "
-        "EMPHATIC_PASSWORD, or in a file: ?password_file=PATH."
+        "EMPHATIC_PASSWORD, or in the file that EMPHATIC_PASSWORD_FILE names."
     )
 
 
-def _find_password(scheme: str, variable: str | None, file: str | None, variables: Mapping[str, str]) -> str | None:
-    if variable is not None:
-        if variable not in variables:
-            raise TableError(
-                f"{scheme}://…: there is no environment variable {variable}, which should hold a password."
-            )
-        return variables[variable]
-    if file is None:
-        file = None if variables.get("EMPHATIC_PASSWORD") else variables.get("EMPHATIC_PASSWORD_FILE")
-    if not file:
-        return variables.get("EMPHATIC_PASSWORD")
+def _find_password(scheme: str, variables: Mapping[str, str]) -> str | None:
+    password, file = variables.get("EMPHATIC_PASSWORD"), variables.get("EMPHATIC_PASSWORD_FILE")
+    if password or not file:
+        return password
     try:
         return Path(file).expanduser().read_text("utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -369,37 +347,6 @@ def make_array(values: list[Any]) -> pa.Array:
         return pa.array(texts, pa.string())
 
 
-# ---------------------------------------------------------------------- what is written
-
-
-class Results(NamedTuple):
-    """Results of a run to write, in long format.
-
-    Args:
-        kind: What they are, "predictions" or "alarms": a table or a measurement of its own.
-        keys: The columns of text that tell the rows of one time apart. The first, ``name``, does so alone.
-        values: The other columns, besides ``time``.
-        schema: The types of all columns: ``time``, a stamp or a number; ``keys``; and ``values``.
-        batches: The rows. No two have the same time and name, unless they are in different batches; the later counts.
-    """
-
-    kind: str
-    keys: tuple[str, ...]
-    values: tuple[str, ...]
-    schema: pa.Schema
-    batches: Callable[[], Iterator[pa.RecordBatch]]
-
-
-class Destination(Protocol):
-    """A store that results are written to. A row replaces the one of the same time and name."""
-
-    def check(self) -> None:
-        """TableError if the store cannot be reached or written to. Called before a long run."""
-
-    def write(self, results: Results) -> str:
-        """Write results; the name of their table or measurement."""
-
-
 # ---------------------------------------------------------------------- the kinds of stores
 
 
@@ -411,9 +358,7 @@ class DataStore:
         name: The name, as messages write it.
         schemes: The schemes of its addresses.
         form: How an address is written, such as postgresql://USER@HOST:PORT/DATABASE.
-        recognise: Whether the server at an address is of this kind, for schemes that several kinds have.
         read: Opens the rows of a request.
-        write: Opens an address to write results to; None if a store of this kind takes none.
         package: The package that its client is in, if it needs one.
         extra: What pip installs that package by, such as emphatic[postgresql].
     """
@@ -422,8 +367,6 @@ class DataStore:
     schemes: tuple[str, ...]
     form: str
     read: Callable[[StoreAddress, Request], Source]
-    write: Callable[[StoreAddress], Destination] | None = None
-    recognise: Callable[[StoreAddress], bool] = lambda address: True
     package: str = ""
     extra: str = ""
 
@@ -466,34 +409,10 @@ def open_store(text: str, request: Request) -> tuple[str, Source]:
         return repr(address), store.read(address, request)
 
 
-def open_destination(text: str) -> tuple[StoreAddress, Destination]:
-    """Open a store to write results to, and check that it can be written to.
-
-    Args:
-        text: Its address, or the path of a file of SQLite or DuckDB.
-    """
-    address = StoreAddress.parse(text)
-    store = _find_store(address)
-    if store.write is None:
-        writable = ", ".join(kind.form for kind in stores() if kind.write is not None)
-        raise TableError(f"{address}: {store.name} does not accept results. Write them to one of: {writable}.")
-    with store.importing():
-        destination = store.write(address)
-        destination.check()
-    return address, destination
-
-
 def _find_store(address: StoreAddress) -> DataStore:
-    candidates = [store for store in stores() if address.scheme in store.schemes]
-    if not candidates:
+    store = next((store for store in stores() if address.scheme in store.schemes), None)
+    if store is None:
         forms = ", ".join(store.form for store in stores())
         shown = f"{address.scheme}://…" if address.scheme else repr(address.path)
         raise TableError(f"{shown}: this is not the address of a store. Addresses are: {forms}.")
-    if len(candidates) == 1:
-        return candidates[0]
-    store = next((store for store in candidates if store.recognise(address)), None)
-    if store is None:
-        names = " or ".join(store.name for store in candidates)
-        forms = ", ".join(store.form for store in candidates)
-        raise TableError(f"{address}: the server does not answer as {names} does. Name the kind: {forms}.")
     return store

@@ -9,10 +9,10 @@ import csv
 import lzma
 import math
 import os
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,16 +27,13 @@ if TYPE_CHECKING:
 
     from emphatic.tables.fields import Notation, NumberStyle, TimeColumn
     from emphatic.tables.files import DroppedRows, File, Source
-    from emphatic.tables.grid import Arrangement, Grid, GridPlan, LongFormat
+    from emphatic.tables.grid import Grid, GridPlan, LongFormat
     from emphatic.tables.pipe import ParsedRow
-    from emphatic.tables.stores import Request
 
-__all__ = ["Block", "Caller", "Malformed", "Table", "TableError", "open_source", "open_table", "table_of"]
+__all__ = ["Block", "Caller", "Malformed", "ReadingOptions", "Table", "TableError", "open_table", "table_of"]
 
 #: The kinds of column that are signals.
-NUMERIC = ("number", "percent", "unit", "switch")
-#: Why a column of numbers in several units is left out.
-MIXED_UNITS = "its values are in"
+NUMERIC = ("number", "percent", "switch")
 _IGNORED = {"date": "another date", "clock": "a time of day", "other": "neither numbers nor text"}
 
 
@@ -51,6 +48,8 @@ class Caller(NamedTuple):
 
 
 CALLER = Caller()
+#: What else can be done with text that is no table.
+OTHERWISE = 'To read it otherwise, pass a DataFrame, or use SQL: "duckdb://" with query="select … from read_csv(…)".'
 
 
 class TableError(ValueError):
@@ -103,11 +102,17 @@ def _one_line(error: BaseException) -> str:
 
 #: What a guard decides about a reading.
 READ, PULLED_IN, MISSING = range(3)
-_NO_COUNTS = np.zeros(0, np.int64)
-_NO_FLAGS = np.zeros(0, np.bool_)
 
 
-@dataclass(eq=False, slots=True, init=False)  # (an initialiser by hand is quicker, where a block has one row)
+def _no_counts() -> NDArray[np.int64]:
+    return np.zeros(0, np.int64)
+
+
+def _no_flags() -> NDArray[np.bool_]:
+    return np.zeros(0, np.bool_)
+
+
+@dataclass(eq=False, slots=True)
 class Block:
     """Consecutive rows of a stream, the first of them row number ``row``.
 
@@ -142,49 +147,22 @@ class Block:
 
     row: int
     values: NDArray[np.float64]
-    time: NDArray[np.float64] | None
+    time: NDArray[Any] | None
     labels: dict[str, Any]
-    unreadable: NDArray[np.int64] = field(repr=False)
-    infinite: NDArray[np.int64] = field(repr=False)
-    numbers: NDArray[np.int64] | None = field(repr=False)
-    after_drop: NDArray[np.bool_] | None = field(repr=False)
-    gap: NDArray[np.bool_]
-    actions: Sequence[Any] | None = field(repr=False)
-    mu: Sequence[float | None] | None = field(repr=False)
-    terminated: NDArray[np.bool_] | None = field(repr=False)
-    truncated: bool = field(repr=False)
-    action_before: object = field(repr=False)
-    mu_before: Sequence[float] | None = field(repr=False)
-    originals: Sequence[Any] | None = field(repr=False)
-    guarded: NDArray[np.float64] | None = field(repr=False)
-    verdicts: NDArray[np.uint8] | None = field(repr=False)
-
-    def __init__(
-        self,
-        row: int,
-        values: NDArray[np.float64],
-        time: NDArray[Any] | None,
-        labels: dict[str, Any],
-        unreadable: NDArray[np.int64] = _NO_COUNTS,
-        infinite: NDArray[np.int64] = _NO_COUNTS,
-        numbers: NDArray[np.int64] | None = None,
-        after_drop: NDArray[np.bool_] | None = None,
-        gap: NDArray[np.bool_] = _NO_FLAGS,
-        actions: Sequence[Any] | None = None,
-        mu: Sequence[float | None] | None = None,
-        terminated: NDArray[np.bool_] | None = None,
-        truncated: bool = False,
-        action_before: object = None,
-        mu_before: Sequence[float] | None = None,
-        originals: Sequence[Any] | None = None,
-        guarded: NDArray[np.float64] | None = None,
-        verdicts: NDArray[np.uint8] | None = None,
-    ) -> None:
-        self.row, self.values, self.time, self.labels = row, values, time, labels
-        self.unreadable, self.infinite, self.numbers, self.after_drop = unreadable, infinite, numbers, after_drop
-        self.gap, self.actions, self.mu, self.terminated, self.truncated = gap, actions, mu, terminated, truncated
-        self.action_before, self.mu_before, self.originals = action_before, mu_before, originals
-        self.guarded, self.verdicts = guarded, verdicts
+    unreadable: NDArray[np.int64] = field(default_factory=_no_counts, repr=False)
+    infinite: NDArray[np.int64] = field(default_factory=_no_counts, repr=False)
+    numbers: NDArray[np.int64] | None = field(default=None, repr=False)
+    after_drop: NDArray[np.bool_] | None = field(default=None, repr=False)
+    gap: NDArray[np.bool_] = field(default_factory=_no_flags)
+    actions: Sequence[Any] | None = field(default=None, repr=False)
+    mu: Sequence[float | None] | None = field(default=None, repr=False)
+    terminated: NDArray[np.bool_] | None = field(default=None, repr=False)
+    truncated: bool = field(default=False, repr=False)
+    action_before: object = field(default=None, repr=False)
+    mu_before: Sequence[float] | None = field(default=None, repr=False)
+    originals: Sequence[Any] | None = field(default=None, repr=False)
+    guarded: NDArray[np.float64] | None = field(default=None, repr=False)
+    verdicts: NDArray[np.uint8] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -243,24 +221,16 @@ class Block:
         """
         count, C = len(rows), len(names)
         unreadable, infinite = np.zeros(C, np.int64), np.zeros(C, np.int64)
-        if count == 1:  # a reading at a time: a few microseconds
-            (reading,) = rows
-            values = np.array([reading.values])
-            labels = {name: np.array([reading.labels[name]], object) for name in categories}
-            troubled: Sequence[ParsedRow] = rows if reading.problems else ()
-        else:
-            values = np.array([reading.values for reading in rows]).reshape(count, C)
-            labels = {name: np.array([reading.labels[name] for reading in rows], object) for name in categories}
-            troubled = [reading for reading in rows if reading.problems]
-        for reading in troubled:
+        values = np.array([reading.values for reading in rows]).reshape(count, C)
+        labels = {name: np.array([reading.labels[name] for reading in rows], object) for name in categories}
+        for reading in (reading for reading in rows if reading.problems):
             for j, name in enumerate(names):
                 unreadable[j] += f"{name!r} is not a number" in reading.problems
                 infinite[j] += f"{name!r} is not finite" in reading.problems
         if clock is None:
             return cls(row, values, None, labels, unreadable, infinite, gap=np.zeros(count, np.bool_))
         time = np.array([reading.time for reading in rows])
-        gap = np.array([clock.find_gap(rows[0].time)]) if count == 1 else clock.find_gaps(time)
-        return cls(row, values, time, labels, unreadable, infinite, gap=gap)
+        return cls(row, values, time, labels, unreadable, infinite, gap=clock.find_gaps(time))
 
     def find_gaps(self, clock: Clock | None) -> NDArray[np.bool_]:
         """The rows that do not follow the row before by a clock, or because a row between the two was dropped.
@@ -272,20 +242,41 @@ class Block:
         return after_drop if clock is None or self.time is None else clock.find_gaps(self.time, after_drop)
 
 
+class ReadingOptions(NamedTuple):
+    """What a user says about the rows of a table, checked: see ``open_table``.
+
+    Args:
+        time: The time column; None to find it, False for none.
+        words: The columns that are text even if they hold switches or percentages.
+        pivot: The columns of sensors and values of a table in long format; () to read its rows as they are, None to
+            pivot where it is unambiguous.
+        resample: "none", "auto" (also None), or the seconds of a step.
+        max_age: The seconds that a value is held; None to find them for each sensor.
+        missing: What stands for a missing value besides the usual.
+        sort: Whether to sort the rows by time.
+        ordered: Whether rows that are not in the order of time are rejected, and what may be long format.
+        is_complete: Whether nothing comes after the last row; of a live stream there are more to come.
+    """
+
+    time: str | bool | None = None
+    words: Collection[str] = ()
+    pivot: tuple[str, ...] | None = None
+    resample: str | float | None = "none"
+    max_age: float | None = None
+    missing: tuple[str, ...] = ()
+    sort: bool = False
+    ordered: bool = True
+    is_complete: bool = True
+
+
 class Table:
     """A table of readings; ``open_table`` makes it.
 
     Args:
         name: The name of the table, for messages.
         source: What its rows are read from.
+        options: What the user says about its rows.
         file: The file of text that the source reads, if it reads one.
-        time: The time column, as in ``open_table``.
-        sort: Whether to sort the rows by time.
-        arrangement: What the user says about its rows: long format, and the regular grid that they are put on.
-        ordered: Whether rows that are not in the order of time are rejected, and what may be long format.
-        words: The columns that are text even if they hold switches, percentages or units.
-        is_complete: Whether nothing comes after the last row; of a live stream there are more to come.
-        missing: What stands for a missing value besides the usual.
 
     - ``names``: the signals, all columns of numbers (True is 1) but the time, in their order;
     - ``categories``: the columns of text;
@@ -299,68 +290,50 @@ class Table:
     - ``notation``: how its text is written.
     """
 
-    def __init__(
-        self,
-        name: str,
-        source: Source,
-        file: File | None,
-        time: str | bool | None,
-        sort: bool = False,
-        arrangement: Arrangement | None = None,
-        ordered: bool = True,
-        words: Collection[str] = (),
-        is_complete: bool = True,
-        missing: tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, name: str, source: Source, options: ReadingOptions, file: File | None = None) -> None:
         from emphatic.tables import frames, grid
-        from emphatic.tables.fields import find_unit, mixes_units
 
         self.name = name
         #: What rows are read from, before they are sorted, pivoted or put on a grid; and after.
         self._origin = self._source = source
         self._find_line = file.not_utf8 if file else lambda: None
-        arrangement = arrangement or grid.Arrangement()
-        view = _View.of(name, source, time, words, missing)
+        view = _View.of(name, source, options)
         self._header = tuple(view.look.column_names)
         self.ignored = dict.fromkeys(getattr(source, "nested", ()), "nested") | getattr(source, "rare", {})
         #: The columns of sensors and values, if the table was in long format; how its rows were put on a grid.
         self.pivoted: LongFormat | None = None
         self.grid_plan: GridPlan | None = None
-        self.pivoted, view = self._find_long(source, view, time, arrangement, ordered)
+        self.pivoted, view = self._find_long(source, view, options)
         if self.pivoted is not None:
             assert view.when is not None
-            pivoted = grid.pivot(name, source, self.pivoted, view.when, view.style, arrangement, is_complete)
+            pivoted = grid.pivot(name, source, self.pivoted, view.when, view.style, options)
             used = {*self.pivoted.keys, *self.pivoted.values, *view.when.names}
             unused = dict.fromkeys((column for column in view.kinds if column not in used), "beside the long format")
             self.ignored |= unused | dict(pivoted.ignored)
             self.grid_plan = pivoted.plan
-            self._notation = self._describe(source, view, pivoted.switches, pivoted.percents, pivoted.units)
-            self._source, view = pivoted.source, _View.of(name, pivoted.source, view.when.name, words)
+            self._notation = self._describe(source, view, pivoted.switches, pivoted.percents)
+            self._source = pivoted.source
+            view = _View.of(name, self._source, ReadingOptions(view.when.name, options.words))
             signals = view.signals()
         else:
-            if sort:
+            if options.sort:
                 if view.when is None:
                     raise TableError(f"{name}: there is no time to sort by: {view.no_time}. Name the column: time=…")
                 self._source = source = frames.sort(source, view.look.column_names, view.when)
                 view = view._replace(look=source.look())
-            elif view.disorder is not None and ordered:
+            elif view.disorder is not None and options.ordered:
                 raise view.disorder
             signals = view.signals()
             for column, kind in signals.items():
                 if kind in _IGNORED:
                     self.ignored[column] = _IGNORED[kind]
-                elif kind == "text" and column not in words and (mixed := mixes_units(view.arrays[column], view.style)):
-                    self.ignored[column] = f"{MIXED_UNITS} {' and '.join(mixed)}"
                 elif kind == "number" and column in getattr(source, "unnamed", ()) and _idle(view.arrays[column]):
                     self.ignored[column] = "without a name, and empty or a count of rows"
             signals = {column: kind for column, kind in signals.items() if column not in self.ignored}
             switches = tuple(column for column, kind in signals.items() if kind == "switch")
             percents = tuple(column for column, kind in signals.items() if kind == "percent")
-            units = {
-                column: find_unit(view.arrays[column], view.style) for column in signals if signals[column] == "unit"
-            }
-            self._notation = self._describe(source, view, switches, percents, units)
-            view, signals = self._put_on_grid(source, view, signals, arrangement, is_complete)
+            self._notation = self._describe(source, view, switches, percents)
+            view, signals = self._put_on_grid(source, view, signals, options)
         self._when = when = view.when
         self._no_time = view.no_time
         self.time = when.name if when else None
@@ -373,14 +346,9 @@ class Table:
         if not self.names:
             what = ", ".join(f"{c!r} ({signals.get(c, self.ignored.get(c, 'the time'))})" for c in list(view.kinds)[:8])
             nested = getattr(source, "nested", ())
-            remedy = f" Write the fields of {nested[0]!r} out: jq -c '. + .[\"{nested[0]}\"]'" if nested else ""
-            if mixed := [why for why in self.ignored.values() if why.startswith(MIXED_UNITS)]:
-                rarest = mixed[0].rpartition(" and ")[2]
-                remedy = f" Keep the rows of one unit: grep -v '{rarest}' {name} > one_unit.csv"
-            if all(column[:1] == column[-1:] == "'" for column in view.kinds):
-                remedy = f' Remove the single quotes: tr -d "\'" < {name} > unquoted.csv'
+            remedy = f"Write the fields of {nested[0]!r} out: jq -c '. + .[\"{nested[0]}\"]'" if nested else OTHERWISE
             raise TableError(
-                f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}.{remedy}"
+                f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}. {remedy}"
             )
         self.rows = self._source.rows
         #: What turns counters into increments, as of the last pass; None where no signal is a counter.
@@ -388,19 +356,17 @@ class Table:
         # As it is before the first row: every pass through the table begins with a copy of it.
         self._clock = Clock(when.seconds(view.look), getattr(source, "joined", False)) if when else None
 
-    def _find_long(
-        self, source: Source, view: _View, time: str | bool | None, arrangement: Arrangement, ordered: bool
-    ) -> tuple[LongFormat | None, _View]:
+    def _find_long(self, source: Source, view: _View, options: ReadingOptions) -> tuple[LongFormat | None, _View]:
         """The long format that the table is to be pivoted from, and its time; TableError if that is not certain."""
         from emphatic.tables import columns, grid
 
-        if arrangement.pivot:
-            long, when = grid.chosen_long(self.name, view, time, view.style, arrangement.pivot)
+        if options.pivot:
+            long, when = grid.chosen_long(self.name, view, options.time, view.style, options.pivot)
             return long, view._replace(when=when)
-        if arrangement.pivot == () or time is False or getattr(source, "joined", False):
+        if options.pivot == () or options.time is False or getattr(source, "joined", False):
             return None, view
         recognised = grid.find_long(view.look, view.kinds, view.when)
-        if not ordered or (recognised is not None and recognised.is_certain):
+        if not options.ordered or (recognised is not None and recognised.is_certain):
             return recognised if recognised is not None and recognised.is_certain else None, view
         if machines := columns.find_machines(view.look, view.kinds, view.when):
             message = (
@@ -419,24 +385,16 @@ class Table:
             "pivot=False to read the rows as they are."
         )
 
-    def _describe(
-        self,
-        source: Source,
-        view: _View,
-        switches: Sequence[str],
-        percents: Sequence[str],
-        units: Mapping[str, str],
-    ) -> Notation:
+    def _describe(self, source: Source, view: _View, switches: Sequence[str], percents: Sequence[str]) -> Notation:
         """How the text of a source is written."""
         from emphatic.tables.fields import Notation
 
         delimiter = getattr(source, "delimiter", None)
         header = () if delimiter is None else self._header
-        pairs = tuple(units.items())
-        return Notation(delimiter, view.style, view.when, tuple(switches), header, tuple(percents), self.pivoted, pairs)
+        return Notation(delimiter, view.style, view.when, tuple(switches), header, tuple(percents), self.pivoted)
 
     def _put_on_grid(
-        self, source: Source, view: _View, signals: dict[str, str], arrangement: Arrangement, is_complete: bool
+        self, source: Source, view: _View, signals: dict[str, str], options: ReadingOptions
     ) -> tuple[_View, dict[str, str]]:
         """The first rows and the signals of the table once its rows are regular, where they are put on a grid."""
         from emphatic.tables import grid
@@ -445,15 +403,15 @@ class Table:
         names = [column for column, kind in signals.items() if kind in NUMERIC]
         categories = [column for column, kind in signals.items() if kind == "text"]
         if when is None or not names or getattr(source, "joined", False):
-            if isinstance(arrangement.resample, float) and when is None:
+            if isinstance(options.resample, float) and when is None:
                 raise TableError(f"{self.name}: there is no time to resample by: {view.no_time}. Name it: time=…")
             return view, signals
-        if not (isinstance(arrangement.resample, float) or view.has_holes([*names, *categories])):
+        if not (isinstance(options.resample, float) or view.has_holes([*names, *categories])):
             return view, signals
         styles = {column: self._notation.style_of(column) for column in names}
         present = {column: view.present(column, styles.get(column)) for column in (*names, *categories)}
         states = (*self._notation.switches, *categories)
-        plan = grid.plan_rows(when.seconds(view.look), present, states, arrangement, when.dated, categories)
+        plan = grid.plan_rows(when.seconds(view.look), present, states, options, when.dated, categories)
         if plan is None:
             return view, signals
         self.grid_plan = plan
@@ -462,12 +420,11 @@ class Table:
             categories,
             step=plan.step,
             max_age=plan.max_age,
-            aggregate=arrangement.aggregate,
             switches=self._notation.switches,
         )
         records = grid.records_of_rows(source, when, styles, categories)
-        self._source = grid.GriddedSource(start, records, when, lambda: source.dropped, is_complete)
-        view = _View.of(self.name, self._source, when.name, categories)
+        self._source = grid.GriddedSource(start, records, when, lambda: source.dropped, options.is_complete)
+        view = _View.of(self.name, self._source, ReadingOptions(when.name, categories))
         return view, view.signals()
 
     @property
@@ -475,8 +432,7 @@ class Table:
         """The grid after the last complete pass; None where rows are the table's own."""
         from emphatic.tables.grid import GriddedSource
 
-        source = self._source.source if isinstance(self._source, _FirstRows) else self._source
-        return source.grid if isinstance(source, GriddedSource) else None
+        return self._source.grid if self.grid_plan and isinstance(self._source, GriddedSource) else None
 
     @property
     def broken(self) -> int:
@@ -497,9 +453,9 @@ class Table:
 
         ``time`` has the columns, their format and zone, or ``why`` there is none; ``rows_dropped`` and
         ``columns_left_out`` say why; ``rows_short`` counts rows whose last fields were absent; ``percent`` are the
-        columns whose numbers have a percent sign, which is left out (50% is 50); ``units`` are those of columns, and
-        ``units_in_values`` the columns in which they stand beside each number. ``pivoted`` are the columns of sensors
-        and values of a table in long format; ``resampled`` says which grid of time the rows were put on.
+        columns whose numbers have a percent sign, which is left out (50% is 50); ``units`` are those of columns.
+        ``pivoted`` are the columns of sensors and values of a table in long format; ``resampled`` says which grid of
+        time the rows were put on.
         """
         when, style, plan, grid = self._notation.time, self._notation.style, self.grid_plan, self.grid
         time: dict[str, Any] = {"why": self._no_time}
@@ -513,8 +469,7 @@ class Table:
             "delimiter": self._notation.delimiter,
             "decimal": "," if style.comma else ".",
             "thousands": style.thousands,
-            "units": dict(getattr(self._source, "units", {})) | dict(self._notation.units),
-            "units_in_values": [column for column, _ in self._notation.units],
+            "units": dict(getattr(self._source, "units", {})),
             "percent": list(self._notation.percents),
             "pivoted": [] if self.pivoted is None else ["+".join(self.pivoted.keys), *self.pivoted.values],
             "resampled": None if plan is None or grid is None else plan.facts(grid),
@@ -649,20 +604,6 @@ class Table:
             after_drop = np.concatenate([batch.column(AFTER_DROP).to_numpy(zero_copy_only=False) for batch in batches])
         return Block(row, values, time, labels, unreadable, infinite, numbers, after_drop)
 
-    def keep_first_rows(self, rows: int) -> Self:
-        """Keep the first rows in memory until something reads on: the source is not opened for each look at them.
-
-        Args:
-            rows: The number of rows, rounded up to whole batches.
-        """
-        self._source = _FirstRows(self._source, rows)
-        return self
-
-    def close(self) -> None:
-        """Let go of a source whose first rows are kept: a reader that reads ahead must not outlive the program."""
-        if isinstance(self._source, _FirstRows):
-            self._source.close()
-
     def clock(self) -> Clock | None:
         """A clock that knows this table's usual step from its first rows, or None without a time column."""
         return None if self._clock is None else self._clock.copy()
@@ -681,14 +622,7 @@ class _View(NamedTuple):
     style: NumberStyle
 
     @classmethod
-    def of(
-        cls,
-        name: str,
-        source: Source,
-        time: str | bool | None,
-        words: Collection[str],
-        missing: tuple[str, ...] = (),
-    ) -> _View:
+    def of(cls, name: str, source: Source, options: ReadingOptions) -> _View:
         """The view of a source; TableError if it has no columns or no rows."""
         from emphatic.tables.fields import as_plain, find_kind, find_time
 
@@ -698,13 +632,13 @@ class _View(NamedTuple):
             repeated = next(c for c in look.column_names if look.column_names.count(c) > 1)
             raise TableError(f"{name}: more than one column is named {repeated!r}. Give each its own name.")
         if not arrays:
-            raise TableError(f"{name}: the table has no columns.")
+            raise TableError(f"{name}: the table has no columns. {OTHERWISE}")
         if look.num_rows == 0:
             raise TableError(f"{name}: the table has columns but no rows.")
-        style = replace(source.style, missing=missing) if missing else source.style
+        style = replace(source.style, missing=options.missing) if options.missing else source.style
         kinds = {column: find_kind(array, style) for column, array in arrays.items()}
-        kinds |= {column: "text" for column in words if kinds.get(column) in ("switch", "percent", "unit")}
-        return cls(look, arrays, kinds, *find_time(name, look, kinds, time, source.style), style)
+        kinds |= {column: "text" for column in options.words if kinds.get(column) in ("switch", "percent")}
+        return cls(look, arrays, kinds, *find_time(name, look, kinds, options.time, source.style), style)
 
     def signals(self) -> dict[str, str]:
         """All columns but the time, with their kinds."""
@@ -737,62 +671,6 @@ def _holes(array: pa.Array) -> NDArray[np.bool_]:
 
     holes = missing_texts(array) if is_text(array) else pc.is_null(array, nan_is_null=True)
     return np.asarray(holes.to_numpy(zero_copy_only=False), np.bool_)
-
-
-class _FirstRows:
-    """A source whose first batches, of ``rows`` rows or more, stay in memory until a reader reads on from them."""
-
-    def __init__(self, source: Source, rows: int) -> None:
-        self.source = self._source = source
-        self._rows = rows
-        self._opened: _Opened | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
-
-    def batches(self, names: tuple[str, ...], start: int) -> Iterator[pa.RecordBatch]:
-        """From row ``start`` on. A reader from row 0 begins with the batches in memory, and reads on from there."""
-        if start:
-            return iter(self._source.batches(names, start))
-        if self._opened is None or self._opened.unread is None or self._opened.names != names:
-            self._opened = _Opened(names, iter(self._source.batches(names, 0)))
-        return self._read(self._opened)
-
-    def close(self) -> None:
-        """Close the source, if no reader has read on from the first batches."""
-        opened, self._opened = self._opened, None
-        if opened is not None and isinstance(opened.unread, Generator):
-            opened.unread.close()
-
-    def _read(self, opened: _Opened) -> Iterator[pa.RecordBatch]:
-        at = rows = 0
-        while True:
-            if at < len(opened.batches):
-                batch = opened.batches[at]
-            elif opened.unread is None:  # another reader has read on from here
-                yield from self._source.batches(opened.names, rows)
-                return
-            elif rows >= self._rows:
-                unread, opened.unread, opened.batches = opened.unread, None, []
-                yield from unread
-                return
-            else:
-                batch = next(opened.unread, None)
-                if batch is None:
-                    return
-                opened.batches.append(batch)
-            yield batch
-            at += 1
-            rows += len(batch)
-
-
-@dataclass
-class _Opened:
-    """A source that was opened: its columns, the batches that are not read yet, and those in memory."""
-
-    names: tuple[str, ...]
-    unread: Iterator[pa.RecordBatch] | None
-    batches: list[pa.RecordBatch] = field(default_factory=list)
 
 
 def _idle(array: pa.Array) -> bool:
@@ -829,7 +707,6 @@ def open_table(
     words: Collection[str] = (),
     topics: str | Sequence[str] | None = None,
     resample: str | float | None = None,
-    aggregate: str | None = None,
     max_age: str | float | None = None,
     missing: str | float | Sequence[str | float] = (),
     skip_lines: int | None = None,
@@ -837,6 +714,9 @@ def open_table(
     query: str | None = None,
     range: tuple[float, float] | None = None,
     step: float | None = None,
+    ordered: bool = True,
+    extent: Mapping[str, Any] | None = None,
+    caller: Caller = CALLER,
 ) -> Table:
     """Open a table of readings: one row per time, one column per signal.
 
@@ -861,8 +741,6 @@ def open_table(
         resample: The regular time step to resample rows to, a duration such as "5min" or a number in the unit of the
             time; "none" for the rows as they are. By default, "auto", rows are resampled if sensors report at different
             times, with a step near their median interval.
-        aggregate: How to combine several values of a sensor in one step: "mean", "last", "min" or "max"; by default the
-            mean, and the last for words and switches.
         max_age: After resampling, how long the last value of a sensor is used, a duration or a number; older values are
             missing. By default it depends on how often the sensor reports.
         missing: Codes for a missing value, besides empty fields, NA, null and such: numbers or words.
@@ -872,6 +750,9 @@ def open_table(
         query: The query of a database or a store, in its own language; by default its only table is read.
         range: The first time to read from a time series store, and the end (exclusive), in seconds since 1970.
         step: The seconds between two rows of a time series store.
+        ordered: Whether rows that are not in the order of time are rejected with an error.
+        extent: What an earlier run had read of a store, as ``Table.extent``: these rows are read again.
+        caller: The function, and its parameter for the source, that errors name.
 
     A column of text counts as numbers if most of its first values are numbers. A later value that is not a number is
     missing, and counted.
@@ -887,49 +768,6 @@ def open_table(
     0 [0.0, 1.0] [[4.2], [nan]] ['open', 'shut']
     2 [2.0] [[5.4]] ['shut']
     """
-    from emphatic.tables.stores import Request
-
-    return open_source(
-        source,
-        CALLER,
-        time=time,
-        delimiter=delimiter,
-        names=names,
-        sort=sort,
-        pivot=pivot,
-        words=words,
-        topics=topics,
-        resample=resample,
-        aggregate=aggregate,
-        max_age=max_age,
-        missing=missing,
-        skip_lines=skip_lines,
-        header=header,
-        request=Request(query, range, step),
-    )
-
-
-def open_source(
-    source: object,
-    caller: Caller,
-    *,
-    time: str | bool | None = None,
-    delimiter: str | None = None,
-    names: Sequence[str] | None = None,
-    sort: bool = False,
-    pivot: str | Sequence[str] | bool | None = None,
-    words: Collection[str] = (),
-    topics: str | Sequence[str] | None = None,
-    resample: str | float | None = None,
-    aggregate: str | None = None,
-    max_age: str | float | None = None,
-    missing: str | float | Sequence[str | float] = (),
-    skip_lines: int | None = None,
-    header: int | str | Sequence[str] | None = None,
-    ordered: bool = True,
-    request: Request | None = None,
-) -> Table:
-    """``open_table``; errors name what the user called. Rows that are not ``ordered`` by time may be of machines."""
     function = caller.function
     if time is True or not isinstance(time, str | bool | None):
         raise refusal("time", function, "be the name of a column, False or None", repr(time))
@@ -937,87 +775,54 @@ def open_source(
         raise refusal("sort", function, "be True or False", repr(sort))
     if delimiter is not None and not _is_delimiter(delimiter):
         raise refusal("delimiter", function, "be one ASCII character, not a quote or a line's end", repr(delimiter))
-    above, line = header_options(skip_lines, header, function)
-    codes = (missing,) if isinstance(missing, str | int | float) else tuple(missing)
-    absent = tuple(str(code) for code in codes)
-    arrangement, chosen = arrange(pivot, resample, aggregate, max_age, function), topic_names(topics, function)
-    if not isinstance(source, str | os.PathLike):
-        from emphatic.tables.frames import Frame
-
-        if chosen is not None:
-            raise refusal("topics", function, "be left out for other than a robot log", repr(chosen))
-        if request is not None and request.named:
-            raise refusal(request.named[0], function, "be left out for data in memory", repr(request.query))
-        return table_of(
-            "the table",
-            Frame(source, names, caller),
-            time,
-            sort=sort,
-            arrangement=arrangement,
-            ordered=ordered,
-            words=words,
-            missing=absent,
-        )
-    if names is not None:
-        raise refusal("names", function, "be left out for a file", repr(list(names)))
-    from emphatic.tables.files import open_file
+    from emphatic.tables.files import OpenOptions, open_file
+    from emphatic.tables.frames import Frame
     from emphatic.tables.stores import Request, is_address, open_store
 
+    above, line = header_options(skip_lines, header, function)
+    codes = (missing,) if isinstance(missing, str | int | float) else tuple(missing)
+    arrangement = arrange(pivot, resample, max_age, function)
+    options = ReadingOptions(time, words, *arrangement, tuple(map(str, codes)), sort, ordered)
+    chosen, request = topic_names(topics, function), Request(query, range, step, time, sort, extent)
+    if not isinstance(source, str | os.PathLike):
+        if chosen is not None:
+            raise refusal("topics", function, "be left out for other than a robot log", repr(chosen))
+        if request.named:
+            raise refusal(request.named[0], function, "be left out for data in memory", repr(request.query))
+        return table_of("the table", Frame(source, names, caller), options)
+    if names is not None:
+        raise refusal("names", function, "be left out for a file", repr(list(names)))
     name = os.fspath(source)
-    request = (request or Request())._replace(time=time, sort=sort)
     if is_address(name):
-        name, opened = open_store(name, request)
-        return table_of(name, opened, time, None, sort, arrangement, ordered, words, missing=absent)
+        return table_of(*open_store(name, request), options)
     with reading(name):
-        opened, file = open_file(name, delimiter, chosen, above, line, request)
-    return table_of(name, opened, time, file, sort, arrangement, ordered, words, missing=absent)
+        opened, file = open_file(name, OpenOptions(delimiter, chosen, above, line, request))
+    return table_of(name, opened, options, file)
 
 
-def table_of(
-    name: str,
-    source: Source,
-    time: str | bool | None = None,
-    file: File | None = None,
-    sort: bool = False,
-    arrangement: Arrangement | None = None,
-    ordered: bool = True,
-    words: Collection[str] = (),
-    is_complete: bool = True,
-    missing: tuple[str, ...] = (),
-) -> Table:
+def table_of(name: str, source: Source, options: ReadingOptions, file: File | None = None) -> Table:
     """The table that a source holds.
 
     Args:
         name: The name of the table, for messages.
         source: What its rows are read from.
-        time: The time column, as in ``open_table``.
+        options: What the user says about its rows.
         file: The file of text that the source reads, if it reads one.
-        sort: Whether to sort the rows by time.
-        arrangement: What the user says about its rows.
-        ordered: Whether rows that are not in the order of time are rejected.
-        words: The columns that are text even if they hold switches, percentages or units.
-        is_complete: Whether nothing comes after the last row.
-        missing: What stands for a missing value besides the usual.
     """
     with reading(name, file.not_utf8 if file else lambda: None):
-        return Table(name, source, file, time, sort, arrangement, ordered, words, is_complete, missing)
+        return Table(name, source, options, file)
 
 
 def arrange(
     pivot: str | Sequence[str] | bool | None = None,
     resample: str | float | None = None,
-    aggregate: str | None = None,
     max_age: str | float | None = None,
     function: str = "open_table",
-) -> Arrangement:
-    """What a user says about the rows of a table, checked; ValueError in the name of the function that was called."""
-    from emphatic.tables.grid import AGGREGATES, Arrangement
-
-    if aggregate is not None and aggregate not in AGGREGATES:
-        raise refusal("aggregate", function, f"be one of {', '.join(AGGREGATES)}", repr(aggregate))
+) -> tuple[tuple[str, ...] | None, str | float | None, float | None]:
+    """These of ``ReadingOptions``, checked; ValueError in the name of the function that was called."""
     step = resample if resample in (None, "auto", "none") else _as_seconds("resample", resample, function, "auto, none")
     age = None if max_age is None else _as_seconds("max_age", max_age, function)
-    return Arrangement(pivot_columns(pivot, function), step, aggregate, age)
+    return pivot_columns(pivot, function), step, age
 
 
 def _as_seconds(name: str, duration: object, function: str, others: str = "") -> float:

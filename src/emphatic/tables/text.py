@@ -10,7 +10,6 @@ that would swallow lines that are records by themselves, is a stray one: its lin
 from __future__ import annotations
 
 import csv
-import functools
 import json
 import re
 from collections import Counter
@@ -25,8 +24,8 @@ import pyarrow.csv as pcsv
 import pyarrow.json as pj
 
 from emphatic.tables import fields
-from emphatic.tables.files import LOOK, DroppedRows, File, Format, OpenOptions, ReadingPass
-from emphatic.tables.table import Malformed, TableError
+from emphatic.tables.files import File, Format, OpenOptions, ReadingPass
+from emphatic.tables.table import OTHERWISE, Malformed, TableError
 
 __all__ = ["CSV", "JSON_LINES", "Delimited", "Header", "JsonLines", "Records"]
 
@@ -41,6 +40,9 @@ _BLOCK, _LONGEST, _JSON_BLOCK = 1 << 19, 1 << 26, 1 << 21
 _LINES, _BYTES = 1000, 1 << 20
 #: What may be a date: this is quicker than trying all ways to write one.
 _LIKE_DATE = re.compile(r"[0-9][-/. ]\w+[-/. ]\s*[0-9]")
+_DIGIT = re.compile(r"\d")
+#: Rows at the top in which words tell that the header stands further down.
+_TOP = 10
 #: Lines over which the names of columns may go on, in quotes.
 _TOP_LINES = 40
 #: Lines among which the header is looked for, if there is a title above it.
@@ -54,31 +56,11 @@ QUOTE = "a quote is never closed"
 HEADER_AGAIN = "the header again"
 COMMENT = "a comment"
 NOT_AN_OBJECT = "not an object of JSON"
-SUMMARY = "a summary of other rows"
-REMARK = "text instead of a reading"
-BELOW = "below the table"
 TWICE = "the same as the row before"
-RULE = "a line of dashes"
-#: The beginning of a line that is unlike those of a table whose first column holds numbers or times.
-_UNLIKE = rb' *"?(?:[^0-9"+.\-\r\n ]|-[^0-9.])'
-_UNLIKE_FIRST, _UNLIKE_LATER = re.compile(_UNLIKE), re.compile(rb"\n" + _UNLIKE)
-_END_OF_HEADER = b"***End_of_Header***"
-#: Which signs a reading usually begins with: none of them begins a line of the other kind.
-_USUAL = np.isin(np.arange(256), list(b"0123456789+."))
-#: A blank line, or one of dashes, as around tables that databases print.
-_RULE = re.compile(rb"[|+:=\-\s]*-{3}[|+:=\-\s]*|")
-#: What rows are called that sum up others.
-_SUMMARY = re.compile(
-    r"\b(totals?|sub-?totals?|sum|averages?|avg|means?|medians?|min|max|minim\w+|maxim\w+|count|stdev\w*|std|summe|summen|"
-    r"gesamt\w*|mittel|mittelwert\w*|durchschnitt\w*|anzahl|moyennes?|somme|promedio|media|totale)\b",
-    re.IGNORECASE,
-)
+#: Rows that tell whether many are the same as the row before.
+_SAMPLE = 1000
 #: The deepest objects in objects whose fields are columns.
 _DEEPEST = 5
-#: Rows that tell what a column holds, and the first rows, which may hold units.
-_SAMPLE, _TOP = 1000, 3
-#: Lines at the end of a file that are looked at in any case.
-_LAST = 3
 
 
 # ---------------------------------------------------------------------- CSV
@@ -99,19 +81,16 @@ class Delimited:
         skip_lines: int = 0,
         header_line: int | tuple[str, ...] | None = None,
     ) -> None:
-        self.file = file
+        self.file, self._is_found = file, header_line is None  # whether the header was found, and not named
         head = file.head
         self._skip = 3 if head.startswith(b"\xef\xbb\xbf") else 0
         self._line = 1
         lines = head[self._skip :].splitlines(keepends=True)
-        # LabVIEW ends each block above the rows with a line that says so.
-        ends = [i for i, line in enumerate(lines[:LOOK_LINES]) if line.startswith(_END_OF_HEADER)]
-        skip_lines = skip_lines or (max(ends, default=-1) + 1 if header_line is None else 0)
         above = header_line - 1 if isinstance(header_line, int) and header_line > 0 else 0
         for _ in range(min(skip_lines + above, len(lines))):
             self._pass(lines.pop(0))
         comments: list[bytes] = []
-        while header_line is None and lines and (_RULE.fullmatch(lines[0].strip()) or lines[0].startswith(b"#")):
+        while header_line is None and lines and (not lines[0].strip() or lines[0].startswith(b"#")):
             comments += [lines[0]] if lines[0].startswith(b"#") else []
             self._pass(lines.pop(0))
         if not lines:
@@ -126,7 +105,7 @@ class Delimited:
         titles = find_titles(text, self.delimiter) if header_line is None else 0
         for _ in range(titles):
             self._pass(lines.pop(0))
-        title, text = text[titles - 1], text[titles:]
+        text = text[titles:]
         #: Lines above the header that are no part of the table, besides comments.
         self._titles = skip_lines + above + titles
         header = read_header(text[0], self.delimiter)
@@ -138,38 +117,27 @@ class Delimited:
                 comment, hashed = line, columns
             elif hashed is not None or line.count(self.delimiter.encode()) != lines[0].count(self.delimiter.encode()):
                 break
+        both_dated = header_line is None and header.present and _are_both_dated(text, self.delimiter)
         if isinstance(header_line, tuple):
             header = Header(header_line, (), False)
-        elif header_line is not None:
-            names = tuple(header.names if header_line else (f"column_{i}" for i in range(1, len(header.names) + 1)))
-            header = read_header(text[0], self.delimiter, names) if header_line else Header(names, (), False)
-            if header_line and not header.present:
-                fields_of_line = [field.strip() for field in split_fields(text[0].strip("\r\n"), self.delimiter)[0]]
-                header = Header(tuple(fields_of_line), (), True)
-        if header_line is None and header.present and _are_both_dated(text, self.delimiter):
+        elif header_line == 0 or both_dated:
             header = Header(tuple(f"column_{i}" for i in range(1, len(header.names) + 1)), (), False)
-        joined, height = ((), 1) if header_line is not None or hashed else join_headers(text, self.delimiter)
-        if joined and header.present:
-            header = Header(joined, (), True)
-        # The header may be written with another delimiter than the rows.
-        foreign = read_other_header(title, self.delimiter, header) if titles and not header.present else None
-        if foreign is not None:
-            header, self._titles = foreign, self._titles - 1
+        elif header_line:
+            cells = [cell.strip() for cell in split_fields(text[0].strip("\r\n"), self.delimiter)[0]]
+            header = read_header(text[0], self.delimiter, cells)
         self._header = lines[0].strip(b"\r\n") if header.present else None
         self._unit_rows = 0
         if hashed is not None:
             header, self._header = hashed, comment.strip(b"\r\n")
         elif header.present:
-            for line in lines[: height if joined else 1]:
-                self._pass(line)
+            self._pass(lines[0])
         self._block = max(_BLOCK, 4 * len(lines[0]))  # a line may be long where there are very many columns
         self.names, self.unnamed = header.names, header.unnamed
         self.style = fields.PLAIN
         self.units: dict[str, str] = {}
         self.dropped = ReadingPass(self._line).dropped
-        #: The first rows, which tell readings from other rows; whether lines are looked at for that by how they begin.
-        self._sample: pa.Table | None = None
-        self._is_regular = self._repeats = False
+        #: The columns of dates, if rows that are the same as the row before are dropped.
+        self._stamps: list[int] = []
 
     def _pass(self, line: bytes) -> None:
         self._skip += len(line)
@@ -191,29 +159,28 @@ class Delimited:
                 remedy = f'Give each its own name: skip_lines={self._line - 1}, header="{names}"'
             raise TableError(f"{name}: line {self._line - 1} names more than one column {repeated!r}. {remedy}")
         table = pa.Table.from_batches([self._batch(start, self.names, True, self._start())[0]])
-        self._is_regular = 10 * len(_UNLIKE_LATER.findall(start)) <= table.num_rows
-        first = start[:_BLOCK].splitlines()[:_SAMPLE]
-        self._repeats = 100 * sum(bool(line) and line == after for line, after in pairwise(first)) > len(first)
-        if table.num_rows >= _TOP:
-            plain = [fields.as_plain(column) for column in table.select(list(self.names)).columns]
-            self.style, self._sample = fields.find_style(plain, self.delimiter), table.slice(0, _SAMPLE)
-            is_whole = len(self.file.head) < LOOK
-            if self._has_unlike_lines(start, True, is_whole):
-                table = pa.Table.from_batches([self._batch(start, self.names, True, self._start(), is_whole)[0]])
         # Most rows are odd: the delimiter, or the header, is probably not what it seems.
         if 2 * (self.dropped.count + self.dropped.short) > table.num_rows:
             self._check_fields(start)
         if table.num_rows == 0:
             raise TableError(f"{name}: the file has a header but no rows.")
         table = table.select(list(self.names))
-        self._check_dates(table)
-        if self._sample is None:
-            self.style = fields.find_style([fields.as_plain(c) for c in table.columns], self.delimiter)
-        if len(self.names) == 1 and fields.find_kind(fields.as_plain(table.column(0)), self.style) == "text":
-            raise TableError(
-                f"{name}: the file has one column of text, {self.names[0][:60]!r}, when separated by "
-                f"{_describe_delimiter(self.delimiter)}. If something else separates its fields, pass it: delimiter=…"
-            )
+        self.style = fields.find_style([fields.as_plain(column) for column in table.columns], self.delimiter)
+        self._stamps = self._find_stamps(table.slice(0, _SAMPLE), start[:_BLOCK].splitlines()[:_SAMPLE])
+        if self._stamps:
+            table = pa.Table.from_batches([self._batch(start, self.names, True, self._start())[0]]).select(self.names)
+        # What has nothing but words between its blanks is prose, or what a program prints.
+        if len(self.names) == 1 or self.delimiter == " ":
+            kinds = [fields.find_kind(fields.as_plain(column), self.style) for column in table.columns]
+            if 2 * kinds.count("text") > len(kinds):
+                count = "one column" if len(kinds) == 1 else f"{kinds.count('text')} columns"
+                raise TableError(
+                    f"{name}: the file has {count} of text, {self.names[0][:60]!r}, when separated by "
+                    f"{_describe_delimiter(self.delimiter)}. If something else separates its fields, pass it: "
+                    f"delimiter=… {OTHERWISE}"
+                )
+        if self._is_found:
+            self._check_top(table)
         if self._header is not None:
             self.units, self._unit_rows = find_units(table, self.style), 0
             # Loggers write a second row of words below the units: how each value was found (Avg, Min).
@@ -221,43 +188,50 @@ class Delimited:
                 self._unit_rows += 1
         return table.slice(self._unit_rows)
 
-    def _check_dates(self, table: pa.Table) -> None:
-        """Refuse a table that writes a date only where a day begins, beside the time of day of each row."""
-        place = _find_sparse_dates(table)
-        if place:
-            sign = "\\t" if self.delimiter == "\t" else self.delimiter
-            fill = f"awk -F'{sign}' -v OFS='{sign}' '{{if(${place}==\"\")${place}=d;else d=${place}}}1'"
-            raise TableError(
-                f"{self.file.name}: column {self.names[place - 1]!r} has a date only where a day begins. Write it in "
-                f"each row: {fill} {self.file.name} > filled.csv"
-            )
+    def _find_stamps(self, table: pa.Table, lines: Sequence[bytes]) -> list[int]:
+        """The columns of dates and times of day, if one of a hundred lines or more is the same as the line before."""
+        repeats = sum(bool(line) and line == after for line, after in pairwise(lines))
+        if 100 * repeats <= len(lines):
+            return []
+        kinds = [fields.find_kind(fields.as_plain(column), self.style) for column in table.columns]
+        return [i for i, kind in enumerate(kinds) if kind in ("date", "clock")]
 
-    def _check_blanks(self, widths: Sequence[int]) -> None:
-        """Refuse a file whose lines have different numbers of fields between blanks."""
-        if self.delimiter == " " and 2 * sum(have != len(self.names) for have in widths) > len(widths):
+    def _check_top(self, table: pa.Table) -> None:
+        """Refuse a table of numbers or times that begins with words: its header stands further down."""
+        column = fields.as_plain(table.column(0))
+        top = [text or "" for text in column.slice(0, _TOP).to_pylist()]
+        words = [text for text in top if not (fields.parse_number(text, self.style)[1] or _DIGIT.search(text))]
+        if len(words) >= 3 and fields.find_kind(column, self.style) in ("number", "date", "clock"):
             raise TableError(
-                f"{self.file.name}: most lines do not have as many fields as the first, when separated by a blank. "
-                f"If several blanks separate the fields, make them one: tr -s ' ' < {self.file.name} > squeezed.txt"
+                f"{self.file.name}: column {self.names[0]!r} begins with words, such as {words[-1][:40]!r}, and holds "
+                f"numbers below. If its header stands further down, pass skip_lines=… and header=… {OTHERWISE}"
             )
 
     def _check_fields(self, start: bytes) -> None:
-        """Refuse a file most of whose lines have more fields than there are names, or one field for several names."""
-        width, lines = len(self.names), start.splitlines()
-        fields_in = [len(split_fields(line.decode(), self.delimiter)[0]) if line else 0 for line in lines]
-        wrong = [i for i, have in enumerate(fields_in) if have > width or have == 1 < width]
-        if (second := _find_second_width(fields_in, wrong)) is not None:
+        """Refuse a file most of whose lines have another number of fields than there are names.
+
+        Fields may be absent at the end of a line, but not all after the first one, nor between blanks.
+        """
+        width, is_blank = len(self.names), self.delimiter == " "
+        widths = [len(split_fields(line.decode(), self.delimiter)[0]) if line else 0 for line in start.splitlines()]
+        odd = [
+            i for i, have in enumerate(widths) if have > width or have == 1 < width or (is_blank and 0 < have < width)
+        ]
+        # A table of another width begins after a blank line.
+        second = next(
+            (i for i, have in enumerate(widths) if i and have not in (0, 1, width) and not widths[i - 1]), None
+        )
+        if second is not None and {*widths[second:]} <= {0, widths[second]}:
             line = self._line + second
             raise TableError(
                 f"{self.file.name}: another table begins at line {line}. Divide the file: "
                 f"head -n {line - 1} {self.file.name} > table1.csv; tail -n +{line} {self.file.name} > table2.csv"
             )
-        self._check_blanks([have for have in fields_in if have])
-        if 2 * len(wrong) > sum(map(bool, fields_in)):
-            have = fields_in[wrong[0]]
+        if 2 * len(odd) > sum(map(bool, widths)):
             raise TableError(
-                f"{self.file.name}: line {self._line + wrong[0]} has {count_fields(have)} where the first has "
-                f"{width} (separated by {_describe_delimiter(self.delimiter)}). "
-                "If that is not the delimiter, pass delimiter=…; otherwise correct these lines."
+                f"{self.file.name}: line {self._line + odd[0]} has {count_fields(widths[odd[0]])} where the first has "
+                f"{width} (separated by {_describe_delimiter(self.delimiter)}). If that is not the delimiter, pass "
+                f"delimiter=…; otherwise correct these lines. {OTHERWISE}"
             )
 
     def batches(self, names: tuple[str, ...], start: int) -> Iterator[pa.RecordBatch]:
@@ -279,7 +253,7 @@ class Delimited:
                 if len(tail) > _LONGEST:
                     raise TableError(f"{self.file.name}: line {reading.line} is longer than {_LONGEST >> 20} MB.")
                 if text:
-                    batch, incomplete = self._batch(text, names, end, reading, end)
+                    batch, incomplete = self._batch(text, names, end, reading)
                     tail = incomplete + tail
                     if units and len(batch):
                         units, batch = max(0, units - len(batch)), batch.slice(min(units, len(batch)))
@@ -287,7 +261,7 @@ class Delimited:
                     start = max(0, start - len(batch))
 
     def _batch(
-        self, text: bytes, names: tuple[str, ...], end: bool, reading: ReadingPass, is_last: bool = False
+        self, text: bytes, names: tuple[str, ...], end: bool, reading: ReadingPass
     ) -> tuple[pa.RecordBatch, bytes]:
         """The rows of some lines, and the last of these lines if they are not complete.
 
@@ -296,44 +270,19 @@ class Delimited:
             names: The columns.
             end: Whether no line comes after them that may complete the last one.
             reading: The pass, which counts lines and rows.
-            is_last: Whether the table ends with them.
         """
-        judge = self._judge if self._has_unlike_lines(text, reading.rows == 0, is_last) else None
         ends = text.count(b"\n")
-        batch = self._by_arrow(text, names, ends) if judge is None else None
+        batch = None if self._stamps else self._by_arrow(text, names, ends)
         if batch is not None:
             reading.line += ends or text.count(b"\r")
             return reading.number_rows(batch), b""
         lines = text.splitlines()
-        records = Records.read(lines, self.delimiter, len(self.names), self._header, reading.dropped, reading.line, end)
-        if judge is not None:
-            records.leave_out(judge, reading, is_last)
+        records = Records.read(lines, self.delimiter, len(self.names), self._header, reading, end, self._stamps)
         at = [self.names.index(name) for name in names]
         batch = pa.record_batch([pa.array([r[i] for r in records.fields], pa.string()) for i in at], list(names))
         incomplete = records.incomplete and records.incomplete + b"\n"
         reading.line += len(lines) - incomplete.count(b"\n")
         return reading.number_rows(batch, records.places, records.rows), incomplete
-
-    def _has_unlike_lines(self, text: bytes, is_first: bool, is_last: bool) -> bool:
-        """Whether some line may not be a reading: by how it begins, or, of the first and the last, by what is in it."""
-        if self._sample is None:
-            return False
-        if self._repeats:
-            return True
-        if self._is_regular and _begins_unlike(text):
-            return True
-        first = text[:_BLOCK].splitlines()[:_TOP] if is_first else []
-        last = text[-_BLOCK:].rstrip().splitlines()[-_LAST:] if is_last else []
-        fewest = len(self.names) - 1
-        return any(line.strip() and _RULE.fullmatch(line.strip()) for line in first) or any(
-            line.count(self.delimiter.encode()) < fewest or _SUMMARY.search(line.decode(errors="replace"))
-            for line in last
-        )
-
-    @functools.cached_property
-    def _judge(self) -> _RowJudge:
-        assert self._sample is not None
-        return _RowJudge(self._sample.select(list(self.names)), self.style, self._header is not None)
 
     def _by_arrow(self, text: bytes, names: tuple[str, ...], ends: int) -> pa.RecordBatch | None:
         """The rows of lines with so many ends, or None where a line is not one row of as many fields as names."""
@@ -369,13 +318,6 @@ class Delimited:
         if wrong or (table.num_rows != lines and table.num_rows != sum(map(bool, text.splitlines()))):
             return None
         return table.combine_chunks().to_batches()[0]
-
-
-def _begins_unlike(text: bytes) -> bool:
-    """Whether a line begins as no reading does. The pattern is searched for only where a line begins unusually."""
-    signs = np.frombuffer(text, np.uint8)
-    begins = signs[np.flatnonzero(signs[:-1] == ord("\n")) + 1]
-    return bool(_UNLIKE_FIRST.match(text) or (not _USUAL[begins].all() and _UNLIKE_LATER.search(text)))
 
 
 def _complete_lines(text: bytes) -> tuple[bytes, bytes]:
@@ -446,45 +388,6 @@ def make_distinct(names: Sequence[str]) -> list[str]:
     return distinct
 
 
-def join_headers(lines: Sequence[str], delimiter: str) -> tuple[tuple[str, ...], int]:
-    """The names of columns that several lines give together, and how many lines these are; none, and 1, if the first
-    line tells the columns apart. Frames with several levels write them like that, and weather stations.
-
-    >>> join_headers(["room,kitchen,kitchen", "what,temp,hum", "time,,", "2024-01-01,20,50"], ",")
-    (('room what time', 'kitchen temp', 'kitchen hum'), 3)
-    """
-    rows = [[cell.strip() for cell in split_fields(line.strip("\r\n"), delimiter)[0]] for line in lines[:6]]
-    named = [name for name in rows[0] if name]
-    if len(named) == len({*named}) and len(named) > len(rows[0]) - 2:
-        return (), 1
-    count = 0
-    for row in rows:
-        words = pa.array([cell or None for cell in row], pa.string())
-        is_words = fields.parse_numbers(words)[1] == len(words) - words.null_count > 0
-        if len(row) != len(rows[0]) or not is_words or fields.date_format(words) or fields.date_format(words[:1]):
-            break
-        count += 1
-    names = tuple(" ".join(filter(None, cells)) for cells in zip(*rows[:count], strict=True))
-    return (names, count) if 1 < count < len(rows) and all(names) and len({*names}) == len(names) else ((), 1)
-
-
-def _find_sparse_dates(table: pa.Table) -> int:
-    """The place, from 1 on, of a column of dates most of which are missing, before one of times of day; 0 if none."""
-    for i, column in enumerate(table.columns[:-1]):
-        if 2 * column.null_count > len(column) > column.null_count and column[0].is_valid:
-            beside = fields.as_plain(table.column(i + 1))
-            if not beside.null_count and fields.date_format(fields.as_plain(column)) and fields.clock_format(beside):
-                return i + 1
-    return 0
-
-
-def _find_second_width(widths: Sequence[int], wrong: Sequence[int]) -> int | None:
-    """The line at which a table of another width begins, after a blank line; None if none does."""
-    second = next((i for i in wrong if widths[i - 1] == 0 < i and widths[i] > 1), None)
-    is_table = second is not None and {*widths[second:]} <= {0, widths[second]}
-    return second if is_table else None
-
-
 def _join_quoted(lines: list[bytes]) -> None:
     """Join the first lines where a name in quotes goes on over several, as spreadsheets write it."""
     for count in range(2, min(_TOP_LINES, len(lines)) if lines[0].count(b'"') % 2 else 0):
@@ -503,15 +406,6 @@ def _are_both_dated(lines: Sequence[str], delimiter: str) -> bool:
     cells = zip(*(split_fields(line.strip("\r\n"), delimiter)[0][:4] for line in lines[:2]), strict=False)
     likely = [pair for pair in cells if all(map(_LIKE_DATE.search, pair))]
     return any(fields.date_format(pa.array(pair, pa.string())) is not None for pair in likely)
-
-
-def read_other_header(line: str, delimiter: str, header: Header) -> Header | None:
-    """The header above rows that have none, if another delimiter separates it into as many names; else None."""
-    for sign in DELIMITERS.keys() - {delimiter, " "}:
-        foreign = read_header(line, sign)
-        if foreign.present and len(foreign.names) == len(header.names) > 1:
-            return Header(foreign.names, foreign.unnamed, False)
-    return None
 
 
 def _is_header(texts: Sequence[str]) -> bool:
@@ -577,8 +471,6 @@ def find_titles(lines: Sequence[str], delimiter: str) -> int:
     def fill(row: Sequence[str]) -> int:
         return sum(map(bool, row))
 
-    if (second := _find_second_table(rows, width)) is not None:
-        return second
     if len(rows) > 2 and len(rows[0]) != width == len(rows[1]) == len({*rows[1]}) > 1 and _are_words(rows[0], rows[1]):
         return 1  # what a logger says about itself, in a line of more fields
     if width < 2 or len(rows[0]) > width or (width == 2 and fill(rows[0]) == len(rows[0]) == 2):
@@ -589,15 +481,6 @@ def find_titles(lines: Sequence[str], delimiter: str) -> int:
         if len(row) == width and fill(row) >= max(2.0, 0.75 * width) and len(rows) > i + 1:
             return i
     return 0
-
-
-def _find_second_table(rows: Sequence[Sequence[str]], width: int) -> int | None:
-    """Where the table begins, if a small one of another width stands above it, with a blank line between them."""
-    blank = next((i for i, row in enumerate(rows[:_TITLES]) if not any(row)), None)
-    if blank is None or blank < 2 or blank + 3 > len(rows) or width < 2:
-        return None
-    is_apart = all(len(row) != width for row in rows[:blank]) and all(len(row) == width for row in rows[blank + 1 :])
-    return blank + 1 if is_apart and _are_words([], rows[blank + 1]) else None
 
 
 def _are_words(title: Sequence[str], names: Sequence[str]) -> bool:
@@ -668,8 +551,6 @@ class Records:
     places: list[int] = field(default_factory=list)
     rows: int = 0
     incomplete: bytes = b""
-    #: The numbers of their lines.
-    lines: list[int] = field(default_factory=list)
 
     @classmethod
     def read(
@@ -678,13 +559,13 @@ class Records:
         delimiter: str,
         width: int,
         header: bytes | None,
-        dropped: DroppedRows,
-        line: int,
+        reading: ReadingPass,
         end: bool,
+        stamps: Sequence[int] = (),
     ) -> Records:
-        """Of these lines, the first of them number ``line``; ``end``: nothing comes after them."""
-        records = cls()
-        i = 0
+        """Of these lines, where a pass has come to; ``end``: nothing comes after them. With ``stamps``, the places of
+        dates, a record with a date that is the same as the one before is dropped as if it were not there."""
+        records, dropped, i = cls(), reading.dropped, 0
         while i < len(lines):
             if is_blank(lines[i].decode(), delimiter, width):
                 i += 1
@@ -700,125 +581,20 @@ class Records:
                 why = COMMENT
             elif len(record) > width:
                 why = too_many(len(record), width)
+            cells = record + [""] * (width - len(record))
+            is_again = why is None and cells == reading.last_record and any(_DIGIT.search(cells[at]) for at in stamps)
+            if is_again:
+                why = TWICE
             if why is None:
                 dropped.short += len(record) < width
-                records.fields.append(record + [""] * (width - len(record)))
+                records.fields.append(cells)
                 records.places.append(records.rows)
-                records.lines.append(line + i)
+                reading.last_record = cells
             else:
-                dropped.add(why, line + i)
-            records.rows += 1
+                dropped.add(why, reading.line + i)
+            records.rows += not is_again
             i += max(count, 1)
         return records
-
-    def leave_out(self, judge: _RowJudge, reading: ReadingPass, is_last: bool) -> None:
-        """Leave records out that are no readings, and count them as dropped.
-
-        Args:
-            judge: Tells which they are.
-            reading: The pass that the records belong to.
-            is_last: Whether the table ends with them.
-        """
-        top = _TOP - reading.rows  # the first rows may hold units
-        reasons = [judge.why_no_reading(record, i < top) for i, record in enumerate(self.fields)]
-        previous = reading.last_record
-        for i, record in enumerate(self.fields):
-            if reasons[i] is None and record == previous and judge.has_time(record):
-                reasons[i] = TWICE
-            previous = record
-        reading.last_record = previous
-        if is_last:
-            end = next((i for i in reversed(range(len(reasons))) if reasons[i] is None), -1)
-            is_below = end < len(reasons) - 1
-            while end >= max(top, 0) and (
-                judge.is_remark(self.fields[end]) or (is_below and not any(self.fields[end]))
-            ):
-                reasons[end], is_below, end = BELOW, True, end - 1
-        for i, why in enumerate(reasons):
-            if why is not None:
-                reading.dropped.add(why, self.lines[i])
-                # A line of fewer fields is one that was dropped, and no longer one that was filled up.
-                reading.dropped.short -= "" in self.fields[i][-1:] and reading.dropped.short > 0
-        # They are not counted as rows: no reading is missing where they stood.
-        earlier = np.cumsum([why is not None for why in reasons]).tolist()
-        readings = [i for i, why in enumerate(reasons) if why is None]
-        self.fields, self.places = [self.fields[i] for i in readings], [self.places[i] - earlier[i] for i in readings]
-        self.lines = [self.lines[i] for i in readings]
-        self.rows -= len(reasons) - len(readings)
-
-
-class _RowJudge:
-    """Tells rows that are no readings: sums and means of others, remarks, the header again, lines of dashes.
-
-    A row with a time, where the table has times, is a reading, whatever else it holds.
-
-    Args:
-        sample: The first rows of the table.
-        style: How its numbers are written.
-        has_header: Whether the file has a header.
-    """
-
-    def __init__(self, sample: pa.Table, style: fields.NumberStyle, has_header: bool) -> None:
-        columns = [fields.as_plain(column) for column in sample.columns]
-        kinds = [fields.find_kind(column, style) for column in columns]
-        self._names = [name.strip().casefold() for name in sample.column_names] if has_header else []
-        self._style, self._times = style, [i for i, kind in enumerate(kinds) if kind in ("date", "clock")]
-        self._typed = [*self._times, *(i for i, kind in enumerate(kinds) if kind in ("number", "percent", "unit"))]
-        shapes = Counter(_shape(text) for i in self._times for text in columns[i].drop_null().to_pylist())
-        self._shapes = {shape for shape, count in shapes.items() if 50 * count >= sample.num_rows and "9" in shape}
-
-    def why_no_reading(self, record: Sequence[str], is_top: bool = False) -> str | None:
-        """Why a record is no reading; None if it may be one.
-
-        Args:
-            record: Its fields.
-            is_top: Whether it is one of the first rows, which may hold units.
-        """
-        if self.has_time(record):
-            return None
-        cells = [cell.strip().removeprefix("\ufeff").strip('" ') for cell in record]
-        filled = [cell for cell in cells if cell]
-        if [cell.casefold() for cell in cells] == self._names:
-            return HEADER_AGAIN
-        if filled and all(not cell.strip("-=+_*~: ") for cell in filled) and max(map(len, filled)) > 2:
-            return RULE
-        if is_top or not filled:
-            return None
-        words = self._words(cells)
-        if self._times or filled[0] in words:
-            words.append(filled[0])
-        if any(_SUMMARY.search(word) for word in words):
-            return SUMMARY
-        return REMARK if len(filled) == 1 < len(cells) and self.is_remark(record) else None
-
-    def is_remark(self, record: Sequence[str]) -> bool:
-        """Whether a record is no reading if no reading comes after it: a word stands where a time or number should."""
-        cells = [cell.strip() for cell in record]
-        words, filled = self._words(cells), [cell for cell in cells if cell]
-        if self._times and len(filled) == 1 < len(cells) and any(map(str.isalpha, filled[0])):
-            words.append(filled[0])
-        if not words or self.has_time(cells):
-            return False
-        # A letter among numbers is a value that cannot be read.
-        return bool(self._times) or (cells[0] in words and len(filled) == len(words) and len(cells[0]) > 2)
-
-    def has_time(self, cells: Sequence[str]) -> bool:
-        """Whether a record has a time."""
-        return any(_shape(cells[i]) in self._shapes or sum(map(str.isdigit, cells[i])) >= 6 for i in self._times)
-
-    def _words(self, cells: Sequence[str]) -> list[str]:
-        """The words in columns of numbers and times."""
-        present = [cells[i] for i in self._typed if any(map(str.isalpha, cells[i])) and not fields.is_absent(cells[i])]
-        return [cell for cell in present if not fields.parse_number(cell, self._style)[1]]
-
-
-def _shape(text: str) -> str:
-    """A stamp with one sign for each group of digits or letters.
-
-    >>> _shape("25-Mar-2024 00:05")
-    '9-a-9 9:9'
-    """
-    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text.strip()))
 
 
 def _record(lines: Sequence[bytes], delimiter: str, width: int) -> tuple[list[str], int]:
