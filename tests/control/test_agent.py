@@ -13,8 +13,8 @@ import emphatic
 from emphatic import Active, problems
 from emphatic import features as f
 from emphatic.control import ALGORITHMS, Agent, Algorithm, Softmax, exponential, linear
-from emphatic.studies.reproductions import plain_agents
-from emphatic.studies.reproductions.plain_agents import PlainAgent
+from reproductions import plain_agents
+from reproductions.plain_agents import PlainAgent
 from tests.support.plain import plain_python
 from tests.support.streams import relative_error
 

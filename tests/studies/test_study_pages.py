@@ -29,14 +29,8 @@ from emphatic.report import (
     text,
 )
 from emphatic.report.plots import draw_file, read_plots
-from emphatic.studies.pages import (
-    ReproductionPage,
-    SweepPage,
-    reproduction_page,
-    reproductions_index,
-    sweep_page,
-    verdict,
-)
+from emphatic.studies.pages import SweepPage, sweep_page
+from reproductions.pages import ReproductionPage, reproduction_page, reproductions_index, verdict
 from tests.report.test_report import HOSTILE, Reader, data
 from tests.support.browser import found, in_a_browser
 

@@ -97,7 +97,6 @@ _add("check", journal.check, "Check a journal, and show what a repair would save
 _add("repair", journal.repair, "Repair a journal, and keep a copy of it.", _journal)
 app.add_typer(_journal, name="journal")
 _add("figures", nexting.figures, "Write the plots of a report as SVG files.")
-_add("reproduce", studies.reproduce, "Run published studies again and compare the numbers.")
 _add("sweep", studies.sweep, "Try a grid of rules and parameters on a problem or a log.")
 _add("rules", demo.rules)
 _add("warm", serve.warm)

@@ -1,4 +1,4 @@
-"""``emphatic sweep`` and ``emphatic reproduce``."""
+"""``emphatic sweep``."""
 
 from __future__ import annotations
 
@@ -10,62 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emphatic.cli.terminal import Report, bars, carry_out, flag_values, report_error, with_settings
+from emphatic.cli.terminal import bars, carry_out, flag_values, report_error, with_settings
 from emphatic.common.locks import count_threads
 from emphatic.studies.sweep_config import SweepConfig
 
 if TYPE_CHECKING:
-    from emphatic.studies.reproductions import Outcome
     from emphatic.studies.results import Sweep
 
-__all__ = ["reproduce", "sweep"]
-
-
-def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies by name.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Run all studies, and write a page with links to each.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs, with wider tolerances.")] = False,
-    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("reproduce"),
-    jobs: Annotated[int | None, typer.Option(help="Number of processes; -1: one per core; default: 1.")] = None,
-    threads: Annotated[str | None, typer.Option(help="Number of cores to use, or auto for all: as --jobs.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed, 0 or more.")] = 0,
-    rule: Annotated[
-        str | None,
-        typer.Option(help="Your own rules, MODULE:NAME, comma-separated, beside those of collision or four-rooms."),
-    ] = None,
-) -> None:
-    """Run published studies again, and compare each number with the published one.
-
-    Writes report.html and results.json for each. The exit code is 1 if any number disagrees.
-    """
-    from emphatic.studies import reproductions
-    from emphatic.studies.grid import resolve
-
-    def command() -> int:
-        if every == bool(names):
-            known = ", ".join(reproductions.names())
-            raise ValueError(f"Name one study or more, or give --all. There are: {known}.")
-        wanted = _count_processes(jobs, threads)
-        processes = 1 if wanted is None else wanted
-        for name in names or ():
-            reproductions.find(name)  # a slip in the last name should not cost the studies before it
-        own_rules = None if rule is None else resolve([name.strip() for name in rule.split(",")])
-        outcomes = []
-        for name in reproductions.names() if every else dict.fromkeys(names or ()):
-            with bars() as progress:
-                outcome = reproductions.reproduce(
-                    name, quick, out, seed=seed, jobs=processes, progress=_named(name, progress), rule=own_rules
-                )
-            _show_outcome(outcome, out)
-            outcomes.append(outcome)
-        if every:
-            from emphatic.studies.reproductions import write_index
-
-            write_index(outcomes, out)
-            print(f"All studies: {out / 'index.html'}")
-        return 0 if all(outcome.agree for outcome in outcomes) else 1
-
-    raise typer.Exit(carry_out(command, lambda: "Stopped."))
+__all__ = ["sweep"]
 
 
 _CLUSTER = "On a cluster"
@@ -211,49 +163,6 @@ def _sweep_on_ray(address: str) -> Callable[..., Sweep]:
     except ImportError as error:
         raise ValueError(str(error)) from error
     return sweep
-
-
-def _named(name: str, progress: Report) -> Report:
-    return lambda phase, done, total: progress(f"{name}: {phase}", done, total)
-
-
-def _show_outcome(outcome: Outcome, out: Path) -> None:
-    """Each number, published and ours, with its tolerance and the verdict, by origin; and where the page is."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    from emphatic.report import seconds
-    from emphatic.studies.pages import verdict
-    from emphatic.studies.reproductions import ORIGINS, biases
-
-    origins = [origin for origin in (*ORIGINS, "") if any(check.origin == origin for check in outcome.checks)]
-    table = Table(title=outcome.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("number", min_width=20, overflow="fold")
-    for column in (origins[0] or "published" if len(origins) == 1 else "published", "ours"):
-        table.add_column(column, justify="right")
-    table.add_column("difference", justify="right", no_wrap=True)
-    table.add_column("tolerance", justify="right", min_width=9)
-    table.add_column("", no_wrap=True)
-    verdicts = {True: "agree", False: "[bold red]disagree[/]", None: ""}
-    for origin in origins:
-        if len(origins) > 1:
-            table.add_section()
-            table.add_row(f"[italic]{origin or 'not published'}[/]")
-        for check in (check for check in outcome.checks if check.origin == origin):
-            numbers = (_format(check.published), _format(check.ours), _format(check.difference, 2))
-            table.add_row(check.name, *numbers, _format(check.tolerance, 2), verdicts[check.agree])
-    Console().print(table)
-    for bias in biases(outcome.checks):
-        print(bias)
-    print(f"{verdict([vars(check) for check in outcome.checks])} {seconds(outcome.seconds)}. ", end="")
-    print(f"Page: {out / outcome.name / 'report.html'}\n", flush=True)
-
-
-def _format(value: float | str | None, digits: int = 5) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else f"{value:.{digits}g}"
 
 
 def _count_processes(jobs: int | None, threads: str | None) -> int | None:

@@ -21,10 +21,10 @@ from emphatic.report import Axis, Figure, Key, Level, Line, Marks, Panel, Plot, 
 from emphatic.report.plots import look
 from emphatic.stepsizes import StepSize
 from emphatic.studies.figures import within_frame
-from emphatic.studies.reproductions import Check, Outcome, RunOptions, Study, finding
 from emphatic.studies.sources import Recorded
 from emphatic.studies.statistics import mean_intervals, share_intervals
 from emphatic.tables import open_table
+from reproductions import Check, Outcome, RunOptions, Study, finding
 
 __all__ = ["STUDIES", "AlarmsStudy", "StepSizesStudy", "TrueOnlineStudy"]
 

@@ -13,9 +13,9 @@ from emphatic.control import ALGORITHMS, Agent, Agents, Algorithm
 from emphatic.features import Features, Tiles
 from emphatic.problems import MDP, Environment, MountainCar
 from emphatic.report import Axis, Figure, Line, Panel, Plot
-from emphatic.studies.reproductions import Check, Outcome, RunOptions, Study, claim, compare, finding
-from emphatic.studies.reproductions.plain_agents import PlainAgent
 from emphatic.studies.sweeps import sweep
+from reproductions import Check, Outcome, RunOptions, Study, claim, compare, finding
+from reproductions.plain_agents import PlainAgent
 
 __all__ = ["STUDIES", "ControlStudy", "EmphasisStudy"]
 
