@@ -301,10 +301,10 @@ DISTRIBUTIONS: dict[str, tuple[Callable[[np.random.Generator, tuple[int, int]], 
 }
 
 
-def measure_coverage(distribution: str, runs: int, repetitions: int) -> float:
+def measure_coverage(distribution: str, runs: int, repetitions: int, seed: int = 0) -> float:
     """The share of the 95% intervals of sweeps that hold the mean of what errors are drawn from."""
     draw, mean = DISTRIBUTIONS[distribution]
-    low, high = mean_intervals(draw(np.random.default_rng((0, runs)), (repetitions, runs)))
+    low, high = mean_intervals(draw(np.random.default_rng((seed, runs)), (repetitions, runs)))
     return float(np.mean((low <= mean) & (mean <= high)))
 
 

@@ -41,32 +41,29 @@ def compare(arguments: Sequence[str], old: Path) -> tuple[list[Gate], list[Row]]
                 record = _run([*arguments, "--out", str(out), *["--lenient"] * (version == old)], version, out)
                 measured.append({(row["section"], row["what"]): row for row in record["rows"]})
     gates = [Gate(**passed) for passed in record["gates"]]
-    return gates, [
-        Row(
-            section, what, tuple(row["gates"]), _best(numbers[ROOT], key), _best(numbers[old], key), unit=row["unit"],
-            ratio=_best(numbers[ROOT], key) / _best(numbers[old], key),
-        )
-        for key, row in numbers[ROOT][0].items()
-        for section, what in [key]
-        if all(key in measured and _number(measured[key]) for version in numbers.values() for measured in version)
-    ]  # fmt: skip
+    rows = []
+    for key, row in numbers[ROOT][0].items():
+        if all(key in measured for measured in numbers[old]):
+            ours, theirs = (_best([measured[key] for measured in numbers[version]]) for version in (ROOT, old))
+            ratio = ours / theirs if ours is not None and theirs else None
+            rows.append(Row(*key, tuple(row["gates"]), ours, theirs, unit=row["unit"], ratio=ratio))
+    return gates, rows
 
 
 def _run(arguments: Sequence[str], version: Path, out: Path) -> dict[str, Any]:
     """The record of a suite with the package in a checkout."""
     path = os.pathsep.join([str(version / "src"), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "benchmarks", *arguments]
-    subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, check=True, stdout=subprocess.DEVNULL)
+    environment = os.environ | {"PYTHONPATH": path}
+    if subprocess.run(command, cwd=ROOT, env=environment, check=False, stdout=subprocess.DEVNULL).returncode:
+        raise SystemExit(f"the suite failed with the package in {version}")
     record: dict[str, Any] = json.loads((out / f"{arguments[0]}.json").read_text(encoding="utf-8"))
     return record
 
 
-def _number(row: dict[str, Any]) -> float:
-    """What a row is about: our time or rate, or the ratio where there is none; 0 where there is neither."""
-    return float(row["ours"] or row["ratio"] or 0.0)
-
-
-def _best(measured: Sequence[dict[tuple[str, str], Any]], key: tuple[str, str]) -> float:
-    """The least time, or the highest rate."""
-    values = [_number(record[key]) for record in measured]
-    return max(values) if "/s" in measured[0][key]["unit"] else min(values)
+def _best(rows: Sequence[dict[str, Any]]) -> float | None:
+    """The least time, or the highest rate, or the ratio of a row that has neither."""
+    numbers = [row["ratio"] if row["ours"] is None else row["ours"] for row in rows]
+    if None in numbers:
+        return None
+    return float(max(numbers) if "/s" in rows[0]["unit"] else min(numbers))
