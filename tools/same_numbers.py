@@ -6,9 +6,9 @@ interpreter, and ``tools/observations.py`` runs with each of them. Compared are,
 - θ, every other vector, the memory and the predictions of every rule on every engine, on the streams of OLD's contract
   test: kernels as plain Python for all rules, compiled for rules of every structure (``--all-rules``: for all), and
   the cuda engine where torch and triton are installed (Triton interprets);
-- hordes by all of their methods, and on a cluster of one shard where Ray is installed;
+- hordes by all of their methods, from their files, and in one shard of a cluster;
 - the files of ``emphatic nexting`` for the sample log and of two studies: every column, tensor and key without times;
-- the answers of a pipe and of the service, and its ``openapi.json``;
+- the answers of a pipe and of the service;
 - ``emphatic.__all__``, the signatures of all public names, and ``--help`` of every command;
 - the names of the generated kernels, and their code without text for people.
 
@@ -42,23 +42,26 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 OBSERVATIONS = Path(__file__).with_name("observations.py")
 
-#: Observations that may differ between the commits before and after the rearrangement, and why.
+#: Observations that may differ between commit 25b36421 and its successors, and why.
 EXPECTED = {
     "version": "the release has another number",
-    "ClusterHorde.run with dropped rows": "it used to learn across dropped rows",
-    "pipe that warms up": "one rule for the warm-up",
-    "service that warms up": "one rule for the warm-up",
-    "service: /signals": "the warm-up that it states follows the same rule",
-    "kernels: code": "local variables of kernels have other names; the names of the kernels are compared by themselves",
-    "Horde.run without warm_up": "one rule for the warm-up",
-    "nexting --help": "the default of --warm-up",
-    "serve --help": "the default of --warm-up",
-    "signatures: emphatic.nexting": "Nexting keeps what it has opened; its functions that do nothing have a name",
-    "signatures: emphatic.streams": "a Block carries gaps, actions and terminations, and Table.blocks takes a clock",
-    "signatures: emphatic.tables": "a Block carries gaps, actions and terminations, and Table.blocks takes a clock",
+    "--help": "commands went",
+    "figures --help": "the command went: result.plot() and sweep --figures draw them",
+    "reproduce --help": "the command went: python -m reproductions NAME",
+    "warm --help": "the command went: the first run compiles",
+    "nexting --help": "options of what went",
+    "serve --help": "options of what went",
+    "sweep --help": "--ray is joblib's backend",
+    "signatures: emphatic.cluster": "ClusterHorde has shards, storage and address; its learner, status and errors went",
+    "signatures: emphatic.nexting": "run has neither threads nor parts of a cluster",
+    "Horde.save, dense": "the file has no reserved places; what is read from it is compared by Horde.load",
+    "Horde.save, sparse": "the file has no reserved places; what is read from it is compared by Horde.load",
+    "nexting: model.safetensors": "the file has no reserved places; what is read from it is compared by the pipe",
+    "kernels: names": "kernels of what went",
+    "kernels: code": "kernels have less around them; what they compute is compared by itself",
 }
 #: Names that were removed on purpose, and why: in a comparison of signatures they count as expected.
-REMOVED = {"Clock: follow": "a former name of find_gaps, which was never released"}
+REMOVED = {"Agents": "Agent.train runs whole episodes in one compiled call"}
 #: Sections in the order in which they run, and the environment that each needs.
 SECTIONS: dict[str, dict[str, str]] = {
     "interface": {},
@@ -72,7 +75,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "kernels": {},
 }
 #: Modules that a section needs; without them it is left out.
-NEEDS = {"cuda": ("torch", "triton"), "cluster": ("ray",), "nexting": ("starlette", "uvicorn")}
+NEEDS = {"cuda": ("torch", "triton"), "nexting": ("starlette", "uvicorn")}
 #: Rows of the sample log with ``--quick``.
 QUICK_ROWS = 3000
 
