@@ -5,16 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
-import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, product
 from math import ceil
 from pathlib import Path
@@ -41,16 +37,13 @@ INSTALL = "pip install 'gymnasium[mujoco]' to compare"
 EVERY = (1, 10, 100)
 HORIZONS = (2, 9, 36, 144)
 WARM_UP = 500
-#: Seconds at the beginning in which lags do not count: connections, and kernels that are loaded.
-SETTLE = 5.0
 
 
 def cases(quick: bool) -> Sequence[Case]:
     """All cases; ``quick`` makes them small."""
     beside = Beside("HalfCheetah-v5" if has_mujoco else "Pendulum-v1", 100, 60 if quick else 900)
     T, C = (200, 2) if quick else (6000, 20)
-    served = ByMqtt(2, 100, 2) if quick else ByMqtt(20, 1000, 60)
-    return [beside, Incoming(T, C), Incoming(T, C, exponential_only=True), served]
+    return [beside, Incoming(T, C), Incoming(T, C, exponential_only=True)]
 
 
 # ------------------------------------------------------------------------------------------------ beside an agent
@@ -260,159 +253,3 @@ class Incoming:
         if answers != self.T:
             raise RuntimeError(f"{answers} answers to {self.T} readings")
         return rest / seconds
-
-
-# ------------------------------------------------------------------------------------------------ a service
-
-#: Sends lines of standard input at a steady rate, each with the time at which it was due.
-SENDER = """
-import sys, time, paho.mqtt.client as paho
-port, rate = int(sys.argv[1]), float(sys.argv[2])
-lines = sys.stdin.buffer.read().splitlines()
-client = paho.Client(paho.CallbackAPIVersion.VERSION2)
-client.max_inflight_messages_set(10000)
-client.connect("127.0.0.1", port)
-client.loop_start()
-begin = time.time() + 0.5
-for i, line in enumerate(lines):
-    due = begin + i / rate
-    if (wait := due - time.time()) > 0.002:
-        time.sleep(wait)
-    sent = client.publish("readings", b'{"time": %.4f, ' % due + line[1:], qos=1)
-sent.wait_for_publish(60)
-client.disconnect()
-"""
-
-
-def mosquitto() -> str | None:
-    return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
-
-
-@dataclass(frozen=True)
-class ByMqtt:
-    """``rate`` readings a second of C signals, for so many seconds."""
-
-    C: int
-    rate: int
-    seconds: float
-    name = "a service by MQTT"
-
-    def gates(self) -> Iterator[Gate]:
-        if mosquitto() is not None:
-            with tempfile.TemporaryDirectory() as folder:
-                yield replace(self, seconds=min(2.0, self.seconds)).run(Path(folder))[2]
-
-    def rows(self, effort: Effort) -> Iterator[Row]:
-        if mosquitto() is None:
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            count, lag, passed = self.run(Path(folder))
-        yield Row(
-            f"{self.rate:,} readings a second by MQTT for {self.seconds:g} s: {self.C} signals at {len(HORIZONS)} "
-            "horizons, a page open",
-            f"the longest time from a reading to its prediction on the page, of {count:,} readings, none lost",
-            gates=(passed.name,),
-            ours=lag,
-            unit="s",
-            ratio=lag,
-            at_most=1.0,
-        )
-
-    def run(self, folder: Path) -> tuple[int, float, Gate]:
-        """How many readings were learned from, the longest lag, and that the model is that of an undisturbed run."""
-        model, count = folder / "model", int(self.rate * self.seconds)
-        columns = signals(WARM_UP + count, self.C)
-        del columns["time"]
-        rows = as_rows(columns)
-        first = Predictor(Settings(horizons=HORIZONS), warm_up=WARM_UP)
-        start = time.time() - WARM_UP / self.rate
-        first.take((i, {"time": start + i / self.rate, **row}) for i, row in enumerate(rows[:WARM_UP]))
-        assert first.horde is not None
-        first.horde.save(model, **first.state())
-        shutil.copy(model, folder / "first")
-        with _broker(folder) as port, _service(model, port) as url:
-            page = Page(url, WARM_UP + count)
-            command = [sys.executable, "-c", SENDER, str(port), str(self.rate)]
-            lines = "\n".join(map(json.dumps, rows[WARM_UP:])).encode()
-            subprocess.run(command, input=lines, check=True)
-            page.join(60.0)
-            lag, learned = page.lag, page.last + 1 - WARM_UP
-        if learned != count:
-            raise RuntimeError(f"{count} readings were sent, and {learned} learned from")
-        # The model that was served, beside one that learned from the same readings at once.
-        predictor, _ = Predictor.load(folder / "first")
-        incoming = enumerate(zip(page.times, rows[WARM_UP:], strict=True))
-        predictor.take((i, {"time": t, **row}) for i, (t, row) in incoming)
-        assert predictor.horde is not None
-        served = Horde.load(model).learner.theta
-        return count, lag, gate(self.name, served, predictor.horde.learner.theta, 1e-15)
-
-
-class Page(threading.Thread):
-    """What an open page does: reads the stream of one signal, to a last step."""
-
-    def __init__(self, url: str, steps: int) -> None:
-        super().__init__(daemon=True)
-        self._url, self._steps = url, steps
-        self.lag, self.last, self.times = 0.0, -1, list[float]()
-        self.start()
-
-    def run(self) -> None:
-        with urllib.request.urlopen(f"{self._url}/stream?signal=s0", timeout=60) as answer:
-            name, began = "", 0.0
-            for line in answer:
-                if line.startswith(b"event: "):
-                    name = line[7:].strip().decode()
-                if name != "rows" or not line.startswith(b"data: "):
-                    continue
-                rows, now = json.loads(line[6:]), time.time()
-                began = began or now
-                if rows["step"][0] != self.last + 1 and self.last >= 0:
-                    return  # rows are missing
-                self.times += rows["t"]
-                self.last = rows["step"][-1]
-                if now - began > SETTLE:
-                    self.lag = max(self.lag, now - rows["t"][0])
-                if self.last >= self._steps - 1:
-                    return
-
-
-@contextmanager
-def _broker(folder: Path) -> Iterator[int]:
-    """mosquitto, that sends as many messages at a time as it likes; its port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    config = folder / "mosquitto.conf"
-    limits = "max_inflight_messages 0\nmax_queued_messages 0\n"
-    config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n{limits}")
-    quiet = subprocess.DEVNULL
-    process = subprocess.Popen([str(mosquitto()), "-c", str(config)], stdout=quiet, stderr=quiet)
-    time.sleep(0.5)
-    try:
-        yield port
-    finally:
-        process.kill()
-        process.wait()
-
-
-@contextmanager
-def _service(model: Path, broker: int) -> Iterator[str]:
-    """``emphatic serve`` in a process of its own, ended by SIGTERM; its address."""
-    source = f"mqtt://127.0.0.1:{broker}/readings"
-    command = [sys.executable, "-m", "emphatic.cli", "serve", source, "--model", str(model), "--port", "0"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
-    assert process.stderr is not None
-    url, connected = "", False
-    while not (url and connected):
-        line = process.stderr.readline().decode()
-        if not line:
-            raise RuntimeError("the service did not start")
-        url = line.split(" at ")[1].strip() if "listening at" in line else url
-        connected = connected or "connected." in line
-    threading.Thread(target=process.stderr.read, daemon=True).start()
-    try:
-        yield url
-    finally:
-        process.terminate()
-        process.wait(30)

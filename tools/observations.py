@@ -7,7 +7,6 @@ observation to arrays, text, or nested lists and dictionaries.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib
 import inspect
@@ -98,7 +97,7 @@ def plain(inputs: dict[str, Any]) -> Observations:
 
 
 def compiled(inputs: dict[str, Any]) -> Observations:
-    """Compiled kernels, of rules of every structure unless all rules are asked for; and the kernels themselves."""
+    """Compiled kernels, of rules of every structure unless all rules are asked for."""
     rules = () if inputs["all_rules"] else STRUCTURES
     return observe_learners(inputs, ("dense", "sparse", "chunked"), rules)
 
@@ -397,60 +396,6 @@ def _parameters(value: Any) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
-# ------------------------------------------------------------------------------------------------ kernels
-
-
-def kernels(inputs: dict[str, Any]) -> Observations:
-    """Names of the kernels in the cache folder without their hashes, and their code without text for people.
-
-    Comments, docstrings and imports are left out of the code; what remains is what is compiled.
-    """
-    folder = Path(os.environ["EMPHATIC_CACHE_DIR"])
-    code: dict[str, Any] = {}
-    for path in sorted(folder.glob("emphatic_*.py")):
-        name = re.sub(r"_[0-9a-f]{16}$", "", path.stem)
-        code.setdefault(name, []).append(stripped(path.read_text(encoding="utf-8")))
-    return {"kernels: names": sorted(code), "kernels: code": {name: sorted(texts) for name, texts in code.items()}}
-
-
-def stripped(source: str) -> str:
-    """Source without comments, docstrings, annotations, imports and ``__all__``, in one form."""
-    tree = _Stripper().visit(ast.parse(source))
-    return ast.unparse(ast.fix_missing_locations(tree))
-
-
-class _Stripper(ast.NodeTransformer):
-    def visit_Import(self, node: ast.Import) -> None:
-        return None
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        return None
-
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            return None
-        return node
-
-    def visit_If(self, node: ast.If) -> ast.AST | None:
-        return None if "TYPE_CHECKING" in ast.dump(node.test) else self.generic_visit(node)
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        return ast.arg(node.arg)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        self.generic_visit(node)
-        node.body = node.body or [ast.Pass()]
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        return None if node.value is None else ast.Assign([node.target], self.visit(node.value))
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
-        exported = any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
-        return None if exported else self.generic_visit(node)
-
-
 SECTIONS: dict[str, Callable[[dict[str, Any]], Observations]] = {
     "interface": interface,
     "plain": plain,
@@ -460,7 +405,6 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], Observations]] = {
     "compiled": compiled,
     "cuda": cuda,
     "cluster": cluster,
-    "kernels": kernels,  # comes last: the folder then holds the kernels of all sections
 }
 
 

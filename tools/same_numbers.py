@@ -9,8 +9,7 @@ interpreter, and ``tools/observations.py`` runs with each of them. Compared are,
 - hordes by all of their methods, from their files, and in one shard of a cluster;
 - the files of ``emphatic nexting`` for the sample log and of two studies: every column, tensor and key without times;
 - the answers of a pipe and of the service;
-- ``emphatic.__all__``, the signatures of all public names, and ``--help`` of every command;
-- the names of the generated kernels, and their code without text for people.
+- ``emphatic.__all__``, the signatures of all public names, and ``--help`` of every command.
 
 Numbers are compared by their bytes. Pages are not compared: they contain times, and plotly drew them. Names and
 parameters that NEW adds are printed, and are no difference. The exit code is 1 if anything differs that is neither in
@@ -21,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import hashlib
 import importlib.util
 import io
 import os
@@ -54,11 +52,11 @@ EXPECTED = {
     "sweep --help": "--ray is joblib's backend",
     "signatures: emphatic.cluster": "ClusterHorde has shards, storage and address; its learner, status and errors went",
     "signatures: emphatic.nexting": "run has neither threads nor parts of a cluster",
+    "signatures: emphatic.studies": "sweeps run on joblib's backends, not by tasks that are passed",
+    "signatures: Horde": "blocks says itself where a sequence begins",
     "Horde.save, dense": "the file has no reserved places; what is read from it is compared by Horde.load",
     "Horde.save, sparse": "the file has no reserved places; what is read from it is compared by Horde.load",
     "nexting: model.safetensors": "the file has no reserved places; what is read from it is compared by the pipe",
-    "kernels: names": "kernels of what went",
-    "kernels: code": "kernels have less around them; what they compute is compared by itself",
 }
 #: Names that were removed on purpose, and why: in a comparison of signatures they count as expected.
 REMOVED = {"Agents": "Agent.train runs whole episodes in one compiled call"}
@@ -72,7 +70,6 @@ SECTIONS: dict[str, dict[str, str]] = {
     "compiled": {},
     "cuda": {"TRITON_INTERPRET": "1"},
     "cluster": {},
-    "kernels": {},
 }
 #: Modules that a section needs; without them it is left out.
 NEEDS = {"cuda": ("torch", "triton"), "nexting": ("starlette", "uvicorn")}
@@ -165,14 +162,13 @@ def compare_all(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Comparison
 class Version:
     """A commit, checked out into ``folder``, with a kernel cache of its own."""
 
-    def __init__(self, commit: str, folder: Path, cache: Path | None, options: str) -> None:
+    def __init__(self, commit: str, folder: Path, cache: Path | None) -> None:
         find = ["git", "rev-parse", "--verify", f"{commit}^{{commit}}"]
         self.sha = subprocess.run(find, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
         self.root = folder / "checkout"
         self.work = folder / "work"
         self.work.mkdir(parents=True)
-        # With other options other kernels are compiled, and the list of kernels is that of the folder.
-        self.cache = cache / f"{self.sha[:12]}-{options}" if cache else folder / "cache"
+        self.cache = cache / self.sha[:12] if cache else folder / "cache"
         self.cache.mkdir(mode=0o755, parents=True, exist_ok=True)
         content = subprocess.run(["git", "archive", self.sha], cwd=ROOT, check=True, capture_output=True).stdout
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
@@ -290,9 +286,7 @@ def run(arguments: argparse.Namespace) -> int:
     allowed = {*EXPECTED, *arguments.allow}
     with tempfile.TemporaryDirectory() as name:
         commits = {"old": arguments.old, "new": arguments.new}
-        chosen = f"{arguments.quick}-{arguments.all_rules}-{'-'.join(sorted(arguments.sections))}"
-        options = hashlib.sha256(chosen.encode()).hexdigest()[:8]
-        versions = [Version(commit, Path(name) / label, arguments.cache, options) for label, commit in commits.items()]
+        versions = [Version(commit, Path(name) / label, arguments.cache) for label, commit in commits.items()]
         number = Comparison("version", compare(*(version.number for version in versions)), [])
         print(number.line(allowed=True), flush=True)
         inputs = Path(name) / "inputs.pickle"
@@ -325,7 +319,7 @@ def main() -> int:
         "--cache",
         type=Path,
         metavar="FOLDER",
-        help="keep compiled kernels there, for the next run with the same options",
+        help="keep compiled kernels there for the next run",
     )
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS), metavar="SECTION",
                         help=f"some of {', '.join(SECTIONS)}")  # fmt: skip
