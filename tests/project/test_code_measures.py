@@ -16,6 +16,7 @@ from tools.measure_code import (
     exceeded,
     measure,
     read_modules,
+    slack,
     small_modules,
 )
 
@@ -73,7 +74,25 @@ def test_small_modules_with_one_importer(tmp_path: Path) -> None:
     ]
 
 
+def test_arguments_of_kernels_are_counted(module: Module) -> None:
+    kernels = Module("emphatic.boxes.box_kernels", Path("box_kernels.py"), "def add(box, a, b):\n    return a + b\n")
+    assert list(kernels.kernel_arguments().values()) == [3]
+    assert module.kernel_arguments() == {}
+
+
+def test_a_limit_holds_and_follows() -> None:
+    exact = dict(LIMITS)
+    assert exceeded(exact) == slack(exact) == []
+    assert exceeded(exact | {"code lines": LIMITS["code lines"] + 1, "code lines of boxes": 1}) == [
+        "code lines",
+        "code lines of boxes",
+    ]
+    assert slack(exact | {"code lines": LIMITS["code lines"] - 200}) == []
+    assert slack(exact | {"code lines": LIMITS["code lines"] - 201}) == ["code lines"]
+
+
 def test_the_package_keeps_its_limits() -> None:
     values = measure(read_modules(PACKAGE))
-    assert list(values) == list(LIMITS)
+    assert set(values) >= set(LIMITS)
     assert exceeded(values) == [], "python -m tools.measure_code --list MEASURE prints the places"
+    assert slack(values) == [], "lower the limits in tools/measure_code.py to what there is"
