@@ -87,6 +87,7 @@ class Score(Row):
     explained: dict[str, dict[str, float]] = field(default_factory=dict)
     form: str = ".3f"
     highest: bool = False
+    unit: str = ""
 
     def cells(self) -> tuple[str, ...]:
         """What stands in the table."""
@@ -158,6 +159,8 @@ class Forecasts:
         else:
             self.keep_others([row for row in self.stored if row["section"].startswith(f"{self.source.name}: ")])
         labels, (T, C), H = self.labels, self.log.held.shape, len(self.log.gammas)
+        ours = self.scores[OURS]
+        assert ours is not None
         section = f"{self.source.name}: {T:,} rows × {C} signals"
         for h in range(H):
             here = {name: None if scores is None else scores[h::H] for name, scores in self.scores.items()}
@@ -170,7 +173,7 @@ class Forecasts:
                     name: dict(zip(labels[h::H], scores.tolist(), strict=True))
                     for name, scores in here.items() if scores is not None
                 },
-                highest=True, ours=float(np.nanmedian(self.scores[OURS][h::H])),
+                highest=True, ours=float(np.nanmedian(ours[h::H])),
             )  # fmt: skip
         highest = self.highest()
         best = {

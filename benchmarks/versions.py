@@ -46,7 +46,8 @@ def compare(arguments: Sequence[str], old: Path) -> tuple[list[Gate], list[Row]]
         if all(key in measured for measured in numbers[old]):
             ours, theirs = (_best([measured[key] for measured in numbers[version]]) for version in (ROOT, old))
             ratio = ours / theirs if ours is not None and theirs else None
-            rows.append(Row(*key, tuple(row["gates"]), ours, theirs, unit=row["unit"], ratio=ratio))
+            unit = "" if row["ours"] is None else row["unit"]
+            rows.append(Row(*key, tuple(row["gates"]), ours, theirs, unit=unit, ratio=ratio))
     return gates, rows
 
 

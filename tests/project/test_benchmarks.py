@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import subprocess
@@ -15,11 +16,11 @@ import numpy as np
 import pytest
 
 import emphatic
-from benchmarks import core, versions
+from benchmarks import core, first_minute, versions
 from benchmarks.__main__ import SUITES
 from benchmarks.alternatives import NumPySeed
 from benchmarks.core import LearnDense, RunDense, RunSparse
-from benchmarks.measure import Effort, Gate, GateFailed, Side, fastest, gate, run_cases
+from benchmarks.measure import Case, Effort, Gate, GateFailed, Side, fastest, gate, run_cases
 from benchmarks.report import Row
 from benchmarks.streams import Dense, Sparse, by_reference
 
@@ -43,6 +44,26 @@ def test_the_suite_runs_and_every_row_names_gates_that_passed(suite: str, tmp_pa
     assert record["command"] in text
     assert record["machine"]["cpu"] in text
     assert all(row["what"] in text for row in record["rows"])
+
+
+@pytest.mark.parametrize("suite", [suite for suite in SUITES if suite not in ("cuda", "first_minute")])
+def test_a_wrong_result_fails_the_gate_of_a_suite(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare_wrong(name: str, got: Any, want: Any, tolerance: float = 1e-10) -> Gate:
+        return gate(name, got + 3.0 * (tolerance + 1e-9) * abs(want).max(), want, tolerance)
+
+    module = importlib.import_module(f"benchmarks.{suite}")
+    monkeypatch.setattr(module, "gate", compare_wrong)
+    with pytest.raises(GateFailed, match="relative error"):
+        run_cases(module.cases(quick=True), Effort(1, 0.0))
+
+
+def test_other_numbers_with_a_full_cache_fail_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    (case,) = (case for case in first_minute.cases(quick=True) if isinstance(case, first_minute.FirstCommand))
+    predictions = iter([np.ones(3), np.ones(3) + 1e-7])
+    monkeypatch.setattr(first_minute.FirstCommand, "seconds", lambda case: 1.0)
+    monkeypatch.setattr(first_minute.FirstCommand, "predictions", lambda case: next(predictions))
+    with case.folder, pytest.raises(GateFailed, match="a cache that was empty"):
+        list(case.gates())
 
 
 def test_the_targets_are_all_there() -> None:
@@ -148,7 +169,7 @@ def test_a_case_that_an_earlier_version_lacks_is_left_out(capsys: pytest.Capture
         def rows(self, effort: Effort) -> Iterator[Row]:
             raise AssertionError("timed")
 
-    cases = [Absent(), RunDense(3, 20)]
+    cases: list[Case] = [Absent(), RunDense(3, 20)]
     with pytest.raises(AttributeError, match="no such name"):
         run_cases(cases, Effort(1, 0.0))
     gates, rows = run_cases(cases, Effort(1, 0.0), lenient=True)
