@@ -49,6 +49,7 @@ def main() -> int:
     flags += ["--horizons", ",".join(args.horizons)] if args.horizons else []
     flags += ["--keep-others"] * args.keep_others
     command = " ".join(["python -m benchmarks", args.suite, *(Path(flag).name for flag in flags)])
+    command += "" if args.old is None else " --old CHECKOUT"
 
     one_thread()  # before a suite imports numpy
     report = importlib.import_module("benchmarks.report")
