@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import emphatic
+from benchmarks.development_logs import first_rows
 from benchmarks.measure import Case, Effort, Gate, gate
 from benchmarks.report import Row
 from emphatic.hordes.horde import Horde
@@ -42,11 +43,7 @@ def cases(quick: bool) -> Sequence[Case]:
 
 def household(rows: int | None) -> Table:
     """The log that comes with the package, or its first rows."""
-    whole = open_table(emphatic.data.household())
-    if rows is None:
-        return whole
-    block = next(whole.blocks(rows))
-    return open_table({name: block.values[:, i] for i, name in enumerate(whole.names)} | {"time": block.time})
+    return open_table(emphatic.data.household() if rows is None else first_rows(rows))
 
 
 def warmed_up(log: Table, horizons: Sequence[int | str]) -> Horde:
