@@ -1,4 +1,4 @@
-"""What a user would use instead: the seed in plain NumPy, three ways, and ``swifttd`` from PyPI."""
+"""What a user would use instead: the seed in plain NumPy, a call a step and as a loop, and ``swifttd`` from PyPI."""
 
 from __future__ import annotations
 
@@ -61,52 +61,6 @@ class NumPySeed:
         np.subtract(Delta, spare, Delta)
         np.add(theta, Delta, theta)
         self.D = float(Delta.dot(phi_next))
-        self.F = rho * gamma_next * F
-        self.gamma = gamma_next
-        return delta
-
-
-class NumPyProduct:
-    """The same step rearranged: θ, e and φ as rows of one matrix, three small matrix products a step.
-
-    The fastest NumPy found, but not the guide's lines: it rests on the identities of this library's engines.
-    """
-
-    def __init__(self, n: int, dtype: DTypeLike = np.float64) -> None:
-        self._Z, self._Y = np.zeros((2, 3, n), dtype)  # rows θ, e, φ: this step's and the next's
-        self._A = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]], dtype)
-        self.F = self.D = self.gamma = 0.0
-
-    @property
-    def theta(self) -> Vector:
-        row: Vector = self._Z[0]
-        return row
-
-    def learn(
-        self,
-        alpha: float,
-        I: float,
-        lambda_: float,
-        phi: Vector,
-        rho: float,
-        R: float,
-        phi_next: Vector,
-        gamma_next: float,
-    ) -> float:
-        Z, Y, A, D = self._Z, self._Y, self._A, self.D
-        Z[2] = phi
-        v, e_phi, _ = Z.dot(phi).tolist()
-        v_next, e_phi_next, phi_phi_next = Z.dot(phi_next).tolist()
-        delta: float = R + gamma_next * v_next - v
-        F = self.F + I
-        b = rho * alpha * (lambda_ * I + (1 - lambda_) * F)
-        c = rho * self.gamma * lambda_
-        S = b * (1 - c * e_phi)
-        a, q = (delta + D) * c, delta * S + D * (S - b)
-        A[0, 1], A[0, 2], A[1, 1], A[1, 2] = a, q, c, S  # θ ← θ + a e + q φ;  e ← c e + S φ
-        A.dot(Z, Y[:2])
-        self._Z, self._Y = Y, Z
-        self.D = a * e_phi_next + q * phi_phi_next
         self.F = rho * gamma_next * F
         self.gamma = gamma_next
         return delta

@@ -1,4 +1,4 @@
-"""Agents: a step beside its environment, beside a plain NumPy agent, and many agents at once."""
+"""The control suite: an agent's step beside its environment, and whole episodes beside agents stepped from Python."""
 
 from __future__ import annotations
 
@@ -9,46 +9,50 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cases import Case, Effort, run_cases
-from benchmarks.measure import Gate, Side, fastest, gate
+from benchmarks.measure import Case, Effort, Gate, Side, fastest, gate
 from benchmarks.report import Row
-from emphatic.control import Agent, Agents
+from emphatic import problems
+from emphatic.control import Agent
 from emphatic.features import Bias, Features, Tiles
 from emphatic.problems import MountainCar
 from reproductions.plain_agents import PlainAgent
 
-CAR = list(MountainCar.ranges)
-#: Of one agent: θ beside that of an agent in plain NumPy, or of the same agent stepped from Python.
+EFFORT = Effort(5, 0.05)
+#: θ beside that of an agent in plain NumPy, or of the same agent stepped from Python.
 TOLERANCE = 1e-12
-
-
-def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
-    """Every gate and every row; ``quick`` only shows that the suite works."""
-    return run_cases(cases(quick), Effort(1, 0.0) if quick else Effort(5, 0.05))
+#: The worlds in which whole episodes run; by world its class and the algorithm.
+WORLDS: dict[str, tuple[Callable[..., Any], str]] = {
+    "windy_gridworld": (lambda **given: problems.Environment(problems.windy_gridworld(), **given), "sarsa"),
+    "cliff_walking": (lambda **given: problems.Environment(problems.cliff_walking(), **given), "q"),
+    "mountain_car": (MountainCar, "true_online_sarsa"),
+}
 
 
 def cases(quick: bool) -> Sequence[Case]:
+    """All cases; ``quick`` makes them small."""
     if quick:
-        return [OneStep(200), Many("windy_gridworld", "sarsa", 0.9, 3, 2, 60)]
+        return [OneStep(200), BesideNumPy(1), Episodes("windy_gridworld", 5, 60)]
     return [
         OneStep(2_000),
         Beside("CartPole-v1", 2_000),
         Beside("MountainCar-v0", 2_000),
-        BesideNumPy(1_000),
-        Many("windy_gridworld", "sarsa", 0.9, 100, 20, 200),
-        Many("cliff_walking", "q", 0.0, 100, 20, 200),
-        Many("mountain_car", "true_online_sarsa", 0.9, 100, 4, 300),
+        BesideNumPy(2),
+        *(Episodes(world, 200, 1_000) for world in WORLDS),
     ]
 
 
 def hashed_tiles(n: int) -> Features:
     """8 tilings of n features."""
-    names = ["o0", "o1"]
-    return Features([Tiles(names, tiles=8, tilings=8, range=CAR, hashed=n)])
+    return Features([Tiles(["o0", "o1"], tiles=8, tilings=8, range=list(MountainCar.ranges), hashed=n)])
 
 
-def tabled(maker: Features) -> Callable[[Any], Any]:
-    """φ of an observation as a plain agent takes it, (n,)."""
+def new_agent(n: int) -> Agent:
+    return Agent("true_online_sarsa", hashed_tiles(n), 3, alpha=0.1, gamma=1.0, lambda_=0.9, seed=0)
+
+
+def new_plain_agent(n: int) -> PlainAgent:
+    """The same agent in plain NumPy."""
+    maker = hashed_tiles(n)
     maker.warm_up(np.empty((0, 2)), names=["o0", "o1"])
 
     def phi(observation: Any) -> Any:
@@ -57,17 +61,21 @@ def tabled(maker: Features) -> Callable[[Any], Any]:
         dense[active.indices[active.indices >= 0]] = active.values[active.indices >= 0]
         return dense
 
-    return phi
+    return PlainAgent("true_online_sarsa", phi, n, 3, 0.1, 1.0, 0.9, 0.1, 0)
 
 
-def follow(agent: Any, world: Any, steps: int) -> None:
-    """So many steps of episodes."""
-    action = None
-    for _ in range(steps):
-        if action is None:
-            action = agent.start(world.reset()[0])
-        observation, reward, terminated, _, _ = world.step(action)
-        action = agent.step(reward, observation, terminated)
+def follow(agent: Any, world: Any, episodes: int) -> int:
+    """Whole episodes, a call a step; how many steps."""
+    steps = 0
+    for _ in range(episodes):
+        action = agent.start(world.reset()[0])
+        over = False
+        while not over:
+            observation, reward, terminated, truncated, _ = world.step(action)
+            over, steps = terminated or truncated, steps + 1
+            end = (terminated, truncated) if truncated else (terminated,)
+            action = agent.step(reward, observation, *end)
+    return steps
 
 
 @dataclass(frozen=True)
@@ -76,14 +84,10 @@ class OneStep:
 
     steps: int
 
-    def agent(self) -> Agent:
-        return Agent("true_online_sarsa", hashed_tiles(4_096), 3, alpha=0.1, gamma=1.0, lambda_=0.9, seed=0)
-
     def gates(self) -> Iterator[Gate]:
-        agent = self.agent()
-        plain = PlainAgent("true_online_sarsa", tabled(hashed_tiles(4_096)), 4_096, 3, 0.1, 1.0, 0.9, 0.1, 0)
+        agent, plain = new_agent(4_096), new_plain_agent(4_096)
         for learner in (agent, plain):
-            follow(learner, MountainCar(1), 500)
+            follow(learner, MountainCar(1), 1)
         yield gate("Agent.step", agent.learner.theta, plain.theta, TOLERANCE)
 
     def rows(self, effort: Effort) -> Iterator[Row]:
@@ -92,7 +96,7 @@ class OneStep:
         while len(observations) < self.steps:
             observation, _, ended, _, _ = world.step(int(rng.integers(3)))
             observations.append(world.reset()[0] if ended else observation)
-        agent = self.agent()
+        agent = new_agent(4_096)
         agent.start(observations[0])
 
         def call() -> None:
@@ -120,7 +124,7 @@ class Beside:
     steps: int
 
     def gates(self) -> Iterator[Gate]:
-        return iter(())
+        return iter(())  # that of ``OneStep``
 
     def rows(self, effort: Effort) -> Iterator[Row]:
         import gymnasium
@@ -166,43 +170,49 @@ class Beside:
         )
 
 
+def fastest_of(sides: dict[str, Callable[[], Callable[[], int]]], rounds: int) -> dict[str, float]:
+    """Microseconds a step for each side, the least over all rounds.
+
+    Args:
+        sides: Each sets up an agent that has not learned yet, and returns the call to time, which returns its steps.
+        rounds: How often each side has its turn.
+    """
+    best = dict.fromkeys(sides, float("inf"))
+    for _ in range(rounds):
+        for name, prepare in sides.items():
+            call = prepare()
+            began = perf_counter()
+            steps = call()
+            best[name] = min(best[name], 1e6 * (perf_counter() - began) / steps)
+    return best
+
+
 @dataclass(frozen=True)
 class BesideNumPy:
-    """One agent in a compiled mountain car, beside an agent in plain NumPy in the same world; n = 10,000."""
+    """The first episodes of one agent in mountain car by ``Agent.train``, beside plain NumPy; n = 10,000."""
 
-    steps: int
-
-    def agents(self) -> Agents:
-        return Agents("true_online_sarsa", "mountain_car", 1, features=hashed_tiles(10_000), alpha=0.1, lambda_=0.9)
+    episodes: int
 
     def gates(self) -> Iterator[Gate]:
-        agents = self.agents()
-        agents.train(1, limit=self.steps)
-        _, world = agents.alone(0)
-        phi = tabled(hashed_tiles(10_000))
-        plain = PlainAgent("true_online_sarsa", phi, 10_000, 3, 0.1, 1.0, 0.9, 0.1, 0)
-        plain.random = np.random.default_rng([0, 0, 0])
-        follow(plain, world, self.steps)
-        yield gate("one of Agents, n = 10,000", agents.theta[0], plain.theta, TOLERANCE)
+        agent, plain = new_agent(10_000), new_plain_agent(10_000)
+        agent.train(MountainCar(1), 1)
+        follow(plain, MountainCar(1), 1)
+        yield gate("Agent.train, n = 10,000", agent.learner.theta, plain.theta, TOLERANCE)
 
     def rows(self, effort: Effort) -> Iterator[Row]:
-        phi, best = tabled(hashed_tiles(10_000)), {"ours": float("inf"), "NumPy": float("inf")}
-        for _ in range(4 * effort.rounds):  # every time from the first step, before an episode ends
-            agents = self.agents()
-            plain = PlainAgent("true_online_sarsa", phi, 10_000, 3, 0.1, 1.0, 0.9, 0.1, 0)
-            _, world = agents.alone(0)
-            start = perf_counter()
-            steps = int(agents.train(1, limit=self.steps).steps.sum())
-            times = {"ours": (perf_counter() - start) / steps}
-            start = perf_counter()
-            follow(plain, world, self.steps)
-            times["NumPy"] = (perf_counter() - start) / self.steps
-            best = {side: min(best[side], 1e6 * seconds) for side, seconds in times.items()}
-        µs = best
+        def ours() -> Callable[[], int]:
+            agent = new_agent(10_000)
+            return lambda: int(np.sum(agent.train(MountainCar(1), self.episodes).steps))
+
+        def numpy() -> Callable[[], int]:
+            plain = new_plain_agent(10_000)
+            return lambda: follow(plain, MountainCar(1), self.episodes)
+
+        µs = fastest_of({"ours": ours, "NumPy": numpy}, effort.rounds)
         yield Row(
             "one agent",
             "compiled mountain car, n = 10,000",
-            gates=("one of Agents, n = 10,000",),
+            gates=("Agent.train, n = 10,000",),
             ours=µs["ours"],
             alternative=µs["NumPy"],
             versus="a plain NumPy agent",
@@ -212,69 +222,52 @@ class BesideNumPy:
 
 
 @dataclass(frozen=True)
-class Many:
-    """K agents at once, beside K ``Agent``s stepped from Python, and beside K compiled runs one after another."""
+class Episodes:
+    """Whole episodes by ``Agent.train``, beside the same agent stepped from Python."""
 
     world: str
-    algorithm: str
-    lambda_: float
-    K: int
     episodes: int
     limit: int
 
     @property
     def name(self) -> str:
-        return f"{self.K} agents, {self.algorithm}, {self.world}"
+        return f"{WORLDS[self.world][1]}, {self.world}"
 
-    def agents(self, runs: Sequence[int]) -> Agents:
-        return Agents(self.algorithm, self.world, alpha=0.3, lambda_=self.lambda_, epsilon=0.1, runs=runs)
-
-    def alone(self, k: int) -> tuple[Agent, Any]:
-        agent, world = self.agents([k]).alone(0)
-        world.limit = self.limit
+    def pair(self) -> tuple[Agent, Any]:
+        """A fresh agent and its world."""
+        make, algorithm = WORLDS[self.world]
+        world = make(seed=1, limit=self.limit)
+        features: Any = hashed_tiles(4_096) if world.ranges else world.mdp.S
+        agent = Agent(algorithm, features, world.actions, alpha=0.3, gamma=1.0, lambda_=self.lambda_, seed=0)
         return agent, world
 
+    @property
+    def lambda_(self) -> float:
+        return 0.0 if WORLDS[self.world][1] == "q" else 0.9
+
     def gates(self) -> Iterator[Gate]:
-        agents = self.agents(range(self.K))
-        agents.train(self.episodes, limit=self.limit)
-        several = range(0, self.K, max(1, self.K // 5))
-        thetas = []
-        for k in several:
-            agent, world = self.alone(k)
-            agent.train(world, self.episodes)
-            thetas.append(agent.learner.theta)
-        yield gate(self.name, agents.theta[list(several)], np.array(thetas), TOLERANCE)
+        (compiled, world), (stepped, other) = self.pair(), self.pair()
+        compiled.train(world, min(20, self.episodes))
+        follow(stepped, other, min(20, self.episodes))
+        yield gate(self.name, compiled.learner.theta, stepped.learner.theta, TOLERANCE)
 
     def rows(self, effort: Effort) -> Iterator[Row]:
-        best = dict.fromkeys(("many", "single", "Python"), float("inf"))
-        for _ in range(effort.rounds):
-            many = self.agents(range(self.K))
-            singles = [self.agents([k]) for k in range(self.K)]
-            pairs = [self.alone(k) for k in range(self.K)]
-            start = perf_counter()
-            steps = int(many.train(self.episodes, limit=self.limit).steps.sum())
-            times = {"many": perf_counter() - start}
-            start = perf_counter()
-            for agents in singles:
-                agents.train(self.episodes, limit=self.limit)
-            times["single"] = perf_counter() - start
-            start = perf_counter()
-            for agent, world in pairs:
-                agent.train(world, self.episodes)
-            times["Python"] = perf_counter() - start
-            best = {side: min(best[side], seconds / steps * 1e6) for side, seconds in times.items()}
-        for side, versus, at_least in (
-            ("Python", "as many Agents stepped from Python", 20.0),
-            ("single", "as many compiled runs, one after another", 1.5),
-        ):
-            yield Row(
-                "many agents at once, on one thread",
-                self.name,
-                gates=(self.name,),
-                ours=best["many"],
-                alternative=best[side],
-                versus=versus,
-                ratio=best[side] / best["many"],
-                at_least=at_least,
-                note="without the time to set them up",
-            )
+        def ours() -> Callable[[], int]:
+            agent, world = self.pair()
+            return lambda: int(np.sum(agent.train(world, self.episodes).steps))
+
+        def stepped() -> Callable[[], int]:
+            agent, world = self.pair()
+            return lambda: follow(agent, world, self.episodes)
+
+        µs = fastest_of({"ours": ours, "stepped": stepped}, effort.rounds)
+        yield Row(
+            "whole episodes of one agent by Agent.train",
+            self.name,
+            gates=(self.name,),
+            ours=µs["ours"],
+            alternative=µs["stepped"],
+            versus="the same agent stepped from Python",
+            ratio=µs["stepped"] / µs["ours"],
+            at_least=20.0,
+        )

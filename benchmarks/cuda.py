@@ -5,8 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -17,14 +18,14 @@ import pyarrow.parquet
 import torch
 
 import emphatic
-from benchmarks.cases import RULE
-from benchmarks.cuda_steps import StepByStep
-from benchmarks.measure import Gate, GateFailed, gate
+from benchmarks.measure import Case, Effort, Gate, GateFailed, gate
 from benchmarks.report import Row
+from benchmarks.streams import RULE
 from emphatic import features as f
 from emphatic.engines.base import UNBROKEN
 from emphatic.engines.cuda.engine import Cuda, CudaBlock, CudaLog, CudaShard, dense_rows
 
+EFFORT = Effort(1, 0.0)
 TOLERANCE = 1e-5
 #: The gate of the log from a file.
 FROM_FILE = "nexting: θ of 40 learners from a Parquet file"
@@ -36,19 +37,34 @@ AT_A_TIME = CHUNK * 32 * 4
 BY_VECTORS = ("true_online_etd", "gtd", "true_online_gtd")
 
 
-def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
-    """Every gate and every row; ``quick`` only shows that the suite works."""
+def cases(quick: bool) -> Sequence[Case]:
+    """Everything on a GPU; ``quick`` makes it small."""
     if not torch.cuda.is_available():
         raise GateFailed("there is no GPU here")
-    gates = [*checks(300 if quick else 10_000), *accuracy(CHUNK * 4 if quick else 10_000)]
-    copied = bandwidth(1 << (20 if quick else 30))
-    small = 100 if quick else 1
-    rows = [*million(1_000_000 // small, 1_024, CHUNK * (2 if quick else 64)), *nexting(CHUNK * (2 if quick else 128))]
-    rows += from_file(gates, CHUNK * (4 if quick else 32 * 32), CHUNK * (2 if quick else 64))
-    rows += beside_torch(131_072 // small, 1_024, CHUNK * (2 if quick else 32))
-    rows += small_hordes(CHUNK * (2 if quick else 64))
-    rows += table(copied, small)
-    return gates, rows
+    return [OnGpu(quick)]
+
+
+@dataclass(frozen=True)
+class OnGpu:
+    """Every rule checked, then hordes timed."""
+
+    quick: bool
+
+    def gates(self) -> Iterator[Gate]:
+        yield from checks(300 if self.quick else 10_000)
+        yield from accuracy(CHUNK * 4 if self.quick else 10_000)
+        with tempfile.TemporaryDirectory() as folder:
+            yield FromFile(f"{folder}/short.parquet", CHUNK * (2 if self.quick else 64)).check()
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        quick, small = self.quick, 100 if self.quick else 1
+        copied = bandwidth(1 << (20 if quick else 30))
+        yield from million(1_000_000 // small, 1_024, CHUNK * (2 if quick else 64))
+        yield from nexting(CHUNK * (2 if quick else 128))
+        yield from from_file(CHUNK * (4 if quick else 32 * 32))
+        yield from beside_torch(131_072 // small, 1_024, CHUNK * (2 if quick else 32))
+        yield from small_hordes(CHUNK * (2 if quick else 64))
+        yield from table(copied, small)
 
 
 # ------------------------------------------------------------------------------------------------ checks
@@ -282,10 +298,9 @@ class FromFile:
         return gate(FROM_FILE, ours.theta, other.theta, TOLERANCE)
 
 
-def from_file(gates: list[Gate], T: int, checked: int) -> Iterator[Row]:
+def from_file(T: int) -> Iterator[Row]:
     """From a Parquet file to θ: reading, features and learning."""
     with tempfile.TemporaryDirectory() as folder:
-        gates.append(FromFile(f"{folder}/short.parquet", checked).check())
         log = FromFile(f"{folder}/long.parquet", T)
         took = seconds(log.learn, 2)
         began = perf_counter()
@@ -302,6 +317,46 @@ def from_file(gates: list[Gate], T: int, checked: int) -> Iterator[Row]:
         at_least=100_000,
         note=f"reading and features alone {T / alone:,.0f}",
     )
+
+
+class StepByStep:
+    """True online ETD(λ) of K learners in torch, a step at a time, as one would write it without this library.
+
+    θ and e (K, n) are updated in place; with ``fused``, the update is as ``torch.compile`` makes it, in one pass.
+    """
+
+    def __init__(self, n: int, K: int, *, fused: bool) -> None:
+        self.X = torch.zeros(2, K, n, device="cuda")
+        self.F, self.D, self.gamma = (torch.zeros(K, device="cuda") for _ in range(3))
+        self._update = torch.compile(update) if fused else update
+
+    @property
+    def theta(self) -> torch.Tensor:
+        return self.X[0]
+
+    def run(self, Phi: torch.Tensor, p: dict[str, Any]) -> None:
+        alpha, lambda_, gamma_next = (p[name][0].float() for name in ("alpha", "lambda_", "gamma_next"))
+        for t, R in enumerate(p["R"]):
+            both = Phi[t : t + 2]
+            v = self.X @ both.T  # one pass over X for all four products
+            self.F = self.F + 1.0
+            M = lambda_ + (1.0 - lambda_) * self.F
+            c, b = self.gamma * lambda_, alpha * M
+            s = b * (1.0 - c * v[1, :, 0])
+            delta = R + gamma_next * v[0, :, 1] - v[0, :, 0]
+            w, q = (delta + self.D) * c, delta * s + self.D * (s - b)
+            self.D = w * v[1, :, 1] + q * (both[0] @ both[1])
+            self._update(self.X[0], self.X[1], w, q, c, s, both[0])
+            self.F, self.gamma = gamma_next * self.F, gamma_next
+
+
+def update(
+    theta: torch.Tensor, e: torch.Tensor, w: torch.Tensor, q: torch.Tensor, c: torch.Tensor, s: torch.Tensor,
+    phi: torch.Tensor,
+) -> None:  # fmt: skip
+    """θ ← θ + w e + q φ;  e ← c e + s φ."""
+    theta.addcmul_(w[:, None], e).addcmul_(q[:, None], phi)
+    e.mul_(c[:, None]).addcmul_(s[:, None], phi)
 
 
 def beside_torch(K: int, n: int, T: int) -> Iterator[Row]:

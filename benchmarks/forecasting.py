@@ -3,16 +3,14 @@
 All predict the same: the discounted mean G of what follows each row, in the signal's unit. All are scored on the same
 rows, those of the second half whose G is known, by variance explained, 1 − MSE / Var(G). G is computed here without
 the package, and the scores of our predictions against it must be those of ``summary.json`` before anything is timed.
-The cost is CPU time on one thread, of fitting and predicting all questions, over all rows. ``--jobs`` gives logs and
-forecasters to several processes.
+The cost is CPU time on one thread, of fitting and predicting all questions, over all rows.
 """
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -21,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import emphatic
-from benchmarks.cases import Effort, run_cases
-from benchmarks.development_logs import DevelopmentLog, development_logs, is_installed
+from benchmarks.development_logs import DevelopmentLog, chosen_logs, development_logs, first_rows, is_installed
 from benchmarks.forecasters import (
     FORECASTERS,
     Array,
@@ -33,12 +30,11 @@ from benchmarks.forecasters import (
     lag_features,
     loess_jumps,
 )  # fmt: skip
-from benchmarks.measure import Gate, gate
+from benchmarks.measure import Case, Effort, Gate, gate
 from benchmarks.report import RESULTS, Layout, Row
 
+EFFORT = Effort(1, 0.0)
 OURS = "emphatic"
-#: The forecasters that take most of the time: each has a process of its own.
-SLOW = ("MSTL", "AR(10)", "LightGBM", "river")
 #: The rows of logs that ``--quick`` takes: a smoke test.
 QUICK_ROWS = 480
 #: Questions count as lost, and as won, from this difference in variance explained on.
@@ -54,86 +50,26 @@ LAYOUT = Layout(
 )  # fmt: skip
 
 
-def run(
-    quick: bool = False,
-    tables: Sequence[Path] = (),
-    horizons: Sequence[str] | None = None,
-    jobs: int = 1,
-    keep_others: bool = False,
-) -> tuple[list[Gate], list[Row]]:
-    """Every gate and every row.
+def cases(
+    quick: bool, tables: Sequence[Path] = (), horizons: Sequence[str] | None = None, keep_others: bool = False
+) -> Sequence[Case]:
+    """All logs, and what the closed forms of other forecasts are checked with.
 
     Args:
         quick: Only show that the suite works.
         tables: Logs of one's own, which come after the others.
         horizons: Those of the tables, steps or durations; by default found from each table.
-        jobs: Processes that share logs and forecasters.
         keep_others: Measure only our scores. Those of the others, and the CPU time of all, are taken from the last
             results: other forecasters do not change with this package.
     """
-    asked = None if horizons is None else [int(text) if text.isdigit() else text for text in horizons]
-    logs = development_logs()
-    forecasts = [Forecasts(log.name, log.read, log.horizons, log.periods) for log in logs if is_installed(log.package)]
+    logs = chosen_logs(tables, horizons)
     if quick:
-        forecasts = [Forecasts("the first rows of the household's log", lambda: _first_rows(QUICK_ROWS), ("2min", 6))]
-    forecasts += [Forecasts(table.name, lambda table=table: table, asked) for table in tables]
-    emphatic.nexting.run(_first_rows(1_000), offline=False)  # compiles what the first log would wait for
-    if keep_others:
-        rows = json.loads((RESULTS / "forecasting.json").read_text(encoding="utf-8"))["rows"]
-        for forecast in forecasts:
-            forecast.keep_others([row for row in rows if row["section"].startswith(f"{forecast.name}: ")])
-    elif jobs > 1:
-        measure_in_processes(forecasts, jobs)
-    gates, rows = run_cases([*forecasts, *([] if quick else [AbsentLogs(logs)]), OtherForecasts()], Effort(1, 0.0))
-    return gates, [*sum_up(forecasts), *rows]
-
-
-def _first_rows(rows: int) -> dict[str, Any]:
-    table = emphatic.streams.open_table(emphatic.data.household())
-    block = next(table.blocks(rows))
-    return {name: block.values[:, i] for i, name in enumerate(table.names)} | {"time": block.time}
-
-
-def measure_in_processes(forecasts: Sequence[Forecasts], jobs: int) -> None:
-    """Measure all forecasters on all logs, the slow ones of a log each in a process of its own.
-
-    Args:
-        forecasts: The logs; they are filled in.
-        jobs: How many processes run at a time.
-    """
-    present = [name for name, (_, package) in FORECASTERS.items() if is_installed(package)]
-    groups = [[name] for name in present if name in SLOW] + [[name for name in present if name not in SLOW]]
-    # (the longest logs, which are the last, first)
-    tasks = [(i, names) for i in reversed(range(len(forecasts))) for names in groups]
-    # A fork has the logs, which are functions; numba and numpy have no threads of their own here.
-    with multiprocessing.get_context("fork").Pool(jobs, _share, (forecasts,), maxtasksperchild=1) as pool:
-        for (i, _), measured in zip(tasks, pool.imap(_measure, tasks, chunksize=1), strict=True):
-            forecasts[i].take(measured)
-
-
-_shared: list[Forecasts] = []
-
-
-def _share(forecasts: Sequence[Forecasts]) -> None:
-    _shared[:] = forecasts
-
-
-def _measure(task: tuple[int, list[str]]) -> Measured:
-    i, names = task
-    forecast = replace(_shared[i], _measured=None)  # (a later fork has what was measured before)
-    forecast.measure(names)
-    return forecast.measured
-
-
-@dataclass
-class Measured:
-    """What forecasters did on a log: its labels and shape, gates, and by forecaster scores and CPU seconds."""
-
-    labels: list[str]
-    shape: tuple[int, int, int]
-    gates: list[Gate]
-    scores: dict[str, Array | None]
-    seconds: dict[str, float]
+        first = DevelopmentLog("the first rows of the household's log", "", lambda: first_rows(QUICK_ROWS), ("2min", 6))
+        logs = [first, *logs[len(logs) - len(tables) :]]
+    emphatic.nexting.run(first_rows(1_000), offline=False)  # compiles what the first log would wait for
+    stored = json.loads((RESULTS / "forecasting.json").read_text(encoding="utf-8"))["rows"] if keep_others else None
+    absent = [] if quick else [log for log in development_logs() if not is_installed(log.package)]
+    return [AllLogs([Forecasts(log, stored) for log in logs], absent), OtherForecasts()]
 
 
 @dataclass(frozen=True)
@@ -151,6 +87,7 @@ class Score(Row):
     explained: dict[str, dict[str, float]] = field(default_factory=dict)
     form: str = ".3f"
     highest: bool = False
+    unit: str = ""
 
     def cells(self) -> tuple[str, ...]:
         """What stands in the table."""
@@ -168,161 +105,146 @@ class Score(Row):
 class Forecasts:
     """All forecasters on one log.
 
+    - ``labels``: the questions; ``scores``: by forecaster that of each question, None for one that does not apply;
+    - ``seconds``: the CPU time of each forecaster.
+
     Args:
-        name: What the table calls the log.
-        read: Gives a path or a frame.
-        horizons: Those that are asked for, or None for those found from the log.
-        periods: Its periods in rows, or None for those that its stamps suggest.
+        source: The log.
+        stored: The rows of the last results, from which the scores of the others are taken; None to measure them.
     """
 
-    name: str
-    read: Any
-    horizons: Sequence[int | str] | None
-    periods: tuple[int, ...] | None = None
-    _measured: Measured | None = None
+    source: DevelopmentLog
+    stored: Sequence[Mapping[str, Any]] | None = None
+    labels: list[str] = field(default_factory=list)
+    scores: dict[str, Array | None] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
-    def gate(self) -> str:
+    def name(self) -> str:
         """The name of the gate."""
-        return f"{self.name}: the scores of summary.json, from returns computed here"
+        return f"{self.source.name}: the scores of summary.json, from returns computed here"
 
-    @property
-    def measured(self) -> Measured:
-        """What was measured so far."""
-        assert self._measured is not None
-        return self._measured
-
-    @property
-    def scores(self) -> dict[str, Array | None]:
-        """By forecaster the score of each question; None for one that does not apply."""
-        return {} if self._measured is None else self._measured.scores
-
-    def take(self, measured: Measured) -> None:
-        """Add what another process measured."""
-        if self._measured is None:
-            self._measured = measured
-        self.measured.scores |= {name: scores for name, scores in measured.scores.items() if name != OURS}
-        self.measured.seconds |= {name: spent for name, spent in measured.seconds.items() if name != OURS}
-
-    def measure(self, names: Sequence[str]) -> None:
-        """Score our predictions, and those of some forecasters.
-
-        Args:
-            names: The forecasters.
-        """
-        if self._measured is None:
-            self._measured = self._measure_ours()
-        measured = self._measured
-        for name in names:
-            began = process_time()
-            predictions = FORECASTERS[name][0](self.log)
-            measured.seconds[name] = process_time() - began
-            measured.scores[name] = None if predictions is None else self.score(predictions)
-
-    def keep_others(self, stored: Sequence[Mapping[str, Any]]) -> None:
-        """Measure our scores, and take those of the others from stored rows of this log.
-
-        Args:
-            stored: The rows, as they are in the file of results.
-        """
-        self.measure(())
-        explained: dict[str, dict[str, float]] = {name: {} for name in FORECASTERS}
-        for row in stored:
-            for name, scores in row["explained"].items():
-                explained.setdefault(name, {}).update(scores)
-            if row["what"] == "CPU seconds":
-                self.measured.seconds |= {name: spent for name, spent in row["values"].items() if spent is not None}
-        for name in FORECASTERS:
-            scores = explained[name]
-            if scores and not set(self.measured.labels) >= set(scores):
-                raise SystemExit(f"{self.name}: the stored results have other questions; run without --keep-others")
-            values = np.array([scores.get(label, np.nan) for label in self.measured.labels])
-            self.measured.scores[name] = values if scores else None
-
-    def _measure_ours(self) -> Measured:
-        """Our scores, and whether they are those that the package states."""
+    def gates(self) -> Iterator[Gate]:
+        """Our scores are those that the package states."""
         spent: dict[str, float] = {}
 
         def note(phase: str, *_: object) -> None:
             spent.setdefault(phase, process_time())
 
-        source = self.read()
+        source = self.source.read()
         result = emphatic.nexting.run(
             source,
-            horizons=self.horizons,
+            horizons=self.source.horizons,
             exponential_only=True,
             offline=False,
             announce=lambda _: note("begin"),
             progress=note,
         )
-        summary = result.summary
-        labels = [f"{score['signal']}@{score['horizon']}" for score in summary]
-        self.log, self.G, self.known = prepare(source, result, self.periods)
-        ours = np.array([result.predictions.column(name).to_numpy() for name in labels])
-        explained = self.score(ours)
+        self.seconds[OURS] = spent["scoring"] - spent["begin"]
+        self.labels = [f"{score['signal']}@{score['horizon']}" for score in result.summary]
+        self.log, self.G, self.known = prepare(source, result, self.source.periods)
+        predictions = np.array([result.predictions.column(name).to_numpy() for name in self.labels])
+        self.scores[OURS] = explained = variance_explained(predictions, self.G, self.known)
         # The package does not score readings that it takes for missing. Here all are scored, for all forecasters alike.
-        comparable = np.array([not score.get("guarded", {}).get("missing", 0) for score in summary])
-        stated = np.array(
-            [np.nan if score["variance_explained"] is None else score["variance_explained"] for score in summary]
-        )
+        comparable = np.array([not score.get("guarded", {}).get("missing", 0) for score in result.summary])
+        stated = np.array([score["variance_explained"] for score in result.summary], np.float64)  # (None becomes NaN)
         comparable &= ~np.isnan(stated)
-        # (predictions are stored in float32, and scores computed before that)
-        gates = [gate(self.gate, explained[comparable], stated[comparable], 1e-5)] if comparable.any() else []
-        shape = self.log.T, self.log.held.shape[1], len(self.log.gammas)
-        return Measured(labels, shape, gates, {OURS: explained}, {OURS: spent["scoring"] - spent["begin"]})
-
-    def gates(self) -> Iterator[Gate]:
-        """Our scores are those that the package states."""
-        self.measure(())
-        yield from self.measured.gates
+        if comparable.any():  # (predictions are stored in float32, and scores computed before that)
+            yield gate(self.name, explained[comparable], stated[comparable], 1e-5)
 
     def rows(self, _: Effort) -> Iterator[Row]:
         """A row for each horizon, then how often each forecaster is the best, and what it costs."""
-        self.measure(
-            [name for name, (_, package) in FORECASTERS.items() if is_installed(package) and name not in self.scores]
-        )
-        labels, (T, C, H) = self.measured.labels, self.measured.shape
-        # (in the order of the columns, however processes shared the work)
-        every = {name: self.scores[name] for name in LAYOUT.columns if name in self.scores}
-        section = f"{self.name}: {T:,} rows × {C} signals"
+        if self.stored is None:
+            self.measure_others()
+        else:
+            self.keep_others([row for row in self.stored if row["section"].startswith(f"{self.source.name}: ")])
+        labels, (T, C), H = self.labels, self.log.held.shape, len(self.log.gammas)
+        ours = self.scores[OURS]
+        assert ours is not None
+        section = f"{self.source.name}: {T:,} rows × {C} signals"
         for h in range(H):
-            here = {name: None if scores is None else scores[h::H] for name, scores in every.items()}
+            here = {name: None if scores is None else scores[h::H] for name, scores in self.scores.items()}
             if all(scores is None or np.isnan(scores).all() for scores in here.values()):
                 continue  # the log is too short for this horizon
             yield Score(
-                section, labels[h].rsplit("@")[-1], (self.gate,),
+                section, labels[h].rsplit("@")[-1], (self.name,),
                 values={name: None if scores is None else float(np.nanmedian(scores)) for name, scores in here.items()},
                 explained={
                     name: dict(zip(labels[h::H], scores.tolist(), strict=True))
                     for name, scores in here.items() if scores is not None
                 },
-                highest=True,
+                highest=True, ours=float(np.nanmedian(ours[h::H])),
             )  # fmt: skip
-        best = {name: None if scores is None else self.best_in(scores) for name, scores in every.items()}
-        yield Score(
-            section, f"best of {np.sum(~np.isnan(self.highest()))} questions", (self.gate,), values=best, form=".0f"
-        )
-        seconds = {name: None if scores is None else self.measured.seconds[name] for name, scores in every.items()}
-        yield Score(section, "CPU seconds", (self.gate,), values=seconds, form=",.2f")
+        highest = self.highest()
+        best = {
+            name: None if scores is None else float(np.sum(scores == highest)) for name, scores in self.scores.items()
+        }
+        yield Score(section, f"best of {np.sum(~np.isnan(highest))} questions", (self.name,), values=best, form=".0f")
+        seconds = {name: None if scores is None else self.seconds[name] for name, scores in self.scores.items()}
+        yield Score(section, "CPU seconds", (self.name,), values=seconds, form=",.2f")
 
-    def score(self, predictions: Array) -> Array:
-        """The variance explained on the second half, of each question; NaN where the return does not vary."""
-        explained = np.full(len(self.G), np.nan)
-        for q, (p, G, known) in enumerate(zip(predictions, self.G, self.known, strict=True)):
-            rows = known & (np.arange(len(G)) >= len(G) // 2)
-            if rows.any() and np.ptp(G[rows]) > 0.0:
-                explained[q] = 1.0 - np.mean((p[rows] - G[rows]) ** 2) / np.var(G[rows])
-        return explained
+    def measure_others(self) -> None:
+        """Score and time the forecasters whose packages are installed."""
+        for name, (forecast, package) in FORECASTERS.items():
+            if is_installed(package):
+                began = process_time()
+                predictions = forecast(self.log)
+                self.seconds[name] = process_time() - began
+                scored = None if predictions is None else variance_explained(predictions, self.G, self.known)
+                self.scores[name] = scored
+
+    def keep_others(self, stored: Sequence[Mapping[str, Any]]) -> None:
+        """Take the scores of the others, and the CPU time of all, from the rows of this log in the last results."""
+        explained: dict[str, dict[str, float]] = {name: {} for name in FORECASTERS}
+        for row in stored:
+            for name, scores in row["explained"].items():
+                explained.setdefault(name, {}).update(scores)
+            if row["what"] == "CPU seconds":
+                self.seconds |= {name: spent for name, spent in row["values"].items() if spent is not None}
+        for name in FORECASTERS:
+            scores = explained[name]
+            if scores and not set(self.labels) >= set(scores):
+                raise SystemExit(
+                    f"{self.source.name}: the last results have other questions; run without --keep-others"
+                )
+            values = np.array([scores.get(label, np.nan) for label in self.labels])
+            self.scores[name] = values if scores else None
 
     def highest(self) -> Array:
         """The best score of each question."""
-        scores = [scores for scores in self.scores.values() if scores is not None]
-        highest: Array = np.fmax.reduce(scores)
+        highest: Array = np.fmax.reduce([scores for scores in self.scores.values() if scores is not None])
         return highest
 
-    def best_in(self, scores: Array) -> float:
-        """In how many questions a forecaster with these scores is the best."""
-        return float(np.sum(scores == self.highest()))
+
+def variance_explained(predictions: Array, G: Array, known: NDArray[np.bool_]) -> Array:
+    """The variance explained on the second half, of each question; NaN where the return does not vary."""
+    explained = np.full(len(G), np.nan)
+    for q, (p, g, known_rows) in enumerate(zip(predictions, G, known, strict=True)):
+        rows = known_rows & (np.arange(len(g)) >= len(g) // 2)
+        if rows.any() and np.ptp(g[rows]) > 0.0:
+            explained[q] = 1.0 - np.mean((p[rows] - g[rows]) ** 2) / np.var(g[rows])
+    return explained
+
+
+@dataclass
+class AllLogs:
+    """The counts over all logs, then each log; and the logs whose package is not installed."""
+
+    logs: Sequence[Forecasts]
+    absent: Sequence[DevelopmentLog] = ()
+
+    def gates(self) -> Iterator[Gate]:
+        """Those of the logs."""
+        for log in self.logs:
+            yield from log.gates()
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        """The rows of all logs, the counts first."""
+        rows = [row for log in self.logs for row in log.rows(effort)]
+        yield from sum_up(self.logs)
+        yield from rows
+        for log in self.absent:
+            yield Score("not compared", log.name, (), note=f"{log.name}: the package {log.package} has it")
 
 
 def sum_up(logs: Sequence[Forecasts]) -> Iterator[Row]:
@@ -344,26 +266,9 @@ def sum_up(logs: Sequence[Forecasts]) -> Iterator[Row]:
                 np.sum(theirs > ours + MARGIN)
             )
             counts.setdefault(f"{OURS} wins by more than {MARGIN:g}", {})[name] = float(np.sum(ours > theirs + MARGIN))
-    gates = tuple(log.gate for log in logs)
+    gates = tuple(log.name for log in logs)
     for what, values in counts.items():
         yield Score("all questions of all logs", what, gates, values=values, form=".0f")
-
-
-@dataclass
-class AbsentLogs:
-    """The logs whose package is not installed, so that the table says what it lacks."""
-
-    logs: Sequence[DevelopmentLog]
-
-    def gates(self) -> Iterator[Gate]:
-        """None."""
-        yield from ()
-
-    def rows(self, _: Effort) -> Iterator[Row]:
-        """A row for each log."""
-        for log in self.logs:
-            if not is_installed(log.package):
-                yield Score("not compared", log.name, (), note=f"{log.name}: the package {log.package} has it")
 
 
 class OtherForecasts:
@@ -375,7 +280,7 @@ class OtherForecasts:
             return
         from statsforecast.models import ARIMA, MSTL
 
-        x, gamma = _first_rows(500)["Voltage"], 0.9
+        x, gamma = first_rows(500)["Voltage"], 0.9
         weights = (1 - gamma) * gamma ** np.arange(400)
         model = ARIMA(order=(2, 0, 0)).fit(x[:300])
         coefficients = model.model_["coef"]

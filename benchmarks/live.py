@@ -3,37 +3,50 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from math import ceil
-from time import perf_counter
+from pathlib import Path
+from time import perf_counter, process_time
 from typing import Any
 
-import emphatic
-from benchmarks.cases import RULE, Effort, run_cases
-from benchmarks.measure import Gate, Side, fastest, gate
-from benchmarks.readings import Incoming, RowByRow
-from benchmarks.report import Row
-from benchmarks.service import ByHttp, ByMqtt
-from emphatic import GVF
-from emphatic.engines.sparse.sparse_many import SparseMany
+import numpy as np
 
+import emphatic
+from benchmarks.measure import Case, Effort, Gate, Side, fastest, gate
+from benchmarks.report import Row
+from benchmarks.streams import RULE
+from emphatic import GVF
+from emphatic.hordes.horde import Horde
+from emphatic.nexting.predictor import ENGINE, Prediction, Predictor
+from emphatic.nexting.settings import Settings
+from emphatic.tables import open_table
+from emphatic.tables.pipe import Readings
+
+EFFORT = Effort(7, 0.1)
 has_mujoco = all(importlib.util.find_spec(name) is not None for name in ("gymnasium", "mujoco"))
 INSTALL = "pip install 'gymnasium[mujoco]' to compare"
-HORIZONS = (20, 40, 80, 160, 320, 640)
+#: Predictions are made at every so many steps beside an agent.
 EVERY = (1, 10, 100)
+HORIZONS = (2, 9, 36, 144)
+WARM_UP = 500
 
 
-def run(quick: bool = False) -> tuple[list[Gate], list[Row]]:
-    """Every gate and every row; ``quick`` only shows that the suite works."""
+def cases(quick: bool) -> Sequence[Case]:
+    """All cases; ``quick`` makes them small."""
     beside = Beside("HalfCheetah-v5" if has_mujoco else "Pendulum-v1", 100, 60 if quick else 900)
     T, C = (200, 2) if quick else (6000, 20)
-    incoming = [Incoming(T, C), Incoming(T, C, exponential_only=True)]
-    by_row = RowByRow(400, 100) if quick else RowByRow(2000)
-    served = ByMqtt(2, 100, 2) if quick else ByMqtt(20, 1000, 60)
-    posted = ByHttp(2, 2, 1) if quick else ByHttp(2, 8, 20)
-    return run_cases([beside, by_row, *incoming, served, posted], Effort(1, 0.0) if quick else Effort(7, 0.1))
+    return [beside, Incoming(T, C), Incoming(T, C, exponential_only=True)]
+
+
+# ------------------------------------------------------------------------------------------------ beside an agent
 
 
 @dataclass(frozen=True)
@@ -43,10 +56,6 @@ class Beside:
     environment: str
     questions: int
     T: int
-
-    @property
-    def what(self) -> str:
-        return f"{self.questions} GVFs beside {self.environment}"
 
     def plain(self) -> Any:
         import gymnasium
@@ -63,7 +72,8 @@ class Beside:
         side = ceil((1_000 / 4 / len(pairs)) ** 0.5) - 1
         ranges = dict.fromkeys(names, (-10.0, 10.0))
         features = tiles(env.observation_space, pairs, ranges=ranges, tiles=side, tilings=4)
-        asked = [GVF(name, horizon=h, lambda_=0.9) for h, name in product(HORIZONS, (*names, "reward"))]
+        horizons = product((20, 40, 80, 160, 320, 640), (*names, "reward"))
+        asked = [GVF(name, horizon=h, lambda_=0.9) for h, name in horizons]
         many = [GVF("reward", gamma=1 - 1 / (700 + i), lambda_=0.9) for i in range(self.questions)]
         return LearnGVFs(env, (asked + many)[: self.questions], features, **more)
 
@@ -75,19 +85,19 @@ class Beside:
     def gates(self) -> Iterator[Gate]:
         for every in EVERY:
             env = self.learning(every=every, record=True)
-            loop(env, self.actions()[:300])()
+            repeat(env, self.actions()[:300])()
             log = env.log()
             reference = emphatic.Learner(RULE, env.episodes.learners[0].n, K=self.questions, engine="reference")
             reference.run(**log)
             yield gate(self.name(every), env.episodes.theta, reference.theta)
 
     def name(self, every: int) -> str:
-        return f"{self.what}, predictions every {every}"
+        return f"{self.questions} GVFs beside {self.environment}, predictions every {every}"
 
     def rows(self, effort: Effort) -> Iterator[Row]:
         actions, learning = self.actions(), {every: self.learning(every=every) for every in EVERY}
-        sides = {"plain": Side(loop(self.plain(), actions), self.T)}
-        sides |= {self.name(every): Side(loop(env, actions), self.T) for every, env in learning.items()}
+        sides = {"plain": Side(repeat(self.plain(), actions), self.T)}
+        sides |= {self.name(every): Side(repeat(env, actions), self.T) for every, env in learning.items()}
         µs = fastest(sides, effort.rounds, effort.seconds)
         for every, env in learning.items():
             features, added = env.episodes.features, µs[self.name(every)] - µs["plain"]
@@ -102,37 +112,9 @@ class Beside:
                 ratio=added / µs["plain"] if has_mujoco else None,
                 at_most=0.8 if every == 1 else 1.0,
             )
-        env = learning[EVERY[0]]
-        section = f"where a step with {self.questions} GVFs goes; ratio is to the step without them"
-        for what, owner, method in (
-            ("the environment's own step, after learning", type(env.env), "step"),
-            ("learning and predicting, Python's calls included", type(env.episodes), "step"),
-            ("the compiled step of all learners", SparseMany, "learn_row"),
-        ):
-            inside = 1e6 * min(seconds_within(owner, method, loop(env, actions)) for _ in range(effort.rounds)) / self.T
-            yield Row(section, what, gates=(self.name(1),), ours=inside, ratio=inside / µs["plain"])
 
 
-def seconds_within(owner: type, method: str, call: Any) -> float:
-    """The seconds that a call spends in a method of a class."""
-    total, original = 0.0, getattr(owner, method)
-
-    def timed(*arguments: Any, **keywords: Any) -> Any:
-        nonlocal total
-        began = perf_counter()
-        result = original(*arguments, **keywords)
-        total += perf_counter() - began
-        return result
-
-    setattr(owner, method, timed)
-    try:
-        call()
-    finally:
-        setattr(owner, method, original)
-    return total
-
-
-def loop(env: Any, actions: list[Any]) -> Any:
+def repeat(env: Any, actions: list[Any]) -> Any:
     """The same trajectory at every call: the cost of a step depends on where the body is."""
 
     def call() -> None:
@@ -141,3 +123,133 @@ def loop(env: Any, actions: list[Any]) -> Any:
             env.step(action)
 
     return call
+
+
+# ------------------------------------------------------------------------------------------------ readings on a pipe
+
+
+def signals(T: int, C: int) -> dict[str, Any]:
+    """C waves with noise, and the time."""
+    rng, t = np.random.default_rng(0), np.arange(T)
+    waves = {f"s{i}": np.round(np.sin(t / (40 + 10 * i)) + rng.normal(0, 0.1, T), 4) for i in range(C)}
+    return {"time": 1.7e9 + t, **waves}
+
+
+def as_rows(columns: dict[str, Any]) -> list[dict[str, float]]:
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def json_lines(T: int, C: int) -> list[bytes]:
+    return [json.dumps(row).encode() + b"\n" for row in as_rows(signals(T, C))]
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """T readings of C signals, learned from in blocks of 64 by the core, and by ``emphatic nexting -``."""
+
+    T: int
+    C: int
+    #: Whether exponential means alone are predicted, and not the values at each horizon and the means up to it too.
+    exponential_only: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.C} signals as readings come" + (", --exponential-only" if self.exponential_only else "")
+
+    def saved(self, folder: Path) -> tuple[Path, Horde]:
+        """A model that is warmed up and has learned from the first rows; and its horde."""
+        path = folder / "model.safetensors"
+        predictor = Predictor(Settings(horizons=HORIZONS, exponential_only=self.exponential_only), warm_up=WARM_UP)
+        predictor.take(Readings(json_lines(WARM_UP, self.C)))
+        assert predictor.horde is not None
+        predictor.horde.save(path, **predictor.state())
+        return path, Horde.load(path, engine=ENGINE)
+
+    def gates(self) -> Iterator[Gate]:
+        with tempfile.TemporaryDirectory() as folder:
+            path, _ = self.saved(Path(folder))
+            rows = WARM_UP + min(self.T, 60)
+            columns = signals(rows, self.C)
+            when = columns.pop("time")[WARM_UP:]
+            values = np.stack(list(columns.values()), axis=1)[WARM_UP:]
+            want = Horde.load(path, engine="reference").observe_many(values, time=when)
+            predictor, _ = Predictor.load(path)
+            numbered = list(Readings(json_lines(rows, self.C)))[WARM_UP:]
+            outcomes = predictor.take(numbered)
+            yield gate(self.name, np.array([one.values for one in outcomes if isinstance(one, Prediction)]), want)
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        with tempfile.TemporaryDirectory() as folder:
+            path, horde = self.saved(Path(folder))
+            learner = horde.learner
+            section = f"a reading of {self.C} signals at {len(HORIZONS)} horizons, {learner.K} learners of "
+            section += f"{learner.n:,} features"
+            section += ", --exponential-only" if self.exponential_only else ", values and means at each too"
+            core, log = self.core_and_log(path, effort.rounds)
+            yield Row(
+                section,
+                "CPU time in blocks of 64, beside Horde.run on the same rows",
+                gates=(self.name,),
+                ours=core,
+                alternative=log,
+                versus="Horde.run",
+                ratio=core / log,
+                at_most=1.5,
+            )
+            rate = max(self.piped(path) for _ in range(max(1, effort.rounds // 2)))
+            yield Row(
+                section,
+                "readings a second through a pipe, JSON in and JSON out",
+                gates=(self.name,),
+                ours=1e6 / rate,
+                ratio=rate,
+                at_least=5000,
+            )
+
+    def core_and_log(self, path: Path, rounds: int) -> tuple[float, float]:
+        """The least CPU time of a reading in µs: by ``take`` in blocks of 64, and by ``Horde.run``."""
+        numbered = list(Readings(json_lines(WARM_UP + self.T, self.C)))[WARM_UP:]
+        table = open_table({name: column[WARM_UP:] for name, column in signals(WARM_UP + self.T, self.C).items()})
+        core, log = np.inf, np.inf
+        for _ in range(rounds):
+            predictor, _ = Predictor.load(path)
+            predictor.take(numbered[:64])
+            began = process_time()
+            for i in range(64, self.T, 64):
+                predictor.take(numbered[i : i + 64])
+            core = min(core, (process_time() - began) / (self.T - 64) * 1e6)
+            horde = Horde.load(path)
+            began = process_time()
+            horde.run(table)
+            log = min(log, (process_time() - began) / self.T * 1e6)
+        return core, log
+
+    def piped(self, path: Path) -> float:
+        """Readings a second through a process, from the 256th answer to the last."""
+        lines = json_lines(WARM_UP + self.T, self.C)[WARM_UP:]
+        model = shutil.copy(path, path.with_name("piped.safetensors"))  # the run changes it
+        command = [sys.executable, "-m", "emphatic.cli", "nexting", "-", "--model", str(model), "--save-every", "1h"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            feed, out = process.stdin, process.stdout
+
+            def write() -> None:
+                feed.writelines(lines)
+                feed.close()
+
+            thread = threading.Thread(target=write)
+            thread.start()
+            first = min(256, self.T // 2)
+            for _ in range(first):
+                out.readline()
+            begin = perf_counter()
+            rest = sum(1 for _ in islice(out, self.T - first))
+            seconds = perf_counter() - begin  # without the end, at which the model is saved
+            answers = first + rest + sum(1 for _ in out)
+            thread.join()
+        if answers != self.T:
+            raise RuntimeError(f"{answers} answers to {self.T} readings")
+        return rest / seconds

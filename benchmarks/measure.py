@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from benchmarks.report import Row
 
 
 def one_thread() -> None:
@@ -44,11 +49,68 @@ def gate(name: str, got: Any, want: Any, tolerance: float = 1e-10) -> Gate:
 
 
 @dataclass(frozen=True)
+class Effort:
+    """How long to measure: rounds, and the least seconds each side gets in a round."""
+
+    rounds: int
+    seconds: float
+
+
+class Case(Protocol):
+    """``gates`` compares with the reference; ``rows`` are timed only when every case's gates are green."""
+
+    def gates(self) -> Iterator[Gate]: ...
+
+    def rows(self, effort: Effort) -> Iterator[Row]: ...
+
+
+def run_cases(cases: Sequence[Case], effort: Effort, lenient: bool = False) -> tuple[list[Gate], list[Row]]:
+    """All gates of all cases, then all rows.
+
+    Args:
+        cases: The cases.
+        effort: How long each is measured.
+        lenient: Leave out a case that raises an error: an earlier version of the package may lack what it needs.
+    """
+    gates: list[Gate] = []
+    rows: list[Row] = []
+    able: list[Case] = []
+    for case in cases:
+        with _leaving_out(case, lenient):
+            gates += case.gates()
+            able.append(case)
+    for case in able:
+        with _leaving_out(case, lenient):
+            rows += case.rows(effort)
+    return gates, rows
+
+
+@contextmanager
+def _leaving_out(case: Case, lenient: bool) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if not lenient:
+            raise
+        print(f"left out: {case}: {error}", file=sys.stderr)
+
+
+@dataclass(frozen=True)
 class Side:
     """Something to time: a call that makes ``steps`` steps."""
 
     call: Callable[[], object]
     steps: int
+
+
+def loop(learn: Callable[..., object], calls: Sequence[tuple[Any, ...]]) -> Side:
+    """One Python call a step."""
+
+    def call() -> None:
+        for arguments in calls:
+            learn(*arguments)
+
+    return Side(call, len(calls))
 
 
 def fastest(sides: Mapping[str, Side], rounds: int, seconds: float = 0.05) -> dict[str, float]:

@@ -20,9 +20,9 @@ import emphatic
 from benchmarks.measure import Gate
 
 PACKAGES = ("numpy", "numba", "swifttd", "gymnasium", "mujoco", "torch", "triton", "ray")
-#: Where results go unless told otherwise; docs/benchmarks.md and the README quote these.
+#: Where results go unless told otherwise; the documentation links to them, and the README quotes six rows.
 RESULTS = Path(__file__).parent / "results"
-QUOTED_IN, README = RESULTS.parents[1] / "docs" / "benchmarks.md", RESULTS.parents[1] / "README.md"
+README = RESULTS.parents[1] / "README.md"
 COLUMNS = ("what", "ours", "alternative", "ratio", "target", "met")
 #: The six rows of the README: suite, how the section and the row begin, and what the row is called there.
 SPEEDS = (
@@ -37,12 +37,11 @@ SPEEDS = (
 
 @dataclass(frozen=True)
 class Layout:
-    """What a suite's table looks like: its columns, a sentence on how its numbers came about; packages and threads."""
+    """What a suite's table looks like: its columns, a sentence on how its numbers came about, and packages."""
 
     columns: tuple[str, ...] = COLUMNS
     how: str = "Each time is for one step, the least over several rounds in which all sides take turns."
     packages: tuple[str, ...] = PACKAGES
-    threads: int | str = 1
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def _number(value: float) -> str:
     return f"{value:.3f}" if value < 1 else f"{value:,.{digits}f}"
 
 
-def machine(packages: Sequence[str] = PACKAGES, threads: int | str = 1) -> dict[str, Any]:
+def machine(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
     """What the numbers were made on."""
     versions = {"python": platform.python_version(), "emphatic": emphatic.__version__}
     for package in packages:
@@ -106,7 +105,7 @@ def machine(packages: Sequence[str] = PACKAGES, threads: int | str = 1) -> dict[
         **gpu,
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "threads used": threads,
+        "threads used": 1,
         "system": platform.system(),
         **versions,
     }
@@ -118,34 +117,6 @@ def _cpu() -> str:
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
-
-
-def headline(table: str) -> str:
-    """Of a suite's Markdown, what docs/benchmarks.md quotes: the rows that have a target, under their sections.
-
-    A table with columns of its own has no targets, and is quoted whole.
-    """
-    if f"| {' | '.join(COLUMNS)} |" not in table.splitlines():
-        return table
-    kept: list[str] = []
-    for line in table.splitlines():
-        cells = [cell.strip() for cell in line.split("|")]
-        is_section = line.startswith("| **")
-        if is_section and kept[-1].startswith("| **"):
-            kept.pop()  # a section without such rows
-        if is_section or not line.startswith("| ") or cells[1] == COLUMNS[0] or cells[5]:
-            kept.append(line)
-    if kept[-1].startswith("| **"):
-        kept.pop()
-    return "\n".join(kept)
-
-
-def quote_in(page: Path, suite: str, table: str) -> None:
-    """Put the suite's headline between its marks on the page."""
-    begin, end = f"<!-- speed: {suite} -->", "<!-- /speed -->"
-    before, rest = page.read_text(encoding="utf-8").split(begin)
-    after = rest.split(end, 1)[1]
-    page.write_text(f"{before}{begin}\n{headline(table)}\n{end}{after}", encoding="utf-8")
 
 
 def with_speeds(readme: str) -> str:
@@ -165,7 +136,7 @@ def publish(
 ) -> None:
     """Print the table; write ``suite.json`` and ``suite.md`` under ``out``."""
     layout = layout or Layout()
-    host = machine(layout.packages, layout.threads)
+    host = machine(layout.packages)
     about = ", ".join(f"{name} {value}" for name, value in host.items())
     exact = max((gate.error for gate in gates if gate.tolerance <= 1e-10), default=0.0)
     passed = f"{len(gates)} gates passed; float64 results within {exact:.1g} of the reference, relative"
@@ -194,7 +165,6 @@ def publish(
     text = json.dumps(record, indent=1, ensure_ascii=False)
     (out / f"{suite}.json").write_text(text + "\n", encoding="utf-8")
     if out == RESULTS:
-        quote_in(QUOTED_IN, suite, "\n".join(lines))
         README.write_text(with_speeds(README.read_text(encoding="utf-8")), encoding="utf-8")
 
     console = Console()

@@ -1,7 +1,8 @@
-"""The data of the benchmarks: made from a seed, so that a gate and a timing see the same numbers."""
+"""The data of one learner, made from a seed so that gate and timing see the same numbers; the reference on it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,7 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from emphatic.reference import TrueOnlineETD
+
+RULE = "true_online_etd"
+#: What float32 and float64 may differ from the reference, relative.
+TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 NAMES = ("alpha", "I", "lambda_", "rho", "R", "gamma_next")
+
+
+def by_reference(calls: Sequence[tuple[Any, ...]], n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """θ after the given calls of ``learn``, and the predictions θ_t·φ_t, by the reference in float64."""
+    reference, predictions = TrueOnlineETD(n), []
+    for alpha, I, lambda_, phi, rho, R, phi_next, gamma_next in calls:
+        phi, phi_next = np.asarray(phi, np.float64), np.asarray(phi_next, np.float64)
+        predictions.append(reference.predict(phi))
+        reference.learn(alpha, I, lambda_, phi, rho, R, phi_next, gamma_next)
+    return reference.theta, np.array(predictions)
 
 
 @dataclass(frozen=True)

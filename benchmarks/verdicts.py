@@ -1,35 +1,45 @@
-"""How often a verdict reads "better": ``python -m benchmarks.verdicts`` prints the table of the docs.
+"""The verdicts suite: how often a verdict reads "better".
 
 Of ten kinds of series the future cannot be predicted beyond a baseline; of ten others it can. Each is drawn with many
 seeds and run as a user would run it, with the default horizons. The constants of ``emphatic.scores.measures`` were
-chosen on seeds below 1,000, so seeds begin there. With ``--log`` a run that was stopped continues.
-
-    python -m benchmarks.verdicts --seeds 200 --rows 2000 20000 --jobs 16 --log verdicts.jsonl
+chosen on seeds below 1,000, so seeds begin there.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PREDICTABLE", "UNPREDICTABLE", "chance_interval", "main", "measure", "read_verdict"]
+from benchmarks.forecasting import returns, variance_explained
+from benchmarks.measure import Case, Effort, Gate, gate
+from benchmarks.report import Layout, Row
+from emphatic import nexting
 
 Array = NDArray[np.float64]
 Columns = dict[str, NDArray[np.generic]]
 Draw = Callable[[np.random.Generator, int], Array]
 
-SEEDS, FIRST_SEED, ROWS = 200, 1000, (2000, 20_000)
-#: A kind of series, a seed and a number of rows.
-Task = tuple[str, int, int]
+EFFORT = Effort(1, 0.0)
+FIRST_SEED = 1000
+LAYOUT = Layout(how="Each row is a share of verdicts that read better, with its 95% interval (Wilson 1927).")
+
+
+def cases(quick: bool) -> Sequence[Case]:
+    """All cases; ``quick`` draws few short series."""
+    if quick:
+        return [Scores(), *(Verdicts(kind, 600, 2) for kind in ("white noise", "sine with noise"))]
+    return [
+        Scores(),
+        *(Verdicts(kind, rows, 200) for rows in (2_000, 20_000) for kind in (*UNPREDICTABLE, *PREDICTABLE)),
+    ]
 
 
 def garch(rng: np.random.Generator, T: int) -> Array:
@@ -115,23 +125,9 @@ def make_log(kind: str, seed: int, rows: int) -> Columns:
     return {"x": x}
 
 
-def read_verdict(kind: str, seed: int, rows: int, exponential_only: bool | None = None) -> str:
-    """The verdict on one log: on its values at +h, or on the exponential means alone."""
-    from emphatic import nexting
-
-    log = make_log(kind, seed, rows)
-    result = nexting.run(log, predict="x", offline=False, exponential_only=exponential_only)
-    return str(result.verdict[0]["verdict"])
-
-
-def measure(tasks: Sequence[Task], jobs: int = 1, exponential_only: bool | None = None) -> Iterator[tuple[Task, str]]:
-    """The verdict on each log, as they become known."""
-    if jobs == 1:
-        yield from ((task, read_verdict(*task, exponential_only)) for task in tasks)
-        return
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        verdicts = {pool.submit(read_verdict, *task, exponential_only): task for task in tasks}
-        yield from ((verdicts[verdict], verdict.result()) for verdict in as_completed(verdicts))
+def read_verdict(kind: str, rows: int, seed: int) -> str:
+    """The verdict on one log."""
+    return str(nexting.run(make_log(kind, seed, rows), predict="x", offline=False).verdict[0]["verdict"])
 
 
 def chance_interval(count: int, of: int) -> tuple[float, float]:
@@ -145,43 +141,50 @@ def chance_interval(count: int, of: int) -> tuple[float, float]:
     return max(0.0, (centre - spread) / (of + z**2)), min(1.0, (centre + spread) / (of + z**2))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.verdicts", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
-    parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--kinds", nargs="+", default=[*UNPREDICTABLE, *PREDICTABLE])
-    parser.add_argument("--exponential-only", action="store_true", default=None)
-    parser.add_argument("--log", type=Path, help="a file of lines, one for each verdict, that a further run continues")
-    options = parser.parse_args(arguments)
-    lines = options.log.read_text().splitlines() if options.log is not None and options.log.exists() else []
-    verdicts: dict[Task, str] = {(kind, seed, rows): verdict for kind, seed, rows, verdict in map(json.loads, lines)}
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
-    tasks = [(kind, seed, rows) for rows in options.rows for seed in seeds for kind in options.kinds]
-    tasks = [task for task in tasks if task not in verdicts]
-    for task, verdict in measure(tasks, options.jobs, options.exponential_only):
-        verdicts[task] = verdict
-        if options.log is not None:
-            with options.log.open("a") as file:
-                file.write(json.dumps([*task, verdict]) + "\n")
-    print_table(verdicts)
+class Scores:
+    """The scores from which verdicts come, beside the same computed here."""
+
+    name = "sine with noise: the scores of summary.json, from returns computed here"
+
+    def gates(self) -> Iterator[Gate]:
+        log = make_log("sine with noise", FIRST_SEED, 2_000)
+        result = nexting.run(log, exponential_only=True, offline=False)
+        stated, gammas = (np.array([score[key] for score in result.summary]) for key in ("variance_explained", "gamma"))
+        predictions = np.array([result.predictions.column(name).to_numpy() for name in result.model.names])
+        G, known = returns(log["x"].astype(np.float64)[:, None], np.zeros(2_000, np.bool_), gammas)
+        # (predictions are stored in float32, and scores computed before that)
+        yield gate(self.name, variance_explained(predictions, G, known), stated, 1e-5)
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        return iter(())
 
 
-def print_table(verdicts: dict[Task, str]) -> None:
-    """The share of verdicts that read "better", of each kind of series and number of rows."""
-    for rows in sorted({rows for _, _, rows in verdicts}):
-        print(f"| {rows:,} rows | predictable | better | 95% interval |\n|---|---|--:|---|")
-        for kind in (*UNPREDICTABLE, *PREDICTABLE):
-            several = [verdict for (name, _, length), verdict in verdicts.items() if (name, length) == (kind, rows)]
-            if several:
-                better = several.count("better")
-                low, high = chance_interval(better, len(several))
-                predictable = "yes" if kind in PREDICTABLE else "no"
-                print(f"| {kind} | {predictable} | {better} of {len(several)} | {low:.1%} to {high:.1%} |")
-        print()
+@dataclass(frozen=True)
+class Verdicts:
+    """Series of one kind and length: how many verdicts read "better"."""
 
+    kind: str
+    T: int
+    seeds: int
 
-if __name__ == "__main__":
-    main()
+    def gates(self) -> Iterator[Gate]:
+        return iter(())  # that of ``Scores``
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        seeds = range(FIRST_SEED, FIRST_SEED + self.seeds)
+        with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+            verdicts = list(pool.map(partial(read_verdict, self.kind, self.T), seeds, chunksize=8))
+        better = verdicts.count("better")
+        low, high = chance_interval(better, self.seeds)
+        predictable = self.kind in PREDICTABLE
+        yield Row(
+            f"series of {self.T:,} rows that {'can' if predictable else 'cannot'} be predicted",
+            self.kind,
+            gates=(Scores.name,),
+            ours=better,
+            unit=f"of {self.seeds}",
+            ratio=better / self.seeds,
+            at_least=0.9 if predictable else None,
+            at_most=None if predictable else 0.05,
+            note=f"{low:.1%} to {high:.1%}",
+        )

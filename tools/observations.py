@@ -7,7 +7,6 @@ observation to arrays, text, or nested lists and dictionaries.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib
 import inspect
@@ -98,7 +97,7 @@ def plain(inputs: dict[str, Any]) -> Observations:
 
 
 def compiled(inputs: dict[str, Any]) -> Observations:
-    """Compiled kernels, of rules of every structure unless all rules are asked for; and the kernels themselves."""
+    """Compiled kernels, of rules of every structure unless all rules are asked for."""
     rules = () if inputs["all_rules"] else STRUCTURES
     return observe_learners(inputs, ("dense", "sparse", "chunked"), rules)
 
@@ -122,7 +121,7 @@ def _shortened(stream: dict[str, Any], T: int) -> dict[str, Any]:
 
 
 def hordes(inputs: dict[str, Any]) -> Observations:
-    """A horde by all of its methods; the same rows on a cluster of one shard, if Ray is installed."""
+    """A horde by all of its methods, and one that continues from its file."""
     from emphatic import GVF, Horde
     from emphatic import features as f
     from emphatic.tables import open_table
@@ -150,6 +149,9 @@ def hordes(inputs: dict[str, Any]) -> Observations:
         observed[name] = {"observe": np.array(single), "observe_many": np.array(many), "theta": horde.learner.theta}
         horde.save("horde.safetensors")
         observed[f"Horde.save, {engine}"] = read_tensors(Path("horde.safetensors"))
+        loaded = Horde.load("horde.safetensors")
+        many = loaded.observe_many({name: column[:300] for name, column in rows.items()}, time=np.arange(T, T + 300.0))
+        observed[f"Horde.load, {engine}"] = {"observe_many": np.array(many), "theta": loaded.learner.theta}
         agent = new(engine=engine, centred=False).prepare(["x", "y"], np.c_[rows["x"], rows["y"]][:200])
         predictions = [agent.begin({"x": 0.0, "y": 1.0})]
         for t in range(400):
@@ -297,9 +299,9 @@ def _parsed(text: str) -> Any:
 
 
 def _without_times(value: Any) -> Any:
-    """The same without what a clock measured, and without the checksum of the header, which such times change."""
+    """The same without what a clock measured, and without checksums: the numbers themselves are compared."""
     if isinstance(value, dict):
-        timed = re.compile(r"(^|_)seconds$|^saved$|^__metadata__$")
+        timed = re.compile(r"(^|_)seconds$|^saved$|^(xxh3|blake2b)$")
         return {key: _without_times(v) for key, v in value.items() if not timed.search(key)}
     return [_without_times(v) for v in value] if isinstance(value, list) else value
 
@@ -394,60 +396,6 @@ def _parameters(value: Any) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
-# ------------------------------------------------------------------------------------------------ kernels
-
-
-def kernels(inputs: dict[str, Any]) -> Observations:
-    """Names of the kernels in the cache folder without their hashes, and their code without text for people.
-
-    Comments, docstrings and imports are left out of the code; what remains is what is compiled.
-    """
-    folder = Path(os.environ["EMPHATIC_CACHE_DIR"])
-    code: dict[str, Any] = {}
-    for path in sorted(folder.glob("emphatic_*.py")):
-        name = re.sub(r"_[0-9a-f]{16}$", "", path.stem)
-        code.setdefault(name, []).append(stripped(path.read_text(encoding="utf-8")))
-    return {"kernels: names": sorted(code), "kernels: code": {name: sorted(texts) for name, texts in code.items()}}
-
-
-def stripped(source: str) -> str:
-    """Source without comments, docstrings, annotations, imports and ``__all__``, in one form."""
-    tree = _Stripper().visit(ast.parse(source))
-    return ast.unparse(ast.fix_missing_locations(tree))
-
-
-class _Stripper(ast.NodeTransformer):
-    def visit_Import(self, node: ast.Import) -> None:
-        return None
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        return None
-
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            return None
-        return node
-
-    def visit_If(self, node: ast.If) -> ast.AST | None:
-        return None if "TYPE_CHECKING" in ast.dump(node.test) else self.generic_visit(node)
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        return ast.arg(node.arg)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        self.generic_visit(node)
-        node.body = node.body or [ast.Pass()]
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        return None if node.value is None else ast.Assign([node.target], self.visit(node.value))
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
-        exported = any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
-        return None if exported else self.generic_visit(node)
-
-
 SECTIONS: dict[str, Callable[[dict[str, Any]], Observations]] = {
     "interface": interface,
     "plain": plain,
@@ -457,7 +405,6 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], Observations]] = {
     "compiled": compiled,
     "cuda": cuda,
     "cluster": cluster,
-    "kernels": kernels,  # comes last: the folder then holds the kernels of all sections
 }
 
 

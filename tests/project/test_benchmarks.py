@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import emphatic
-from benchmarks import core
+from benchmarks import core, first_minute, versions
 from benchmarks.__main__ import SUITES
-from benchmarks.alternatives import NumPyProduct, NumPySeed
-from benchmarks.cases import Effort, by_reference, run_cases
-from benchmarks.dense import LearnDense, RunDense
-from benchmarks.measure import GateFailed, Side, fastest, gate
+from benchmarks.alternatives import NumPySeed
+from benchmarks.core import LearnDense, RunDense, RunSparse
+from benchmarks.measure import Case, Effort, Gate, GateFailed, Side, fastest, gate, run_cases
 from benchmarks.report import Row
-from benchmarks.sparse import RunSparse
-from benchmarks.streams import Dense, Sparse
+from benchmarks.streams import Dense, Sparse, by_reference
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(
-    "suite", [pytest.param(suite, marks=[pytest.mark.cluster] if suite == "cluster" else []) for suite in SUITES]
-)
+@pytest.mark.parametrize("suite", SUITES)
 def test_the_suite_runs_and_every_row_names_gates_that_passed(suite: str, tmp_path: Path) -> None:
     if suite == "cuda" and "cuda" not in emphatic.engines.available():
         pytest.skip("needs a GPU, torch and triton")
@@ -44,6 +44,26 @@ def test_the_suite_runs_and_every_row_names_gates_that_passed(suite: str, tmp_pa
     assert record["command"] in text
     assert record["machine"]["cpu"] in text
     assert all(row["what"] in text for row in record["rows"])
+
+
+@pytest.mark.parametrize("suite", [suite for suite in SUITES if suite not in ("cuda", "first_minute")])
+def test_a_wrong_result_fails_the_gate_of_a_suite(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare_wrong(name: str, got: Any, want: Any, tolerance: float = 1e-10) -> Gate:
+        return gate(name, got + 3.0 * (tolerance + 1e-9) * abs(want).max(), want, tolerance)
+
+    module = importlib.import_module(f"benchmarks.{suite}")
+    monkeypatch.setattr(module, "gate", compare_wrong)
+    with pytest.raises(GateFailed, match="relative error"):
+        run_cases(module.cases(quick=True), Effort(1, 0.0))
+
+
+def test_other_numbers_with_a_full_cache_fail_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    (case,) = (case for case in first_minute.cases(quick=True) if isinstance(case, first_minute.FirstCommand))
+    predictions = iter([np.ones(3), np.ones(3) + 1e-7])
+    monkeypatch.setattr(first_minute.FirstCommand, "seconds", lambda case: 1.0)
+    monkeypatch.setattr(first_minute.FirstCommand, "predictions", lambda case: next(predictions))
+    with case.folder, pytest.raises(GateFailed, match="a cache that was empty"):
+        list(case.gates())
 
 
 def test_the_targets_are_all_there() -> None:
@@ -80,7 +100,7 @@ def test_a_failed_gate_keeps_everything_from_being_timed(
 
     right = NumPySeed.learn
     monkeypatch.setattr(NumPySeed, "learn", slip)
-    monkeypatch.setattr("benchmarks.dense.fastest", refuse)
+    monkeypatch.setattr("benchmarks.core.fastest", refuse)
     with pytest.raises(GateFailed, match="n = 7, float64, here: NumPy"):
         run_cases([RunDense(3, 20), LearnDense(7, 50, "float64", "here")], Effort(1, 0.0))
 
@@ -91,12 +111,11 @@ def test_a_failed_gate_keeps_everything_from_being_timed(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("form", [NumPySeed, NumPyProduct])
-def test_the_numpy_alternatives_are_the_seed(form: type[NumPySeed] | type[NumPyProduct]) -> None:
-    stream, learner = Dense(9, 200), form(9)
+def test_the_numpy_alternative_is_the_seed() -> None:
+    stream, learner = Dense(9, 200), NumPySeed(9)
     for arguments in stream.calls:
         learner.learn(*arguments)
-    gate(form.__name__, learner.theta, by_reference(stream.calls, 9)[0])
+    gate("NumPy", learner.theta, by_reference(stream.calls, 9)[0])
 
 
 @pytest.mark.parametrize(("n", "active"), [(1_000, 32), (1_000_000, 512), (5, 1)])
@@ -127,7 +146,7 @@ def test_targets_are_held_against_the_ratio() -> None:
 
 
 def test_without_swifttd_its_rows_say_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.sparse.has_swifttd", False)
+    monkeypatch.setattr("benchmarks.core.has_swifttd", False)
     case = RunSparse(2_000, 50, quick=True)
     gates, rows = run_cases([case], Effort(1, 0.0))
     assert not any("swifttd" in gate.name for gate in gates)
@@ -142,12 +161,45 @@ def test_every_side_gets_its_turn_in_every_round() -> None:
     assert turns == list("ababab")
 
 
-def test_questions_in_text_are_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from benchmarks import asking
+def test_a_case_that_an_earlier_version_lacks_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    class Absent:
+        def gates(self) -> Iterator[Gate]:
+            raise AttributeError("no such name")
 
-    lines = [f"{1700000000 + 3600 * t},{(t % 24) / 4 + t % 7}" for t in range(3000)]
-    (tmp_path / "log.csv").write_text("time,x\n" + "\n".join(lines), "utf-8")
-    assert asking.main([str(tmp_path / "log.csv"), "--ask", "P(x > 8 within 3h)", "--ask", "x at +6h"]) == 0
-    event, value = capsys.readouterr().out.splitlines()
-    assert "ECE 0.0" in event
-    assert "coverage" in value
+        def rows(self, effort: Effort) -> Iterator[Row]:
+            raise AssertionError("timed")
+
+    cases: list[Case] = [Absent(), RunDense(3, 20)]
+    with pytest.raises(AttributeError, match="no such name"):
+        run_cases(cases, Effort(1, 0.0))
+    gates, rows = run_cases(cases, Effort(1, 0.0), lenient=True)
+    assert {gate.name for gate in gates} >= set(rows[0].gates)
+    assert "no such name" in capsys.readouterr().err
+
+
+def test_two_versions_are_compared_by_the_better_of_their_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The other version is slower, its rate is lower, and it lacks a row."""
+
+    def record(arguments: list[str], version: Path, out: Path) -> dict[str, Any]:
+        slower = 2.0 if version == tmp_path else 1.0
+        assert ("--lenient" in arguments) == (version == tmp_path)
+        runs.append(version)
+        made = [Row("s", "time", ("g",), ours=len(runs) * slower), Row("s", "rate", ("g",), 8 / slower, unit="steps/s")]
+        made += [Row("s", "new", ("g",), ours=1.0)] * (version != tmp_path)
+        return {"rows": [asdict(row) for row in made], "gates": [asdict(Gate("g", 0.0, 0.0))]}
+
+    runs: list[Path] = []
+    monkeypatch.setattr(versions, "_run", record)
+    gates, (time, rate) = versions.compare(["core"], tmp_path)
+    assert runs == [tmp_path, versions.ROOT] * versions.ROUNDS
+    assert [gate.name for gate in gates] == ["g"]
+    assert (time.ours, time.alternative, time.ratio) == (2.0, 2.0, 1.0)
+    assert (rate.ours, rate.alternative, rate.ratio) == (8.0, 4.0, 2.0)
+
+
+def test_a_suite_runs_with_another_checkout(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks", "verdicts", "--quick", "--old", str(ROOT), "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "verdicts.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["ratio"] for row in rows] == [None, 1.0]  # (0 of 2 and 2 of 2 in both)

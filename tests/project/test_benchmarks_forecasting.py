@@ -11,8 +11,7 @@ import pytest
 
 import emphatic
 from benchmarks import __main__ as command
-from benchmarks import combination, first_minute, forecasting
-from benchmarks.cases import Effort
+from benchmarks import forecasting
 from benchmarks.development_logs import DevelopmentLog, development_logs, is_installed
 from benchmarks.forecasters import (
     FORECASTERS,
@@ -25,7 +24,8 @@ from benchmarks.forecasters import (
     repeated_means,
     scaled,
 )
-from benchmarks.forecasting import OURS, AbsentLogs, Forecasts, Measured, Score, hold, returns, sum_up
+from benchmarks.forecasting import OURS, AllLogs, Forecasts, Score, hold, returns, sum_up
+from benchmarks.measure import Effort, run_cases
 
 GAMMAS = np.array([0.5, 0.9])
 DELAY = np.array([7, 44])
@@ -221,7 +221,7 @@ def test_development_logs_are_those_of_the_packages_that_are_installed() -> None
 
 def test_the_table_names_what_it_lacks() -> None:
     absent = DevelopmentLog("tides", "no_such_package", dict, (2,))
-    (row,) = AbsentLogs([absent]).rows(Effort(1, 0.0))
+    (row,) = list(AllLogs([], [absent]).rows(Effort(1, 0.0)))[-1:]
     assert row.cells()[0] == "tides: the package no_such_package has it"
     assert not any(row.cells()[1:])
 
@@ -235,11 +235,11 @@ def test_a_row_shows_the_best_in_bold() -> None:
 
 
 def test_questions_are_counted_over_all_logs() -> None:
-    logs = [Forecasts("a", dict, None), Forecasts("b", dict, None)]
+    logs = [Forecasts(DevelopmentLog(name, "", dict, (2,))) for name in "ab"]
     first: dict[str, Any] = {OURS: np.array([0.5, 0.9, np.nan]), "EWMA": np.array([0.6, 0.1, np.nan]), "MSTL": None}
     second: dict[str, Any] = {OURS: np.array([0.3]), "EWMA": np.array([0.29]), "MSTL": np.array([0.35])}
     for forecasts, scores in zip(logs, (first, second), strict=True):
-        forecasts.take(Measured([], (0, 0, 0), [], scores, {}))
+        forecasts.scores = scores
     counts = {row.what: row.values for row in sum_up(logs) if isinstance(row, Score)}
     assert counts["questions"] == {OURS: 3, "EWMA": 3, "MSTL": 1}
     assert counts["is the best"] == {OURS: 1, "EWMA": 1, "MSTL": 1}
@@ -248,14 +248,13 @@ def test_questions_are_counted_over_all_logs() -> None:
     assert counts["emphatic wins by more than 0.02"] == {"EWMA": 1, "MSTL": 0}
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_tables_of_one_s_own_come_last(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_one_s_own_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
         lines = ["x", *(f"{value:.4f}" for value in readings(400)[:, 1])]
         (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     monkeypatch.setattr(forecasting, "FORECASTERS", {"persistence": FORECASTERS["persistence"]})
     tables = [tmp_path / "a.csv", tmp_path / "b.csv"]
-    gates, rows = forecasting.run(quick=True, tables=tables, horizons=["2", "9"], jobs=jobs)
+    gates, rows = run_cases(forecasting.cases(True, tables, ["2", "9"]), Effort(1, 0.0))
     sections = list(dict.fromkeys(row.section.split(":")[0] for row in rows))
     assert sections == ["all questions of all logs", "the first rows of the household's log", "a.csv", "b.csv"]
     assert [row.what for row in rows if row.section.startswith("b.csv")] == [
@@ -265,7 +264,7 @@ def test_tables_of_one_s_own_come_last(jobs: int, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    "words", [["core", "--table", "x.csv"], ["forecasting", "--horizons", "2,9"], ["core", "--jobs", "2"]]
+    "words", [["core", "--table", "x.csv"], ["forecasting", "--horizons", "2,9"], ["core", "--keep-others"]]
 )
 def test_a_table_of_one_s_own_is_for_this_suite_alone(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["benchmarks", *words])
@@ -275,36 +274,3 @@ def test_a_table_of_one_s_own_is_for_this_suite_alone(words: list[str], monkeypa
 
 def test_features_of_a_log_that_never_varies_are_finite() -> None:
     assert np.isfinite(scaled(np.ones((600, 3)))).all()
-
-
-def test_the_combination_is_compared_with_its_candidates(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The recorded answers give the predictions of the run, and all tables have their lines."""
-    x = np.sin(np.arange(300) / 7) + 0.1 * np.random.default_rng(0).normal(size=300)
-    made_up = DevelopmentLog("made up", "", lambda: {"x": x}, (2,))
-    recorded = combination.record(made_up)
-    run = emphatic.nexting.run({"x": x}, horizons=[2], exponential_only=True, offline=False)
-    combined = recorded.combine()[0][:, 0].astype(np.float32)
-    assert np.array_equal(combined, run.predictions.column("x@2").to_numpy())
-    (whole, *_) = list(combination.compare_with_candidates(recorded))
-    assert whole[0] == 0
-    assert whole[1] == pytest.approx(max(run.summary[0]["answers"].values()) - run.summary[0]["variance_explained"])
-    monkeypatch.setattr(combination, "choose_logs", lambda options: [made_up])
-    assert combination.main([]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if line.startswith("| whole logs | 1 |")]
-    assert [line for line in lines if line.startswith("| the return, then stuck | 1 |")]
-    assert combination.main(["--leave-out"]) == 0
-    assert len([line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]) > 5
-
-
-def test_the_first_minute_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With an empty cache, with a full one, with two threads and from a wheel with kernels the numbers are equal."""
-    monkeypatch.setattr(first_minute, "KINDS", {"short": (("--exponential-only",), 20.0, 6.0)})
-    gates, rows = first_minute.run(None, quick=True)
-    assert len(gates) == 2
-    empty, full, two, wheel = (row.ours or 0.0 for row in rows)
-    assert empty > full > 0
-    assert empty > wheel > 0
-    assert rows[2].ratio == pytest.approx(full / two)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy
 
-from benchmarks.studies import coverage
+from benchmarks.studies import DISTRIBUTIONS, RUNS, measure_coverage
 from emphatic.studies import Interval, sweep
 from emphatic.studies.sources import Scores
 from emphatic.studies.statistics import (
@@ -74,25 +74,17 @@ def test_runs_of_which_one_differs_have_an_end(R: int, tiny: float) -> None:
     assert found.value - found.low <= 5.5 * scipy.stats.sem(x)
 
 
-@pytest.mark.parametrize("distribution", list(coverage.DISTRIBUTIONS))
+@pytest.mark.parametrize("distribution", list(DISTRIBUTIONS))
 @pytest.mark.parametrize("R", [5, 30])
 def test_intervals_cover(distribution: str, R: int) -> None:
     """As the table of the page says, to three standard errors of so many repetitions."""
-    share = coverage.measure(distribution, R, 2000, seed=1)
+    share = measure_coverage(distribution, R, 2000, seed=1)
     page = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text("utf-8")
     (line,) = re.findall(rf"^\| {re.escape(distribution)} \|(.*)\|$", page, re.M)
-    printed = float(line.split("|")[coverage.RUNS.index(R)])
+    printed = float(line.split("|")[RUNS.index(R)])
     assert share == pytest.approx(printed, abs=3 * math.sqrt(printed * (1 - printed) / 2000) + 0.0005)
     if R == 30:
         assert printed >= 0.93
-
-
-def test_the_table_of_coverage_is_made_again(capsys: pytest.CaptureFixture[str]) -> None:
-    coverage.main(["--repetitions", "50"])
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "| 50 repetitions | 5 runs | 10 runs | 30 runs | 100 runs |"
-    assert [line.split("|")[1].strip() for line in said[2:]] == list(coverage.DISTRIBUTIONS)
-    assert all(0.7 < float(cell) <= 1.0 for line in said[2:] for cell in line.split("|")[2:6])
 
 
 def test_medians_cover() -> None:
