@@ -51,7 +51,7 @@ assert undisturbed.shape == (ROWS, 8)
 with ClusterHorde(QUESTIONS, features(), shards=2, engine="sparse", storage="storage") as cluster:
     cluster.warm_up(FIRST)
     killed = np.concatenate(list(cluster.stream(blocks(kill_before=(1000, 7000, 13000)))))
-    cluster.save("model.safetensors")
+    cluster.gather().save("model.safetensors")
 assert np.array_equal(killed, undisturbed), "the predictions are those of shards that were not killed"
 
 horde = Horde.load("model.safetensors")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 checkout = Path(__file__).parents[2]
 out = Path.cwd() / "chain"
-command = [str(Path(sys.executable).with_name("emphatic")), "reproduce", "chain", "--quick", "--out", str(out)]
+command = [sys.executable, "-m", "reproductions", "chain", "--quick", "--out", str(out)]
 done = subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=checkout)
 assert done.returncode == 0, done.stdout + done.stderr
 assert "17 of 17 numbers agree" in done.stdout, done.stdout
