@@ -256,9 +256,8 @@ class LazyKernel:
     def is_compiled(self) -> bool:
         """Whether it is compiled, in this process or on the disk."""
         path = Path(sys.modules[self._function.__module__].__file__ or "")
-        begin = f"{path.stem}.{self._function.__name__}-"
-        names = generated.machine_code(path.parent)
-        return self._compiled is not None or any(name.startswith(begin) and name.endswith(".nbi") for name in names)
+        files = (path.parent / "__pycache__").glob(f"{path.stem}.{self._function.__name__}-*.nbi")
+        return self._compiled is not None or any(files)
 
     @property
     def overloads(self) -> Any:

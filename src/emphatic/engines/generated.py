@@ -29,7 +29,7 @@ from typing import Any
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import count_cores
 
-__all__ = ["PREFIX", "cache_folder", "compile_in_background", "machine_code", "module"]
+__all__ = ["PREFIX", "cache_folder", "compile_in_background", "module"]
 
 #: How the name of every generated module begins.
 PREFIX = "emphatic_"
@@ -92,25 +92,6 @@ def _find_fault(folder: Path) -> str | None:
 def _warn(message: str) -> None:
     """Once."""
     warnings.warn(message, RuntimeWarning, stacklevel=2)
-
-
-def machine_code(folder: Path) -> list[str]:
-    """The names of the files that numba has put beside the modules of a cache folder.
-
-    Args:
-        folder: The cache folder.
-    """
-    path = folder / "__pycache__"
-    try:
-        return _listed(path, path.stat().st_mtime_ns)
-    except OSError:
-        return []
-
-
-@functools.lru_cache(2)
-def _listed(folder: Path, changed: int) -> list[str]:
-    """The names in a folder that was changed then: a run asks for many kernels."""
-    return os.listdir(folder)
 
 
 def module(name: str, source: str, version: str, **given: object) -> types.ModuleType:
