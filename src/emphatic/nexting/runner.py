@@ -708,7 +708,6 @@ def run_job(job: Nexting, resume: bool) -> NextingResult:
         point = find_point(job.out) if resume else None
         extent = None if point is None else point.state["table"].get("extent")
         log = open_log(job.source, job.settings, job.progress, extent=extent)
-        stack.callback(log.table.close)
         resumption = find_resumption(log, job.out, point, job.progress)
         try:
             # Scores of readings near the largest number may overflow; a γ that varies may be 1 for long.
