@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.development_logs import choose_logs, is_installed, log_options, package_folder
 from benchmarks.log_runs import OLD, OURS, Answers, Flags, Log, run_logs
-from emphatic.studies.reproductions.open_questions import Fault, count_alarms, inject
+from reproductions.open_questions import Fault, count_alarms, inject
 
 #: The rows of each kind of fault; from one fault to the next, and by how many that varies.
 FAULT_ROWS = {"spike": 1, "stuck": 60, "level": 60, "drift": 240, "noise": 60}

@@ -15,7 +15,7 @@ from benchmarks.report import Row
 from emphatic.control import Agent, Agents
 from emphatic.features import Bias, Features, Tiles
 from emphatic.problems import MountainCar
-from emphatic.studies.reproductions.plain_agents import PlainAgent
+from reproductions.plain_agents import PlainAgent
 
 CAR = list(MountainCar.ranges)
 #: Of one agent: θ beside that of an agent in plain NumPy, or of the same agent stepped from Python.

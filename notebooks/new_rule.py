@@ -162,7 +162,7 @@ def _():
 
         With the function and the rule in `my_rules.py`:
 
-            emphatic sweep collision --rule td,vtrace,etd,my_rules:rule --runs 10 --rerun 20 --plot pdf
+            emphatic sweep collision --rules td,vtrace,etd,my_rules:rule --runs 10 --rerun 20 --figures
 
         A configuration file can set the rule's own parameters: see `docs/sweeps.md`.
         """

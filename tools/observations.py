@@ -205,7 +205,6 @@ def nexting(inputs: dict[str, Any]) -> Observations:
     )
     Path("model.safetensors").write_bytes(model.read_bytes())
     with _service("--model", "model.safetensors") as ask:
-        observed["openapi.json"] = json.loads(ask("/openapi.json"))
         observed["service with a model"] = ask("/readings", lines)
         observed["service: /signals"] = json.loads(ask("/signals"))
     with _service("--model", "other.safetensors", "--horizons", "2,9", "--warm-up", "60") as ask:

@@ -8,7 +8,7 @@ interpreter, and ``tools/observations.py`` runs with each of them. Compared are,
   the cuda engine where torch and triton are installed (Triton interprets);
 - hordes by all of their methods, and on a cluster of one shard where Ray is installed;
 - the files of ``emphatic nexting`` for the sample log and of two studies: every column, tensor and key without times;
-- the answers of a pipe and of the service, and its ``openapi.json``;
+- the answers of a pipe and of the service;
 - ``emphatic.__all__``, the signatures of all public names, and ``--help`` of every command;
 - the names of the generated kernels, and their code without text for people.
 

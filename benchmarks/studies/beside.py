@@ -18,7 +18,7 @@ from benchmarks.studies.check import CHECKED, Array, alike, by_reference, larges
 from emphatic import problems
 from emphatic.problems import MDP, Stream
 from emphatic.studies.grid import settings
-from emphatic.studies.reproductions.comparisons import published
+from reproductions.comparisons import published
 
 NUMPY: dict[str, Callable[..., Array]] = {"NumPy": plain, "NumPy tuned": tuned}
 

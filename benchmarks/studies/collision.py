@@ -16,8 +16,8 @@ from benchmarks.measure import Gate
 from benchmarks.report import Row
 from benchmarks.studies.check import CHECKED, against_reference
 from emphatic.studies import Sweep, sweep
-from emphatic.studies.reproductions.comparisons import BEST, published
 from emphatic.studies.sources import Scores
+from reproductions.comparisons import BEST, published
 
 GRID: tuple[Mapping[str, Any], ...] = tuple(map(published, BEST))
 #: What shows that it works.

@@ -43,7 +43,7 @@ def run(study: str, jobs: int, minutes: float, out: Path, quick: bool) -> int:
     """One call; 0 when the study is finished, 3 when it is to be called again."""
     from joblib.externals.loky import get_reusable_executor
 
-    from emphatic.studies.reproductions import reproduce
+    from reproductions import reproduce
 
     began, shown = time.monotonic(), 0.0
     share = 0.0
@@ -83,7 +83,7 @@ def run(study: str, jobs: int, minutes: float, out: Path, quick: bool) -> int:
 def compile_kernels(jobs: int) -> None:
     """A short sweep of the whole grid: each rule's kernels are compiled by one process, and read by the others."""
     from emphatic.studies import sweep
-    from emphatic.studies.reproductions.comparisons import FourRoomsStudy
+    from reproductions.comparisons import FourRoomsStudy
 
     sweep(
         "four_rooms",

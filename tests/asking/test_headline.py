@@ -163,14 +163,6 @@ def test_baselines_of_the_last_row_are_known_also_after_a_restart() -> None:
     assert again.baselines("nothing at +2h") == {}
 
 
-def test_what_versions_without_levels_by_hour_saved_goes_on() -> None:
-    x, time = signals(400), 3600.0 * np.arange(400, dtype=np.float64)
-    first, later = headline(400), headline(400)
-    first(x[:300], x[:300], time[:300], None)
-    later.restore({name: a[..., :2] if name == "climate" else a for name, a in first.arrays().items()})
-    assert np.isfinite(later(x[300:], x[300:], time[300:], None)[..., 0]).all()
-
-
 def test_a_bound_that_readings_have_reached_ten_times_is_never_passed() -> None:
     x, time = np.clip(signals(1500), -0.7, 0.7), 3600.0 * np.arange(1500, dtype=np.float64)
     reached = int(np.flatnonzero(np.cumsum(x == 0.7, axis=0).min(axis=1) >= 10)[0])
@@ -178,24 +170,6 @@ def test_a_bound_that_readings_have_reached_ten_times_is_never_passed() -> None:
     assert np.nanmax(answers[: reached - 10]) > 0.7
     assert np.nanmax(answers[reached:]) <= 0.7
     assert np.nanmin(answers[400:, :8]) >= -0.7  # (the third signal is seldom that low)
-    first, later = headline(1500), headline(1500)
-    first(x[:300], x[:300], time[:300], None)
-    later.restore({name: a[:, :2] if name == "bounds" else a for name, a in first.arrays().items()})
-    assert np.nanmax(later(x[300:], x[300:], time[300:], None)[500:]) <= 0.7
-
-
-def test_what_versions_that_did_not_pad_features_saved_goes_on_bit_for_bit() -> None:
-    x, time = signals(400), 3600.0 * np.arange(400, dtype=np.float64)
-    first, later = headline(400), headline(400)
-    first(x[:300], x[:300], time[:300], None)
-    saved, features = first.arrays(), {"P": first.features, "W": first.features, "own_P": 38, "own_W": 38}
-    assert first.features % 8, "nothing was padded"
-    for name, count in features.items():
-        assert not saved[name][..., count:].any()
-        saved[name] = saved[name][..., :count, :count] if name.endswith("P") else saved[name][..., :count]
-    later.restore(saved)
-    rows = x[300:], x[300:], time[300:], None
-    np.testing.assert_array_equal(later(*rows), first(*rows))
 
 
 def test_answers_are_no_worse_than_simple_ones_and_intervals_hold() -> None:
@@ -376,9 +350,8 @@ def test_very_many_signals_have_no_headline_unless_it_is_asked_for() -> None:
     names = tuple(f"s{i}" for i in range(80))
     settings = Settings(predict=names, horizons=(2,))
     assert learning.make_headline(settings, names, Timing(None)) is None
-    note = learning.describe_headline(settings, None, 100)
-    assert note is not None
-    assert "--ask" in note
+    (note,) = learning.describe_headline(settings, None)
+    assert "ask for one with 'ask'" in note
     wanted = Settings(predict=names, horizons=(2,), exponential_only=False)
     every = learning.make_headline(wanted, names, Timing(None))
     assert every is not None
@@ -386,7 +359,4 @@ def test_very_many_signals_have_no_headline_unless_it_is_asked_for() -> None:
     x = np.random.default_rng(0).normal(size=(120, 80))
     assert np.isfinite(every(x, x, np.arange(120.0), None)[:, :, 0]).all()
     few = learning.make_headline(Settings(predict=("s0",), horizons=(2,)), names, Timing(None))
-    assert learning.describe_headline(settings, few, 1000) is None
-    long = learning.describe_headline(settings, few, 3_000_000)
-    assert long is not None
-    assert "--exponential-only" in long
+    assert learning.describe_headline(settings, few) == []

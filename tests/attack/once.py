@@ -1,9 +1,9 @@
 """Kills under load by MQTT: ``python -m tests.attack.once --kills 100 --broker-kills 20``.
 
 A publisher sends readings by MQTT with QoS 1, and sends again what the broker has not acknowledged. Meanwhile the
-service and the broker are killed, at random. Predictions go to Redis, which is not killed: they tell which reading was
-learned from at which step. At the end every reading must have been learned from once, every prediction published, and
-the model must be bit for bit that of an undisturbed run over the same readings.
+service and the broker are killed, at random. Predictions go to a second broker, which is not killed: they tell which
+reading was learned from at which step. At the end every reading must have been learned from once, every prediction
+published, and the model must be bit for bit that of an undisturbed run over the same readings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import paho.mqtt.client as paho
-import redis
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -36,7 +35,6 @@ from tests.support.services import (
     free_port,
     mosquitto,
     readings,
-    redis_server,
     same_as_undisturbed,
     wait_for,
 )
@@ -149,14 +147,36 @@ class Broker:
         self._stack.close()
 
 
+class Watcher:
+    """Keeps the predictions that come to a broker."""
+
+    def __init__(self, port: int) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self.client = paho.Client(CallbackAPIVersion.VERSION2)
+        self.client.on_message = lambda _client, _data, message: self.lines.append(json.loads(message.payload))
+        self.client.connect("127.0.0.1", port)
+        self.client.subscribe("predictions", qos=1)
+        self.client.loop_start()
+
+    def close(self) -> None:
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
 @contextmanager
-def _brokers(folder: Path) -> Iterator[tuple[Broker, int, int]]:
-    port, redis_port = free_port(), free_port()
-    (folder / "broker").mkdir(parents=True)
+def _brokers(folder: Path) -> Iterator[tuple[Broker, int, Watcher, int]]:
+    """The broker of readings and that of predictions, with their ports."""
+    port, other_port = free_port(), free_port()
+    for name in ("broker", "other"):
+        (folder / name).mkdir(parents=True)
     broker = Broker(folder / "broker", port)
     try:
-        with redis_server(folder, redis_port):
-            yield broker, port, redis_port
+        with mosquitto(folder / "other", other_port):
+            watcher = Watcher(other_port)
+            try:
+                yield broker, port, watcher, other_port
+            finally:
+                watcher.close()
     finally:
         broker.close()
 
@@ -183,9 +203,9 @@ def kill_under_load(
         settings: What the model predicts.
     """
     rng, counts = random.Random(seed), Counts(kills, broker_kills)
-    with _brokers(folder) as (broker, port, redis_port):
+    with _brokers(folder) as (broker, port, watcher, other_port):
         model, source = folder / "model", f"mqtt://127.0.0.1:{port}/plant/readings"
-        publish = f"redis://127.0.0.1:{redis_port}/predictions"
+        publish = f"mqtt://127.0.0.1:{other_port}/predictions"
         (folder / "settings.toml").write_text(settings.toml())
         flags = ("--config", folder / "settings.toml", "--warm-up", "60", "--save-every", "1s")
         options = (source, "--publish", publish, *flags, "--topic-names", "plant/readings=")
@@ -214,8 +234,8 @@ def kill_under_load(
             _wait_until_quiet(service)
             counts.repeated, counts.steps = int(service.metric("repeated_total")), int(service.metric("step"))
             service.stop()
-        with redis.Redis(port=redis_port) as client:
-            lines = [json.loads(fields[b"json"]) for _, fields in client.xrange("predictions")]
+        wait_for(lambda: any(line["step"] == counts.steps - 1 for line in watcher.lines), what="the last prediction")
+        lines = list(watcher.lines)
     counts.sent = sender.sent
     _count(counts, lines, sender, broker.killed)
     _compare(model, lines, counts.steps, folder, settings)

@@ -139,7 +139,7 @@ def test_the_help_has_the_ten_options_that_matter_first_and_the_others_in_groups
     assert len(sections["Options"]) <= 12
     for heading, name in {"What to read": "query", "What to predict": "coverage", "Live": "model"}.items():
         assert name in sections[heading]
-    assert "no-offline" in sections["Output"]
+    assert "quiet" in sections["Output"]
     assert "ray" in sections["On a cluster"]
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from emphatic.common import versions
 from emphatic.common.files import atomic_file
-from emphatic.common.locks import count_cores, count_threads, hold_lock
+from emphatic.common.locks import hold_lock
 from emphatic.common.names import check_names, suggestion
 
 
@@ -55,12 +54,3 @@ def test_unknown_names_get_a_hint_and_a_list() -> None:
 
 def test_versions_name_what_took_part() -> None:
     assert list(versions("pyarrow")) == ["python", "emphatic", "numpy", "numba", "pyarrow"]
-
-
-def test_the_number_of_threads_is_a_count_or_auto() -> None:
-    assert count_threads("auto") == count_cores()
-    assert count_threads("3") == count_threads(3) == 3
-    wrong: list[Any] = [0, -1, "many", True, 2.0, None]
-    for threads in wrong:
-        with pytest.raises(ValueError, match=r"threads must be a whole number of 1 or more, or 'auto'\. Got"):
-            count_threads(threads)

@@ -26,7 +26,6 @@ def test_columns_come_back_as_they_were(tmp_path: Path, count: int) -> None:
     table = store.read("predictions", 20)
     assert table.column_names == list(written)
     assert table.equals(pa.table(written))
-    assert store.count_rows("predictions", 20) == 7
     store.drop(25, "predictions")
     assert store.read("predictions", 20).equals(pa.table(written).slice(0, 5))
     with pytest.raises(ValueError, match="written by another run"):
@@ -58,7 +57,7 @@ def test_a_wide_part_of_many_pages_is_read_as_it_was_written(tmp_path: Path) -> 
         columns = {f"c{i}": rng.normal(size=rows) for i in range(501)}
         store.write("wide", start, columns)
         table = store.read("wide", start)
-        assert store.count_rows("wide", start) == table.num_rows == rows
+        assert table.num_rows == rows
         assert all(np.array_equal(table.column(name).to_numpy(), values) for name, values in columns.items())
     store.drop(600, "wide")
     assert store.starts("wide") == [0]

@@ -13,8 +13,8 @@ import emphatic
 from emphatic import Active, problems
 from emphatic import features as f
 from emphatic.control import ALGORITHMS, Agent, Algorithm, Softmax, exponential, linear
-from emphatic.studies.reproductions import plain_agents
-from emphatic.studies.reproductions.plain_agents import PlainAgent
+from reproductions import plain_agents
+from reproductions.plain_agents import PlainAgent
 from tests.support.plain import plain_python
 from tests.support.streams import relative_error
 
@@ -339,7 +339,7 @@ def test_environments_that_do_not_fit_are_refused_in_one_line() -> None:
             assert "\n" not in str(error.value)
         several = Thermostat(spaces.MultiDiscrete([2, 2]))
         several.num_envs = 2  # type: ignore[attr-defined]
-        with pytest.raises(ValueError, match=r"must be one environment. Got a vector of 2 instead. Use .*train_vector"):
+        with pytest.raises(ValueError, match=r"must be one environment. Got a vector of 2 instead"):
             agent.train(several, 1)
         agent = Agent("q", f.Features([f.SoftBins("o0", bins=3)]), 2, alpha=0.1, gamma=0.9)
         with pytest.raises(ValueError, match=r"'features' parameter of Agent must fit an observation of 1 .* range"):
@@ -448,45 +448,6 @@ def test_training_beside_gymnasium_and_its_questions() -> None:
             agent.train(env, -1)
         with pytest.raises(ValueError, match="'env' parameter of train must take the agent's 4 actions"):
             agent.train(gymnasium.make("CartPole-v1"), 1)
-
-
-@pytest.mark.parametrize("mode", ["NEXT_STEP", "SAME_STEP", "DISABLED"])
-def test_agents_in_a_vector_environment_are_those_alone(mode: str) -> None:
-    """The same seeds and episodes, in every autoreset mode; predictions are learned beside."""
-    gymnasium = pytest.importorskip("gymnasium")
-    from gymnasium.vector import AutoresetMode, SyncVectorEnv
-
-    from emphatic import GVF
-    from emphatic.control import train_vector
-    from emphatic.streams.gymnasium import LearnGVFsVector, tiles
-
-    cliff = "CliffWalking-v1" if "CliffWalking-v1" in gymnasium.registry else "CliffWalking-v0"
-
-    def make(steps: int) -> Any:
-        return lambda: gymnasium.make(cliff, max_episode_steps=steps)
-
-    def agent(seed: int) -> Agent:
-        return Agent("q", 48, 4, alpha=0.5, gamma=1.0, lambda_=0.5, seed=seed)
-
-    with plain_python():
-        envs = SyncVectorEnv([make(7), make(11)], autoreset_mode=AutoresetMode[mode])
-        wrapped = LearnGVFsVector(envs, [GVF("reward", gamma=0.9)], tiles(envs.single_observation_space))
-        agents = [agent(0), agent(1)]
-        trainings = train_vector(agents, wrapped, 30, seed=3)
-        assert abs(wrapped.episodes.theta).max() > 0.0
-        for i, steps in enumerate((7, 11)):
-            count = len(trainings[i])
-            assert count >= 2
-            alone = agent(i)
-            whole = alone.train(make(steps)(), count, seed=3 + i)
-            assert trainings[i].steps.tolist() == whole.steps.tolist()
-            assert trainings[i].returns.tolist() == whole.returns.tolist()
-        with pytest.raises(ValueError, match="be 2 different agents"):
-            train_vector(agents[:1], envs, 3)
-        with pytest.raises(ValueError, match="be a vector environment"):
-            train_vector(agents, make(3)(), 3)
-        with pytest.raises(ValueError, match="take the agent's 2 actions"):
-            train_vector([Agent("q", 48, 2, alpha=0.5, gamma=1.0) for _ in range(2)], envs, 3)
 
 
 def test_a_rule_of_ones_own_learns_inside_an_agent() -> None:

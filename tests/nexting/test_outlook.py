@@ -1,4 +1,4 @@
-"""What opens the report: forecasts at the right times, lines along the season, verdicts, signals that helped."""
+"""What opens the report: forecasts at the right times, lines along the season, and verdicts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from emphatic.nexting.outlook import (
     WEEK,
     History,
     SignalVerdict,
-    find_helpers,
     make_outlook,
     read_forecasts,
     read_verdict,
@@ -215,19 +214,6 @@ def test_a_verdict_travels_as_it_was_decided_with_the_errors_behind_it() -> None
     assert "37 of 100" in read_verdict([answer("x at +1h", 1.0, known=37)], "x").sentence
 
 
-def test_a_signal_that_leads_helps_and_noise_does_not() -> None:
-    rng = np.random.default_rng(0)
-    leader, noise = rng.normal(size=3000), rng.normal(size=3000)
-    follower = np.roll(leader, 2) + 0.3 * rng.normal(size=3000)
-    history = History(["follower", "leader", "noise", "still"], Timing(None))
-    history.add(None, np.column_stack([follower, leader, noise, np.ones(3000)]))
-    helpers = find_helpers(history, "follower", ahead=2)
-    assert [helper.signal for helper in helpers] == ["leader"]
-    assert helpers[0].gain > 0.8
-    assert helpers[0].correlation > 0.9
-    assert find_helpers(history, "noise") == []
-
-
 def test_hostile_readings_give_an_outlook() -> None:
     """Constant, huge, missing and single readings, with and without forecasts."""
     columns = {"huge": 1e300, "still": 3.0, "missing": np.nan, "infinite": np.inf}
@@ -241,4 +227,3 @@ def test_hostile_readings_give_an_outlook() -> None:
             for several in ([], forecasts):
                 outlook = make_outlook(history, signal, several, read_verdict([], signal))
                 assert len(outlook.time) == len(outlook.reading)
-            find_helpers(history, signal)

@@ -26,7 +26,6 @@ from benchmarks.__main__ import SUITES
 from benchmarks.report import QUOTED_IN, RESULTS, SPEEDS, headline, with_speeds
 from emphatic.cli import app
 from emphatic.nexting.settings import Settings
-from emphatic.serve.models import ModelOptions
 from emphatic.studies.grid import settings
 from emphatic.studies.sweep_config import SweepConfig as Order
 from tools import make_screenshot, trace_modules
@@ -82,7 +81,6 @@ def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
         if "grid" in given:
             settings(Order(**given).grids)
         else:
-            ModelOptions.of(given.pop("service", {}), "service")
             Settings.of(given)
 
 

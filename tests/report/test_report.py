@@ -21,7 +21,7 @@ import pytest
 from emphatic.asking.answers import Timing
 from emphatic.nexting.outlook import History, SignalVerdict, make_outlook, read_forecasts, read_verdict
 from emphatic.nexting.report import FILES, NextingPage, nexting_page
-from emphatic.nexting.scoring import SignalPlot, SignalSketch
+from emphatic.nexting.scoring import PlotBuilder, SignalPlot
 from emphatic.report import Column, Html, amount, plots, share, table, text
 from emphatic.report.plots import Store, read_plots
 from emphatic.scores.measures import Verdict, judge_signal
@@ -90,13 +90,15 @@ def nexting(names: list[str], rows: int = 300) -> NextingPage:
             "longest gaps": [(rows // 2, "2007-02-01 02:30", HOSTILE)],
             "missing": {HOSTILE: (3, 2)},
             "clipped": {HOSTILE: (0, 1)},
-            "unreadable": {"only unreadable": 7},
             "constant": [HOSTILE],
-            "ignored columns": {HOSTILE: HOSTILE},
         },
         settings={"rule": "true_online_etd", HOSTILE: {"deep": [HOSTILE, None, 0.5]}, "empty": {}},
         seconds={"learning": 1.5, HOSTILE: 0.25},
         versions={HOSTILE: "0.1.0"},
+        reading={
+            "unreadable": {"only unreadable": 7},
+            "columns_left_out": [{"name": HOSTILE, "why": HOSTILE}],
+        },
     )
 
 
@@ -171,13 +173,12 @@ def test_size_is_bounded() -> None:
     assert len(nexting_page(many)) - len(few) < 2 * 15e6 / 50 / 2  # so that 50 signals with 4 horizons stay below 15 MB
 
 
-def test_the_page_opens_with_what_comes_next_and_what_went_wrong() -> None:
+def test_the_page_says_what_comes_next_and_how_the_table_was_read() -> None:
     made = replace(
         nexting(["a", "still", HOSTILE]),
         quality={"constant": ["still"]},
         upcoming=[{"signal": "a", "now": 123_458_000.0, "predictions": {"2 min": 123_458_001.7, 30: None}}],
         when="2024-03-01 00:05:00",
-        worst=[{"when": "row 7", "signal": HOSTILE, "horizon": 30, "prediction": 1.5, "actual": -2.0, "off": 3.25}],
         files=FILES,
         command="tail -f READINGS | emphatic nexting - --model model.safetensors",
         toml='horizons = [2]\nname = "<b>"\n',
@@ -190,17 +191,13 @@ def test_the_page_opens_with_what_comes_next_and_what_went_wrong() -> None:
     )  # fmt: skip
     page = nexting_page(made)
     assert Reader(page).problems == []
-    order = [page.index(f'<section id="{name}"') for name in ("next", "predictable", "failures", "summary", "signals")]
+    order = [page.index(f'<section id="{name}"') for name in ("next", "summary", "signals")]
     assert order == sorted(order)
     part = {name: page.split(f'<section id="{name}"')[1].split("</section>")[0] for name in
-            ("next", "predictable", "failures", "quality", "files", "settings")}  # fmt: skip
+            ("next", "quality", "files", "settings")}  # fmt: skip
     assert ">123,458,000<" in part["next"]
     assert ">123,458,002<" in part["next"]
     assert "2024-03-01 00:05:00" in part["next"]
-    assert ">still<" not in part["predictable"].split("<details")[0]
-    assert "1 signal that never changes" in part["predictable"]
-    assert "2 of 2 signals have a variance explained of 0.5 or more" in part["predictable"]
-    assert all(shown in part["failures"] for shown in ("row 7", "30 steps", ">−2<", ">3.25<"))
     for shown in ("date + clock", "%d.%m.%Y", "+01:00", ">units<", ">note<", ";"):
         assert shown in part["quality"]
     assert all(name in part["files"] for name in FILES)
@@ -267,9 +264,9 @@ def signal_plot(name: str, x: Any, reading: Any, ours: Any, truth: Any, most: in
     """The plot of a signal from all its rows at once."""
     ends = [np.flatnonzero(~np.isnan(y)) for y in truth.values()]
     last = min((int(known[-1]) for known in ends), default=len(x))
-    sketch = SignalSketch(name, len(x), list(ours), list(truth), last, most)
-    sketch.add(0, x, np.asarray(reading, float), list(ours.values()), list(truth.values()))
-    return sketch.plot()
+    builder = PlotBuilder(name, len(x), list(ours), list(truth), last, most)
+    builder.add(0, x, np.asarray(reading, float), list(ours.values()), list(truth.values()))
+    return builder.plot()
 
 
 def test_a_plot_ends_where_predictions_can_be_compared() -> None:
@@ -293,14 +290,14 @@ def test_a_plot_from_blocks_is_that_of_all_rows(rows: int, block: int) -> None:
     truth = np.where(np.arange(rows) < 0.8 * rows, rng.normal(size=rows), np.nan)
     expected = signal_plot("a", x, reading, {2: ours}, {2: truth}, most=100)
     last = int(np.flatnonzero(~np.isnan(truth))[-1])
-    sketch = SignalSketch("a", rows, [2], [2], last, most=100)
+    builder = PlotBuilder("a", rows, [2], [2], last, most=100)
     for a in range(0, rows, block):
         part = x[a : a + block].copy()
         kept = weakref.ref(part)
-        sketch.add(a, part, reading[a : a + block], [ours[a : a + block]], [truth[a : a + block]])
+        builder.add(a, part, reading[a : a + block], [ours[a : a + block]], [truth[a : a + block]])
         del part
         assert kept() is None  # or memory would grow with the rows
-    found = sketch.plot()
+    found = builder.plot()
     for one, other in ((found.close, expected.close), (found.whole, expected.whole)):
         assert (one is None) == (other is None) == (rows <= 100 and one is not found.close)
         if one is not None and other is not None:

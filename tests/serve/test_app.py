@@ -91,13 +91,6 @@ def test_what_it_knows(served: Served) -> None:
     text = served.client.get("/metrics").text
     assert {line.split(" ")[0].removeprefix("emphatic_") for line in text.splitlines() if line[0] != "#"} >= names
     assert 'emphatic_rmse{signal="S1",horizon="2"} 0.' in text
-    described = served.client.get("/openapi.json").json()
-    assert described["openapi"].startswith("3.")
-    for path in ("/readings", "/predictions", "/stream", "/signals", "/healthz", "/readyz", "/metrics"):
-        assert path in described["paths"]
-    answers = described["paths"]["/readings"]["post"]["responses"]
-    assert set(answers) == {"200", "400", "401", "408", "413", "415", "422", "429", "503"}
-    assert set(answers["200"]["content"]) == {"application/json", "application/x-ndjson"}
 
 
 @pytest.mark.parametrize(
@@ -162,7 +155,7 @@ def test_addresses_methods_hosts_and_headers(served: Served) -> None:
     assert get("/nothing").json() == {"error": "not found"}
     for host in ("evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:80"):
         answer = get("/signals", headers={"host": host, "authorization": "Bearer x"})
-        assert (answer.status_code, "Host header" in answer.text) == (400, True)
+        assert (answer.status_code, answer.text) == (400, "Invalid host header")
     for host in ("localhost", "LOCALHOST:9", "[::1]:80"):
         assert get("/signals", headers={"host": host}).status_code == 200
     for answer in (get("/signals"), get("/nothing"), get("/signals", headers={"host": "evil.example"})):
@@ -239,7 +232,7 @@ def test_it_is_safe_only_with_a_token(tmp_path: Path) -> None:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
             assert client.get("/healthz").status_code == 200
             assert client.get("/readyz", headers={"authorization": "Bearer wrong"}).json()["status"] == "warming up"
-            for path in ("/signals", "/predictions", "/stream", "/metrics", "/openapi.json"):
+            for path in ("/signals", "/predictions", "/stream", "/metrics"):
                 assert (client.get(path).status_code, client.get(path).headers["www-authenticate"]) == (401, "Bearer")
             right, wrong = ({"authorization": f"Bearer {t}"} for t in ("correct-horse-battery-staple", "correct"))
             assert client.get("/signals", headers=wrong).status_code == 401
@@ -281,7 +274,7 @@ def test_what_cannot_be_started_says_so_in_one_line(tmp_path: Path) -> None:
             (("--port", 0, "--no-learn"), "--no-learn needs a model"),
             (("--port", 0, "--warm-up", 1), "--warm-up must be 3 readings or more"),
             (("--port", 0, "--save-every", "often"), "--save-every: 'often' is not a duration"),
-            (("http://x/y", "--port", 0), "of the form mqtt://HOST:PORT/TOPIC or nats://HOST:PORT/STREAM or redis"),
+            (("http://x/y", "--port", 0), "is not an address of the form mqtt://HOST:PORT/TOPIC."),
             (("--publish", "mqtt://host", "--port", 0), "of the form mqtt://HOST:PORT/TOPIC"),
             (("mqtt://h/t", "--publish", "mqtt://h/t", "--port", 0), "send predictions elsewhere"),
             (("--token-file", tmp_path / "empty", "--port", 0), "must hold a token"),

@@ -26,11 +26,11 @@ sys.meta_path[:] = [Without if finder is PathFinder else finder for finder in sy
 @pytest.mark.parametrize(
     ("hidden", "arguments", "command"),
     [
-        ("starlette", (), "emphatic serve needs starlette and uvicorn: pip install 'emphatic[serve]'"),
-        ("uvicorn", (), "emphatic serve needs starlette and uvicorn: pip install 'emphatic[serve]'"),
+        ("starlette", (), "emphatic serve needs starlette, uvicorn and itsdangerous: pip install 'emphatic[serve]'"),
+        ("itsdangerous", (), "emphatic serve needs starlette, uvicorn and itsdangerous: pip install 'emphatic[serve]'"),
+        ("uvicorn", (), "emphatic serve needs starlette, uvicorn and itsdangerous: pip install 'emphatic[serve]'"),
         ("paho", ("mqtt://localhost/t",), "MQTT needs paho-mqtt: pip install 'emphatic[mqtt]'"),
         ("paho", ("--publish", "mqtt://localhost/t"), "MQTT needs paho-mqtt: pip install 'emphatic[mqtt]'"),
-        ("redis", ("redis://localhost/s",), "Redis needs redis-py: pip install 'emphatic[redis]'"),
     ],
 )
 def test_what_is_missing_is_named_with_its_command(
@@ -44,9 +44,9 @@ def test_what_is_missing_is_named_with_its_command(
 def test_nothing_of_it_is_imported_by_the_package() -> None:
     code = (
         "import sys; [sys.modules.pop(n) for n in list(sys.modules) if n.split('.')[0] in "
-        "('emphatic', 'starlette', 'uvicorn', 'paho', 'redis')]\n"
+        "('emphatic', 'starlette', 'uvicorn', 'paho')]\n"
         "import emphatic, emphatic.nexting.predictor, emphatic.cli\n"
-        "print(sorted(n for n in sys.modules if n.split('.')[0] in ('starlette', 'uvicorn', 'paho', 'redis')"
+        "print(sorted(n for n in sys.modules if n.split('.')[0] in ('starlette', 'uvicorn', 'paho')"
         " or n.startswith('emphatic.serve')))"
     )
     done = run(code)

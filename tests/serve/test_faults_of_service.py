@@ -15,7 +15,6 @@ import httpx
 import numpy as np
 import paho.mqtt.client as paho
 import pytest
-import redis
 from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.support.services import (
@@ -25,7 +24,6 @@ from tests.support.services import (
     journal_readings,
     mosquitto,
     readings,
-    redis_server,
     same_as_undisturbed,
     wait_for,
 )
@@ -263,45 +261,3 @@ def test_a_broker_that_goes_away_for_ten_seconds(tmp_path: Path) -> None:
     with Served(tmp_path / "model", *BARE) as service:
         service.stop()
     same_as_undisturbed(tmp_path / "model", held, tmp_path)
-
-
-# ---------------------------------------------------------------------- Redis
-
-
-def test_a_redis_stream_killed_and_cut_off(tmp_path: Path) -> None:
-    """Every reading exactly once, whatever happens; predictions go to another stream."""
-    model, rows, found, rng = tmp_path / "model", readings(3000), free_port(), np.random.default_rng(6)
-    source, publish = f"redis://127.0.0.1:{found}/readings", f"redis://127.0.0.1:{found}/predictions"
-    options = ("--appendonly", "yes", "--appendfsync", "always")
-    with redis_server(tmp_path, found, *options) as server, redis.Redis(port=found) as client:
-        for row in rows[:1000]:
-            client.xadd("readings", {name: "" if value is None else value for name, value in row.items()})
-        for row in rows[1000:2000]:
-            client.xadd("readings", {"json": json.dumps(row)})
-        for _ in range(5):
-            with Served(model, source, *FLAGS, "--save-every", "0.2s") as service:
-                time.sleep(float(rng.uniform(0.1, 0.6)))
-                service.kill()
-        with Served(model, source, "--publish", publish, *FLAGS, "--save-every", "0.2s") as service:
-            wait_for(lambda: service.metric("step") == 2000)
-            server.terminate()
-            server.wait(10)
-            time.sleep(2)
-            with redis_server(tmp_path, found, *options):
-                for row in rows[2000:]:
-                    client.xadd("readings", {"json": json.dumps(row)})
-                wait_for(lambda: service.metric("step") == 3000)
-                last = wait_for(lambda: _has(client, service))
-                assert json.loads(last) == service.client.get("/predictions").json()
-                service.stop()
-    same_as_undisturbed(model, [_as_text(row) if t < 1000 else row for t, row in enumerate(rows)], tmp_path)
-
-
-def _has(client: Any, service: Served) -> bytes | None:
-    entries = client.xrevrange("predictions", count=1)
-    line: bytes | None = entries[0][1][b"json"] if entries else None
-    return line if line and json.loads(line)["step"] == 2999 else None
-
-
-def _as_text(row: dict[str, Any]) -> dict[str, str]:
-    return {name: "" if value is None else str(value) for name, value in row.items()}

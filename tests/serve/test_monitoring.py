@@ -168,7 +168,7 @@ def test_a_service_logs_in_json_and_counts_failed_logins(tmp_path: Path) -> None
     from tests.support.services import FLAGS, Served
 
     (tmp_path / "token").write_text("a token of many letters".replace(" ", "-"))
-    options = ("--log-format", "json", "--log-level", "info", "--token-file", tmp_path / "token")
+    options = ("--log-format", "json", "--token-file", tmp_path / "token")
     with Served(tmp_path / "model", *FLAGS, *options) as service:
         lines = [json.loads(line) for line in service.log]
         assert {line["level"] for line in lines} == {"info"}

@@ -1,4 +1,4 @@
-"""Each reading once, with real brokers: kills, streams that were trimmed, sessions that expired, and loops."""
+"""Each reading once, with real brokers: kills, sessions that expired, and loops."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
-import redis
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from tests.attack.once import kill_under_load
-from tests.support.services import FLAGS, Served, free_port, mosquitto, readings, redis_server, wait_for
+from tests.support.services import FLAGS, Served, free_port, mosquitto, readings, wait_for
 
 pytestmark = pytest.mark.serve
 
@@ -42,90 +41,18 @@ def labelled(service: Served, name: str) -> float:
     return next(float(line.split(" ")[1]) for line in lines if line.startswith(f"emphatic_{name}{{"))
 
 
-# ---------------------------------------------------------------------- Redis
-
-
-def test_a_stream_that_was_trimmed_or_made_anew_is_reported(tmp_path: Path) -> None:
-    """While the service is away, and while it reads; with how much was lost."""
-    model, port = tmp_path / "model", free_port()
-    options = (f"redis://127.0.0.1:{port}/readings", *FLAGS, "--save-every", "1h")
-    with redis_server(tmp_path, port), redis.Redis(port=port) as client:
-        rows = iter(readings(2000))
-
-        def add(count: int) -> None:
-            for _ in range(count):
-                client.xadd("readings", {"json": json.dumps(next(rows))})
-
-        add(100)
-        client.xtrim("readings", maxlen=90, approximate=False)  # before anyone read it: no loss of ours
-        with Served(model, *options) as service:
-            wait_for(lambda: service.metric("step") == 90)
-            client.xtrim("readings", maxlen=0, approximate=False)
-            time.sleep(1.5)
-            assert source_of(service)["lost"] == 0  # all of it had been read
-            assert source_of(service)["state"] == "connected"
-            service.kill()
-        add(200)
-        client.xtrim("readings", maxlen=50, approximate=False)
-        with Served(model, *options) as service:
-            loss = within_5_s(lambda: source_of(service)["losses"])[0]
-            assert (loss["count"], "trimmed" in loss["reason"]) == (150, True)
-            wait_for(lambda: service.metric("step") == 140)
-            assert labelled(service, "source_lost_total") == 150
-            assert any("150 messages lost" in line for line in service.log)
-            client.delete("readings")
-            for i in range(1, 31):
-                client.xadd("readings", {"json": json.dumps(next(rows))}, id=f"{i}-1")
-            within_5_s(lambda: "created again" in source_of(service)["losses"][-1]["reason"])
-            wait_for(lambda: service.metric("step") == 170)
-            time.sleep(1.5)
-            assert (source_of(service)["lag"], len(source_of(service)["losses"])) == (0, 2)
-            client.delete("readings")  # with ids that are later than the last
-            add(20)
-            within_5_s(lambda: len(source_of(service)["losses"]) == 3)
-            wait_for(lambda: service.metric("step") == 190)
-            service.stop()
-
-
-def test_a_redis_server_that_lost_its_last_second_doubles_nothing(tmp_path: Path) -> None:
-    port, rows = free_port(), readings(400)
-    options = (f"redis://127.0.0.1:{port}/readings", *FLAGS)
-    with redis_server(tmp_path, port) as server, redis.Redis(port=port) as client:
-        for row in rows[:100]:
-            client.xadd("readings", {"json": json.dumps(row)})
-        client.save()
-        with Served(tmp_path / "model", *options) as service:
-            for row in rows[100:200]:
-                client.xadd("readings", {"json": json.dumps(row)})
-            wait_for(lambda: service.metric("step") == 200)
-            server.kill()
-            server.wait(10)
-            with redis_server(tmp_path, port):
-                assert within_5_s(lambda: source_of(service)["losses"])[0]["reason"].startswith("the server has lost")
-                assert client.xlen("readings") == 100
-                for row in rows[200:300]:
-                    client.xadd("readings", {"json": json.dumps(row)})
-                wait_for(lambda: service.metric("step") >= 300)
-                time.sleep(1.0)
-                assert service.metric("step") == 300
-                service.stop()
-
-
 def test_a_source_without_a_connection_makes_the_service_not_ready(tmp_path: Path) -> None:
     port = free_port()
-    options = (f"redis://127.0.0.1:{port}/readings", *FLAGS, "--source-timeout", "1s")
-    with Served(tmp_path / "model", *options) as service:
+    with Served(tmp_path / "model", f"mqtt://127.0.0.1:{port}/plant/readings", *FLAGS) as service:
         service.post(readings(80))
-        wait_for(lambda: "no connection for" in service.client.get("/readyz").json().get("error", ""))
+        assert service.client.get("/readyz").status_code == 200
+        wait_for(lambda: "no connection for" in service.client.get("/readyz").json().get("error", ""), 40)
         assert (service.client.get("/readyz").status_code, service.client.get("/healthz").status_code) == (503, 200)
         assert labelled(service, "source_connected") == 0
-        with redis_server(tmp_path, port):
-            wait_for(lambda: service.client.get("/readyz").status_code == 200, 5.0)
+        with mosquitto(tmp_path, port):
+            wait_for(lambda: service.client.get("/readyz").status_code == 200, 8.0)
             assert labelled(service, "source_connected") == 1
         service.stop()
-
-
-# ---------------------------------------------------------------------- MQTT
 
 
 class Sender:

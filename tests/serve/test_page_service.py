@@ -41,29 +41,6 @@ def wait_for(page: Page, expression: str) -> None:
         time.sleep(0.05)
 
 
-def test_each_model_has_a_page(browser: Browser, tmp_path: Path) -> None:
-    """It shows the readings of its own model, and says when that is stopped and started."""
-    (tmp_path / "models" / "pump").mkdir(parents=True)
-    (tmp_path / "models" / "pump" / "model.toml").write_text("horizons = [2, 9]\n[service]\nwarm_up = 60\n")
-    (tmp_path / "token").write_text("correct-horse-battery-staple")
-    headers = {"authorization": "Bearer correct-horse-battery-staple"}
-    flags = (*FLAGS, "--models", tmp_path / "models", "--token-file", tmp_path / "token")
-    with Served(tmp_path / "model", *flags) as service:
-        service.client.headers.update(headers)
-        page = browser.new_page(extra_http_headers=headers)
-        rows = [{"pressure": row["S1"], "flow": row["S2"]} for row in readings(100)]
-        assert service.client.post("/models/pump/readings", json=rows).status_code == 200
-        page.goto(f"{service.url}/models/pump/")
-        wait_for(page, "emphatic.last === 99")
-        expect(page.locator("#title")).to_have_text("pressure: readings and forecast", timeout=SOON)
-        service.client.post("/models/pump/stop")
-        expect(page.locator("#state")).to_have_text("connection lost; trying again", timeout=SOON)
-        service.client.post("/models/pump/start")
-        service.client.post("/models/pump/readings", json=rows[:1])
-        wait_for(page, "emphatic.last === 100")
-        page.close()
-
-
 def test_the_page_of_a_service_that_is_killed_and_comes_back(browser: Browser, tmp_path: Path) -> None:
     model, port = tmp_path / "model.safetensors", free_port()
     page = browser.new_page()

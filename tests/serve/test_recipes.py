@@ -39,18 +39,18 @@ def needs(program: str) -> pytest.MarkDecorator:
 
 @needs("systemd-analyze")
 def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
-    unit = tmp_path / "emphatic.service"
+    unit = tmp_path / "emphatic@.service"
     unit.write_text(block("ini").replace("/opt/emphatic/bin/emphatic", shutil.which("true") or ""))
     done = subprocess.run(
         ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60, check=False
     )
-    complaints = [line for line in done.stderr.splitlines() if "emphatic.service" in line]
+    complaints = [line for line in done.stderr.splitlines() if "emphatic@" in line]
     assert (done.returncode, complaints) == (0, [])
 
 
 def test_the_unit_s_command_starts_and_sigterm_saves(tmp_path: Path) -> None:
     (line,) = re.findall(r"^ExecStart=(.*)$", block("ini"), re.M)
-    _, *arguments = shlex.split(line.replace("${STATE_DIRECTORY}", str(tmp_path)))
+    _, *arguments = shlex.split(line.replace("${STATE_DIRECTORY}", str(tmp_path)).replace("$OPTIONS", ""))
     port = free_port()
     with Forked(COMMAND, *arguments, "--port", port, *FLAGS) as process:
         wait_for(lambda: _answer(f"http://127.0.0.1:{port}/healthz"), 90)

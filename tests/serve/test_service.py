@@ -19,6 +19,7 @@ from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import GVF
 from emphatic.serve import service as service_module
 from emphatic.serve.app import EventStream, describe_history
+from emphatic.serve.journal import Journal
 from emphatic.serve.service import Inbox, Incoming, Receipt, RecentRows, RunningError, Service, WarmingUp
 from emphatic.tables.pipe import Malformed
 from tests.support.services import journal_readings, readings, same_as_undisturbed, wait_for
@@ -200,11 +201,13 @@ def test_one_service_a_model_and_one_model_a_journal(tmp_path: Path) -> None:
     other.start()
     offered(other, readings(70))
     other.close()
-    later = tmp_path / "other" / "model.journal" / f"{99:020d}.jsonl"
-    later.write_text('{"S1": 1}\n')
+    later = Journal(shutil.copytree(tmp_path / "other" / "model.journal", tmp_path / "later"))
+    later.cut(98)
+    later.append({"S1": 1})
+    later.sync()
+    later.close()
     with pytest.raises(ValueError, match="does not belong to the model"):
-        opened(tmp_path / "other")
-    later.unlink()
+        opened(tmp_path / "other", journal=tmp_path / "later")
     opened(tmp_path / "other").close()
 
 

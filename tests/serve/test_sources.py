@@ -90,7 +90,7 @@ def test_a_source_of_another_distribution_is_learned_from(tmp_path: Path, monkey
     write_distribution(tmp_path, "another", {"of_another": WAVES}, {"emphatic.sources": points})
     monkeypatch.chdir(tmp_path)
     lines = run_with(tmp_path, USE).splitlines()
-    forms = "mqtt://HOST:PORT/TOPIC or nats://HOST:PORT/STREAM or redis://HOST:PORT/STREAM or wave://HOST:PERIOD/COUNT"
+    forms = "mqtt://HOST:PORT/TOPIC or wave://HOST:PERIOD/COUNT"
     assert lines == [
         "publishes to waves://there:3/x",
         f"'kafka://x/y' is not an address of the form {forms}.",
@@ -106,8 +106,8 @@ def test_sources_of_the_library_are_found_by_name(tmp_path: Path) -> None:
     assert mqtt is not None
     assert (mqtt.extra, mqtt.form) == ("emphatic[mqtt]", "mqtt://HOST:PORT/TOPIC")
     assert Address.parse("-") == Address("-")
-    assert Address.parse("rediss://u:p%20w@h/s%2F1") == Address("redis", "h", 6379, "s/1", True, "u", "p w")
+    assert Address.parse("mqtts://u:p%20w@h/s%2F1") == Address("mqtt", "h", 8883, "s/1", True, "u", "p w")
     assert repr(Address.parse("mqtts://h/t")) == "mqtts://h:8883/t"
     for text in ("-", "mqtt://", "mqtt://h", "mqtt://h:x/t", "-://h/t", "mqtt"):
-        with pytest.raises(ValueError, match="is not an address of the form mqtt://HOST:PORT/TOPIC or nats://HOST"):
+        with pytest.raises(ValueError, match="is not an address of the form mqtt://HOST:PORT/TOPIC"):
             make_publisher(text, tmp_path)

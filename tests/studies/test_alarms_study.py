@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emphatic.studies.reproductions.open_questions import (
+from reproductions.open_questions import (
     CHARTS,
     DAY,
     FAULTS,
@@ -16,7 +16,7 @@ from emphatic.studies.reproductions.open_questions import (
     inject,
     threshold,
 )
-from emphatic.studies.reproductions.open_questions import count_alarms as begun
+from reproductions.open_questions import count_alarms as begun
 
 
 def test_each_fault_is_what_its_name_says() -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from emphatic import problems
-from emphatic.control import Agents
+from emphatic.control import Agent
+from emphatic.control.episodes import run_episodes
 from emphatic.studies import sweep
 from emphatic.studies.acting import acting
 from emphatic.studies.figures import error_range
@@ -24,8 +25,11 @@ def test_a_sweep_scores_the_episodes_of_agents(tmp_path: Path) -> None:
     with plain_python():
         cliff = acting("cliff-walking", 4, 0, {"limit": 20})
         result = sweep(cliff, GRID, runs=2, rerun=2, seed=3, out=tmp_path)
-        agents = Agents("gq", "cliff_walking", alpha=0.2, lambda_=0.5, epsilon=0.2, seed=3, runs=[1])
-        costs = -agents.train(4, limit=20).returns[0]
+        world = problems.Environment(problems.cliff_walking(), limit=20)
+        seed: Any = [3, 1, 0]
+        world.seed_with([3, 1, 1])
+        agent = Agent("gq", 48, 4, alpha=0.2, gamma=1.0, lambda_=0.5, epsilon=0.2, seed=seed)
+        costs = -agent.train(world, 4).returns
     assert result.mean.shape == (8, 2)
     assert result.mean[7, 1] == pytest.approx(costs.mean())
     assert result.curve[7, 1] == pytest.approx(costs)
@@ -61,8 +65,11 @@ def test_steps_are_counted_where_each_costs_one() -> None:
     with plain_python():
         world = problems.Environment(problems.access_control(), limit=40)
         result = sweep(world, {"rule": "differential_sarsa", "alpha": 0.01}, runs=2, episodes=3)
-        agents = Agents("differential_sarsa", world, alpha=0.01, runs=[1])
-        assert result.mean[0, 1] == pytest.approx(-agents.train(3, limit=40).returns.sum() / 120)
+        world.seed_with([0, 1, 1])
+        seed: Any = [0, 1, 0]
+        agent = Agent("differential_sarsa", world.mdp.S, 2, alpha=0.01, gamma=1.0, seed=seed)
+        returns, _ = run_episodes(agent, world, 3, 40, blocks=True)
+        assert result.mean[0, 1] == pytest.approx(-returns.sum() / 120)
         assert result.baselines["best actions"] == pytest.approx(-2.747642, abs=1e-6)
 
 

@@ -59,13 +59,13 @@ def test_what_least_squares_does_not_have_is_refused() -> None:
 def test_the_command_sweeps_ridges_and_forgetting(tmp_path: Path) -> None:
     """Beside a rule with step sizes, which has neither; without a rule that has them they are refused."""
     flags = ["--lambda", ".5", "--runs", "1", "--steps", "50", "--out", str(tmp_path)]
-    given = ["sweep", "chain", "--rule", "elstd,td", "--alpha", ".01", "--ridge", ".1,1", "--forgetting", ".99,1"]
-    result = CliRunner().invoke(app, [*given, *flags])
+    given = ["sweep", "chain", "--rules", "elstd,td", "--alpha", ".01"]
+    result = CliRunner().invoke(app, [*given, "--grid", "ridge=.1,1", "--grid", "forgetting=.99,1", *flags])
     assert result.exit_code == 0, result.output
     settings = pq.read_table(tmp_path / "settings.parquet").select(["rule", "alpha", "ridge", "forgetting"])
     assert [tuple(row.values()) for row in settings.to_pylist()] == [
         *(("elstd", None, ridge, forgetting) for ridge in (0.1, 1.0) for forgetting in (0.99, 1.0)),
         ("td", 0.01, None, None),
     ]
-    result = CliRunner().invoke(app, ["sweep", "chain", "--rule", "td", "--ridge", "1", *flags])
+    result = CliRunner().invoke(app, ["sweep", "chain", "--rules", "td", "--grid", "ridge=1", *flags])
     assert (result.exit_code, "ridge" in result.output) == (2, True)

@@ -377,7 +377,7 @@ def test_parts_of_another_sweep_do_not_count(tmp_path: Path) -> None:
 def test_killed_outright(tmp_path: Path) -> None:
     """The command is killed as it works, and given again."""
     command = [
-        sys.executable, "-m", "emphatic.cli", "sweep", "chain", "--rule", "td", "--alpha", "2^-6..2^-3",
+        sys.executable, "-m", "emphatic.cli", "sweep", "chain", "--rules", "td", "--alpha", "2^-6..2^-3",
         "--lambda", "0", "--runs", "300", "--steps", "2000", "--out",
     ]  # fmt: skip
     command.append(str(tmp_path))
@@ -471,7 +471,7 @@ def test_a_table(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("\n".join(["time,x [/m]", *rows]))
     out = tmp_path / "out"
     arguments = ["sweep", str(tmp_path / "log.csv"), "--predict", "x [/m]", "--horizon", "5", "--alpha", ".1,.3"]
-    result = RUNNER.invoke(app, [*arguments, "--rule", "true_online_etd", "--lambda", ".5", "--out", str(out)])
+    result = RUNNER.invoke(app, [*arguments, "--rules", "true_online_etd", "--lambda", ".5", "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert "log.csv: x [/m] at 5" in result.output  # and no brackets are taken for colours
     summary = json.loads((out / "summary.json").read_text("utf-8"))
@@ -542,21 +542,21 @@ def test_a_log_has_one_run_and_no_policies() -> None:
 def test_the_command(tmp_path: Path) -> None:
     config = tmp_path / "sweep.toml"
     config.write_text(
-        'problem = "chain"\nruns = 3\nsteps = 700\nevery = 3\npoints = 7\nseed = 5\n[[grid]]\n'
+        'problem = "chain"\nruns = 3\nsteps = 700\nevery = 3\nseed = 5\n[[grid]]\n'
         'rule = ["td", "true_online_etd"]\nalpha = "2^-6, 2^-3, 2^5"\nlambda = [0, 0.9]\n'
     )
     by_file, by_flags = tmp_path / "file", tmp_path / "flags"
     result = RUNNER.invoke(app, ["sweep", "--config", str(config), "--out", str(by_file)])
     assert result.exit_code == 0, result.output
     assert "report.html" in result.output.replace("\n", "")
-    flags = "--rule td,true_online_etd --alpha 2^-6,2^-3,2^5 --lambda 0,.9 --runs 3 --steps 700 --every 3 --points 7"
+    flags = "--rules td,true_online_etd --alpha 2^-6,2^-3,2^5 --lambda 0,.9 --runs 3 --steps 700 --every 3"
     result = RUNNER.invoke(app, ["sweep", "chain", *flags.split(), "--seed", "5", "--out", str(by_flags)])
     assert result.exit_code == 0, result.output
     first, second = (pq.read_table(folder / "results.parquet") for folder in (by_file, by_flags))
     assert first.equals(second)
-    assert first.equals(swept().table)
+    assert first.equals(swept(points=None).table)
     assert first.column_names == ["setting", "rule", "alpha", "lambda", "run", "mean", "final", "diverged", "curve"]
-    assert json.loads(first.schema.metadata[b"points"]) == swept().points.tolist()
+    assert json.loads(first.schema.metadata[b"points"]) == swept(points=None).points.tolist()
     summary = json.loads((by_file / "summary.json").read_text("utf-8"))
     assert summary["settings"] == 12
     assert summary["learner_steps"] == 12 * 3 * 700
@@ -569,18 +569,15 @@ def test_the_command(tmp_path: Path) -> None:
     [
         (["chian"], "Did you mean 'chain'"),
         ([], "name a problem or a log"),
-        (["chain", "--with", "colour=red"], "has no option 'colour'"),
-        (["chain", "--predict", "x"], "--predict goes with a log"),
-        (["chain", "--time", ""], "--time goes with a log"),
-        (["nothing.csv", "--steps", "5"], "--steps goes with a problem"),
-        (["nothing.csv", "--with", "states=5"], "--with goes with a problem"),
+        (["chain", "--predict", "x"], "'predict' goes with a log"),
+        (["nothing.csv", "--steps", "5"], "'steps' goes with a problem"),
         (["nothing.csv", "--predict", "x", "--horizon", "3"], "nothing.csv"),
         (["nothing.csv"], "--predict COLUMN --horizon STEPS"),
         (["chain", "--runs", "0"], "'runs' parameter"),
         (["chain", "--jobs", "0"], "'jobs' parameter"),
-        (["chain", "--points", "1,x"], "--points takes whole numbers"),
-        (["chain", "--points", "0,10000"], "'points' parameter of sweep must be whole numbers from 0 to 9999"),
         (["chain", "--alpha", "x"], "'alpha' parameter"),
+        (["chain", "--grid", "eta"], "--grid takes NAME=VALUES. Got 'eta'."),
+        (["chain", "--grid", "eta=x", "--rules", "gtd"], "'eta' parameter"),
     ],
 )
 def test_bad_commands(arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -596,19 +593,20 @@ def test_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """Of other options, another column or horizon; and a rule without λ needs none."""
     monkeypatch.chdir(tmp_path)
     few = ["--alpha", ".1", "--runs", "1", "--steps", "20"]
-    for more in (["--rule", "td", "--with", "states=5"], ["--rule", "abtd", "--zeta", ".5", "--with", "states=7"]):
-        result = RUNNER.invoke(app, ["sweep", "random-walk", *few, *more])
+    for states, more in ((5, ["--rules", "td"]), (7, ["--rules", "abtd", "--grid", "zeta=.5"])):
+        Path("walk.toml").write_text(f'problem = "random-walk"\noptions = {{states = {states}}}')
+        result = RUNNER.invoke(app, ["sweep", "--config", "walk.toml", *few, *more])
         assert result.exit_code == 0, result.output
     assert sorted(os.listdir("sweep")) == ["random_walk-states=5", "random_walk-states=7"]
     assert Order(problem="a/log.csv", predict="speed km/h", horizon="2min").name == "log-speed_km_h-2min"
-    said = RUNNER.invoke(app, ["sweep", "two-theta", "--rule", "td", "--lambda", "0", *few]).output
+    said = RUNNER.invoke(app, ["sweep", "two-theta", "--rules", "td", "--lambda", "0", *few]).output
     assert "The initial weights already have zero error" in said
 
 
 def test_a_problem_comes_before_a_file_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("two-theta").write_text("not a log")
-    flags = ["--rule", "td", "--alpha", ".1", "--lambda", "0", "--runs", "1", "--steps", "20"]
+    flags = ["--rules", "td", "--alpha", ".1", "--lambda", "0", "--runs", "1", "--steps", "20"]
     assert RUNNER.invoke(app, ["sweep", "two-theta", *flags]).exit_code == 0
 
 
@@ -625,6 +623,10 @@ def test_bad_files(tmp_path: Path) -> None:
         ("problem = 'x.csv'\npredict = 'x'\nhorizon = [3]", "'horizon' must be steps or a duration"),
         ("problem = 'chain'\nruns = 'x'", "'runs' parameter"),
         ("problem = 'chain'\npoints = [1.5]", "'points' parameter"),
+        ("problem = 'chain'\npoints = [0, 10000]", "'points' parameter of sweep must be whole numbers from 0 to 9999"),
+        ("problem = 'chain'\noptions = {colour = 'red'}", "has no option 'colour'"),
+        ("problem = 'chain'\ntime = false", "'time' goes with a log"),
+        ("problem = 'nothing.csv'\noptions = {states = 5}", "'options' goes with a problem"),
     ):
         path.write_text(text)
         result = RUNNER.invoke(app, ["sweep", "--config", str(path)])

@@ -30,8 +30,8 @@ from emphatic.serve.service import Service
 from tests.support.processes import COMMAND, Forked
 
 __all__ = [
-    "FLAGS", "LINES", "SETTINGS", "Client", "Served", "free_port", "mosquitto", "nats_server", "readings",
-    "redis_server", "same_as_undisturbed", "wait_for",
+    "FLAGS", "LINES", "SETTINGS", "Client", "Served", "free_port", "mosquitto", "readings", "redis_server",
+    "same_as_undisturbed", "wait_for",
 ]  # fmt: skip
 
 LINES = {"content-type": "application/x-ndjson"}
@@ -80,14 +80,15 @@ class Served:
         stdin: int = subprocess.DEVNULL,
         verify: str | None = None,
         env: dict[str, str] | None = None,
+        code: str = COMMAND,
     ) -> None:
         if stdin == subprocess.DEVNULL:
             with open("/dev/null", "rb") as null:
                 self.process = Forked(
-                    COMMAND, "serve", *arguments, "--model", model, "--port", port, stdin=null.fileno(), env=env
+                    code, "serve", *arguments, "--model", model, "--port", port, stdin=null.fileno(), env=env
                 )
         else:
-            self.process = Forked(COMMAND, "serve", *arguments, "--model", model, "--port", port, stdin=stdin, env=env)
+            self.process = Forked(code, "serve", *arguments, "--model", model, "--port", port, stdin=stdin, env=env)
         self.log: list[str] = []
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
@@ -210,7 +211,7 @@ def _answers(port: int) -> bool:
 def _find(name: str) -> str:
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
     if found is None:
-        pytest.skip(f"{name} is not installed: apt-get install {name.replace('redis-server', 'redis-server')}")
+        pytest.skip(f"{name} is not installed: apt-get install {name}")
     return found
 
 
@@ -226,14 +227,6 @@ def mosquitto(
         + "".join(f"{setting}\n" for setting in settings)
     )
     with _server([_find("mosquitto"), "-c", str(config)], port) as process:
-        yield process
-
-
-@contextmanager
-def nats_server(folder: Path, port: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A server with JetStream, which keeps its streams in the folder."""
-    command = [_find("nats-server"), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder), *options]
-    with _server(command, port) as process:
         yield process
 
 

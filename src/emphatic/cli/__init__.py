@@ -73,11 +73,17 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     log_level: Annotated[
-        LogLevel, typer.Option(help="Log messages of this level and above to standard error.", case_sensitive=False)
-    ] = LogLevel.warning,
+        LogLevel | None,
+        typer.Option(
+            help="Log messages of this level and above to standard error.",
+            show_default="warning; info for serve",
+            case_sensitive=False,
+        ),
+    ] = None,
 ) -> None:
     """Learn long-term predictions online, from any stream of experience."""
-    context.call_on_close(log_to_stderr(log_level.value))
+    default = LogLevel.info if context.invoked_subcommand == "serve" else LogLevel.warning
+    context.call_on_close(log_to_stderr((log_level or default).value))
 
 
 def _add(name: str, command: Callable[..., None], short_help: str | None = None, group: typer.Typer = app) -> None:
@@ -92,10 +98,9 @@ _journal = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check 
 # In the order of the help.
 _add("demo", demo.demo)
 _add("nexting", nexting.nexting, "Learn to predict every signal of a log, at several horizons.")
-_add("serve", serve.serve, "Serve a model by HTTP, MQTT, Redis or NATS, with a live page.")
+_add("serve", serve.serve, "Serve a model by HTTP or MQTT, with a live page.")
 _add("check", journal.check, "Check a journal, and show what a repair would save and lose.", _journal)
 _add("repair", journal.repair, "Repair a journal, and keep a copy of it.", _journal)
 app.add_typer(_journal, name="journal")
-_add("reproduce", studies.reproduce, "Run published studies again and compare the numbers.")
 _add("sweep", studies.sweep, "Try a grid of rules and parameters on a problem or a log.")
 _add("rules", demo.rules)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from enum import StrEnum
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,19 +12,12 @@ from typing import Annotated, Any
 import typer
 
 from emphatic.cli.nexting import check_live_options, read_settings
-from emphatic.cli.terminal import FAILURES, JsonFormatter, LogFormat, LogLevel, report_error, with_settings
+from emphatic.cli.terminal import FAILURES, JsonFormatter, LogFormat, report_error, with_settings
 from emphatic.nexting.settings import Settings
 
-__all__ = ["PublishAs", "serve"]
+__all__ = ["serve"]
 
 _BROKERS, _DELIVERY, _ACCESS, _LOGS = "Brokers", "Delivery", "Access", "Log messages"
-
-
-class PublishAs(StrEnum):
-    """How predictions are cut into messages."""
-
-    message = "message"
-    signals = "signals"
 
 
 @with_settings(Settings, "serve", warm_up=("predict", "horizons"))
@@ -32,19 +25,13 @@ def serve(
     source: Annotated[
         str | None,
         typer.Argument(
-            help="Where readings come from besides POST /readings: mqtt://HOST:1883/TOPIC, redis://HOST:6379/STREAM, "
-            "nats://HOST:4222/STREAM, or - for a pipe. mqtts://, rediss:// and tls:// are encrypted."
+            help="Where readings come from besides POST /readings: mqtt://HOST:1883/TOPIC (mqtts:// is encrypted), or "
+            "- for a pipe."
         ),
     ] = None,
     model: Annotated[
         Path | None,
         typer.Option(help="The model to load, if it exists, and save; default: nexting/live/model.safetensors."),
-    ] = None,
-    models: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder of further models, served at /models/NAME: each has its own folder there, with a model.toml."
-        ),
     ] = None,
     host: Annotated[
         str, typer.Option(help="The address to listen on. An address that other machines can reach needs --token-file.")
@@ -69,25 +56,13 @@ def serve(
     config: Annotated[Path | None, typer.Option(help="Configuration file (TOML); flags override it.")] = None,
     publish: Annotated[
         str | None,
-        typer.Option(
-            rich_help_panel=_BROKERS,
-            help="Also send predictions to mqtt://HOST:1883/TOPIC, redis://HOST:6379/STREAM or nats://HOST:4222/SUBJECT.",
-        ),
+        typer.Option(rich_help_panel=_BROKERS, help="Also send predictions to mqtt://HOST:1883/TOPIC."),
     ] = None,
-    publish_as: Annotated[
-        PublishAs,
-        typer.Option(
-            rich_help_panel=_BROKERS,
-            help="By MQTT: all predictions in one message, or a message for each signal, to TOPIC/SIGNAL.",
-            case_sensitive=False,
-        ),
-    ] = PublishAs.message,
     topic_names: Annotated[
         list[str] | None,
         typer.Option(
             rich_help_panel=_BROKERS,
-            help="Names for the signals of an MQTT topic: TOPIC=NAME (home/+=+, plant/readings=), or a file of "
-            "JSON or TOML; may be repeated.",
+            help="Names for the signals of an MQTT topic: TOPIC=NAME (home/+=+, plant/readings=); may be repeated.",
             show_default="TOPIC.FIELD",
         ),
     ] = None,
@@ -99,12 +74,6 @@ def serve(
             help="Announce the predictions of --publish mqtt://… to Home Assistant, as entities.",
         ),
     ] = False,
-    discovery_prefix: Annotated[
-        str,
-        typer.Option(
-            rich_help_panel=_BROKERS, help="The first level of the topics where Home Assistant looks for entities."
-        ),
-    ] = "homeassistant",
     units: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,15 +89,6 @@ def serve(
             help="The field of a reading with its id; '' for none. A known id is not learned again.",
         ),
     ] = "reading_id",
-    id_window: Annotated[
-        int, typer.Option(rich_help_panel=_DELIVERY, help="The number of ids that are remembered.", min=0)
-    ] = 100_000,
-    source_timeout: Annotated[
-        str,
-        typer.Option(
-            rich_help_panel=_DELIVERY, help="After this time without a connection to the source, /readyz returns 503."
-        ),
-    ] = "30s",
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -155,15 +115,8 @@ def serve(
     password_file: Annotated[
         Path | None,
         typer.Option(
-            rich_help_panel=_BROKERS, help="A file with the password for the user in SOURCE; or set EMPHATIC_PASSWORD."
-        ),
-    ] = None,
-    publish_password_file: Annotated[
-        Path | None,
-        typer.Option(
             rich_help_panel=_BROKERS,
-            help="A file with the password for the user in --publish; or set EMPHATIC_PUBLISH_PASSWORD.",
-            show_default="that of SOURCE, for the same user of the same server",
+            help="A file with the password for the user in SOURCE and in --publish; or set EMPHATIC_PASSWORD.",
         ),
     ] = None,
     ca_file: Annotated[
@@ -186,10 +139,6 @@ def serve(
             rich_help_panel=_BROKERS, help="The PEM file of the key of --client-cert.", show_default="in --client-cert"
         ),
     ] = None,
-    log_level: Annotated[
-        LogLevel,
-        typer.Option(rich_help_panel=_LOGS, help="Log messages of this level and above.", case_sensitive=False),
-    ] = LogLevel.info,
     log_format: Annotated[
         LogFormat,
         typer.Option(
@@ -198,17 +147,15 @@ def serve(
     ] = LogFormat.text,
     **flags: Any,
 ) -> None:
-    """Serve a model as a web service: send it readings by HTTP, MQTT, Redis or NATS; a live page shows predictions.
+    """Serve a model as a web service: send it readings by HTTP or MQTT; a live page shows predictions.
 
     It learns from every reading, and after a stop or a crash it continues from where it was.
 
     Exit codes: 0 stopped; 1 learning failed; 2 wrong options; 65 the journal or the model is damaged (emphatic journal
     check shows how); 75 the port, the folder or the disk cannot be used now.
     """
-    log = logging.getLogger("emphatic")
-    log.setLevel(log_level.value.upper())
     if log_format is LogFormat.json:
-        for handler in log.handlers:
+        for handler in logging.getLogger("emphatic").handlers:
             handler.setFormatter(JsonFormatter())
 
     def command() -> int:
@@ -216,19 +163,18 @@ def serve(
 
         path = model or Path("nexting") / "live" / "model.safetensors"
         check_live_options(path, no_learn, warm_up)  # before anything else is looked at
-        seconds = {}
-        for flag, text in (("--save-every", save_every), ("--source-timeout", source_timeout)):
-            try:
-                seconds[flag] = durations.seconds(text)
-            except ValueError as error:
-                raise ValueError(f"{flag}: {error}.") from None
-        if any(find_spec(name) is None for name in ("starlette", "uvicorn")):
-            raise ValueError("emphatic serve needs starlette and uvicorn: pip install 'emphatic[serve]'")
+        try:
+            seconds = durations.seconds(save_every)
+        except ValueError as error:
+            raise ValueError(f"--save-every: {error}.") from None
+        if any(find_spec(name) is None for name in ("starlette", "uvicorn", "itsdangerous")):
+            raise ValueError("emphatic serve needs starlette, uvicorn and itsdangerous: pip install 'emphatic[serve]'")
         from emphatic.serve import credentials
         from emphatic.serve.app import create_app
-        from emphatic.serve.listener import allowed_hosts, is_loopback, open_socket, server_context
-        from emphatic.serve.models import ModelOptions, NamedModels, connect
-        from emphatic.serve.service import Service, run
+        from emphatic.serve.payloads import TopicNames
+        from emphatic.serve.server import allowed_hosts, is_loopback, open_socket, run
+        from emphatic.serve.service import Service
+        from emphatic.serve.sources import Address, MessageOptions, check_loop, make_publisher, make_source
 
         token = credentials.find_token(token_file)
         if token is None and not is_loopback(host):
@@ -236,44 +182,34 @@ def serve(
                 f"--host {host} can be reached by others: a token is required. Write one to a file, and give it as "
                 "--token-file FILE."
             )
-        options = ModelOptions(
-            source=source,
-            publish=publish,
-            password_file=str(password_file) if password_file else None,
-            publish_password_file=str(publish_password_file) if publish_password_file else None,
-            topic_names=tuple(topic_names or ()),
-            publish_as=publish_as.value,
-            home_assistant=home_assistant,
-            discovery_prefix=discovery_prefix,
-            units=tuple(units or ()),
+        credentials.check_server_files(tls_cert, tls_key)
+        hosts = allowed_hosts(host, allow_host or ())
+        for address, name in ((source, "SOURCE"), (publish, "--publish")):
+            credentials.refuse_password(address, name)
+        check_loop(source, publish)
+        if home_assistant and (publish is None or Address.parse(publish).kind != "mqtt"):
+            raise ValueError("--home-assistant needs --publish mqtt://HOST:1883/TOPIC, where the predictions go.")
+        messages = MessageOptions(TopicNames.parse(topic_names or ()), home_assistant, _read_units(units or ()))
+        service = Service(
+            path,
+            read_settings(config, flags),
+            learn=not no_learn,
             warm_up=warm_up,
+            save_every=seconds,
+            journal=journal,
+            id_field=id_field,
         )
+        password = credentials.find_password(password_file)
         tls = credentials.TLSFiles(ca_file, client_cert, client_key)
-        https = server_context(tls_cert, tls_key)
-
-        def make(path: Path, settings: Settings, options: ModelOptions, journal: Path | None = None) -> Service:
-            check_live_options(path, no_learn, options.warm_up)
-            return Service(
-                path,
-                settings,
-                learn=not no_learn,
-                warm_up=options.warm_up,
-                save_every=seconds["--save-every"],
-                journal=journal,
-                id_field=id_field,
-                id_window=id_window,
-                source_timeout=seconds["--source-timeout"],
-            )
-
-        service = make(path, read_settings(config, flags), options, journal)
-        connected = connect(service, options, tls)
-        others = None if models is None else NamedModels(models, make, tls)
+        publisher = make_publisher(publish, path, password, tls, messages)
+        service.publish_to(publisher)
+        reader = make_source(source, service, password, tls, messages)
+        connections = [each for each in (publisher, reader) if each is not None]
         with open_socket(host, port) as listening:
             service.open(wait=False)
             try:
-                hosts = (*allowed_hosts(host), *(allow_host or ()))
-                app = create_app(service, token=token, hosts=hosts, models=others)
-                return run(connected, listening, app, https, others)
+                app = create_app(service, token=token, hosts=hosts, https=tls_cert is not None)
+                return run(service, connections, listening, app, tls_cert, tls_key)
             finally:
                 service.close()
 
@@ -283,6 +219,17 @@ def serve(
         report_error(error)
         code = _exit_code(error)
     raise typer.Exit(code)
+
+
+def _read_units(texts: Sequence[str]) -> dict[str, str]:
+    """The units that options give, NAME=UNIT, several with commas between them."""
+    units = {}
+    for pair in (pair for text in texts for pair in text.split(",") if pair.strip()):
+        name, separator, unit = pair.partition("=")
+        if not separator or not name.strip():
+            raise ValueError(f"--units {pair!r} must be NAME=UNIT, such as temperature=°C.")
+        units[name.strip()] = unit.strip()
+    return units
 
 
 def _exit_code(error: BaseException) -> int:

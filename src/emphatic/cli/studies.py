@@ -1,8 +1,7 @@
-"""``emphatic sweep`` and ``emphatic reproduce``."""
+"""``emphatic sweep``."""
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -11,75 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emphatic.cli.terminal import Report, bars, carry_out, flag_values, report_error, with_settings
-from emphatic.common.locks import count_threads
+from emphatic.cli.terminal import bars, carry_out, flag_values, report_error, with_settings
 from emphatic.studies.sweep_config import SweepConfig
 
 if TYPE_CHECKING:
-    from emphatic.studies.reproductions import Outcome
     from emphatic.studies.results import Sweep
 
-__all__ = ["reproduce", "sweep"]
+__all__ = ["sweep"]
 
 
-def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies by name.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Run all studies, and write a page with links to each.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs, with wider tolerances.")] = False,
-    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("reproduce"),
-    jobs: Annotated[int | None, typer.Option(help="Number of processes; -1: one per core; default: 1.")] = None,
-    threads: Annotated[str | None, typer.Option(help="Number of cores to use, or auto for all: as --jobs.")] = None,
-    seed: Annotated[int, typer.Option(help="Random seed, 0 or more.")] = 0,
-    rule: Annotated[
-        str | None,
-        typer.Option(help="Your own rules, MODULE:NAME, comma-separated, beside those of collision or four-rooms."),
-    ] = None,
-) -> None:
-    """Run published studies again, and compare each number with the published one.
-
-    Writes report.html and results.json for each. The exit code is 1 if any number disagrees.
-    """
-    from emphatic.studies import reproductions
-    from emphatic.studies.grid import resolve
-
-    def command() -> int:
-        if every == bool(names):
-            known = ", ".join(reproductions.names())
-            raise ValueError(f"Name one study or more, or give --all. There are: {known}.")
-        wanted = _count_processes(jobs, threads)
-        processes = 1 if wanted is None else wanted
-        for name in names or ():
-            reproductions.find(name)  # a slip in the last name should not cost the studies before it
-        own_rules = None if rule is None else resolve([name.strip() for name in rule.split(",")])
-        outcomes = []
-        for name in reproductions.names() if every else dict.fromkeys(names or ()):
-            with bars() as progress:
-                outcome = reproductions.reproduce(
-                    name, quick, out, seed=seed, jobs=processes, progress=_named(name, progress), rule=own_rules
-                )
-            _show_outcome(outcome, out)
-            outcomes.append(outcome)
-        if every:
-            from emphatic.studies.reproductions import write_index
-
-            write_index(outcomes, out)
-            print(f"All studies: {out / 'index.html'}")
-        return 0 if all(outcome.agree for outcome in outcomes) else 1
-
-    raise typer.Exit(carry_out(command, lambda: "Stopped."))
+#: The flags that stand before --figures.
+_OF_RUNS = ("runs", "steps", "episodes", "every", "seed", "rerun")
 
 
-_CLUSTER = "On a cluster"
-#: The flags that stand before --plot.
-_OF_RUNS = ("runs", "steps", "episodes", "every", "points", "seed", "theta", "rerun", "tolerance", "distribution")
-
-
-@with_settings(SweepConfig, "sweep", plot=_OF_RUNS, flags=())
+@with_settings(SweepConfig, "sweep", figures=_OF_RUNS, flags=())
 def sweep(
     problem: Annotated[
         str | None, typer.Argument(help="A problem (chain, collision, mountain_car, …) or a log (CSV, Parquet, …).")
     ] = None,
-    rule: Annotated[
+    rules: Annotated[
         str | None,
         typer.Option(
             help="Rules, comma-separated, your own as MODULE:NAME; default: td, etd and their true online forms."
@@ -91,43 +40,22 @@ def sweep(
     lambda_: Annotated[
         str | None, typer.Option("--lambda", help="Values of λ; default: 0,.5,.9,1. 0..1:+.25 goes up in steps of .25.")
     ] = None,
-    stepsize: Annotated[
-        str | None,
-        typer.Option(help="Step-size methods: auto,autostep,…; --alpha then scales them.", rich_help_panel="Grid"),
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUES",
+            help="Values of another parameter, such as eta=.1,1, epsilon=0,.1 or stepsize=auto,autostep; "
+            "may be repeated.",
+        ),
     ] = None,
-    eta: Annotated[str | None, typer.Option(help="β/α of the gradient rules.", rich_help_panel="Grid")] = None,
-    beta: Annotated[str | None, typer.Option(help="β, in place of eta.", rich_help_panel="Grid")] = None,
-    kappa: Annotated[str | None, typer.Option(help="κ of tdrc.", rich_help_panel="Grid")] = None,
-    zeta: Annotated[str | None, typer.Option(help="ζ of abtd.", rich_help_panel="Grid")] = None,
-    xi: Annotated[str | None, typer.Option(help="ξ of abtd, in place of ζ.", rich_help_panel="Grid")] = None,
-    ridge: Annotated[
-        str | None, typer.Option(help="Ridges of lstd and elstd; default: 1.", rich_help_panel="Grid")
-    ] = None,
-    forgetting: Annotated[
-        str | None, typer.Option(help="Forgetting factors of lstd and elstd; default: 1.", rich_help_panel="Grid")
-    ] = None,
-    epsilon: Annotated[
-        str | None, typer.Option(help="ε of agents on a control problem; default: .1.", rich_help_panel="Grid")
-    ] = None,
-    gamma: Annotated[
-        str | None, typer.Option(help="γ of agents on a control problem; default: 1.", rich_help_panel="Grid")
-    ] = None,
-    plot: Annotated[
-        str | None, typer.Option(help="Also draw figures, comma-separated: svg, pdf, png. Needs emphatic[plot].")
-    ] = None,
+    figures: Annotated[bool, typer.Option("--figures", help="Also draw SVG figures. Needs emphatic[plot].")] = False,
     jobs: Annotated[int | None, typer.Option(help="Number of processes; −1 for one per core.")] = None,
-    threads: Annotated[str | None, typer.Option(help="Number of cores to use, or auto for all: as --jobs.")] = None,
-    ray: Annotated[
-        str | None, typer.Option(help="A Ray cluster to learn on, host:port, or 'local'.", rich_help_panel=_CLUSTER)
-    ] = None,
+    ray: Annotated[str | None, typer.Option(help="A Ray cluster to learn on, host:port, or 'local'.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write to; default: sweep/NAME.")] = None,
     config: Annotated[Path | None, typer.Option(help="Configuration file (TOML); flags override it.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume/--fresh", help="Resume a sweep that was stopped, or start again.")
     ] = True,
-    options: Annotated[
-        list[str] | None, typer.Option("--with", help="An option of the problem, NAME=VALUE; may be repeated.")
-    ] = None,
     **flags: Any,
 ) -> None:
     """Try every setting of a grid of rules and parameters, on a problem with exact answers or on a log.
@@ -136,39 +64,33 @@ def sweep(
     (one row per setting), summary.json (the best of each rule) and report.html. To resume a sweep that was stopped, run
     the same command again.
     """
-    from emphatic.report.plots import check_formats
+    from emphatic.report.plots import check_format
     from emphatic.studies import sweep as run_sweep
 
-    if (jobs is not None or threads is not None) and ray is not None:
-        flag = "--threads" if jobs is None else "--jobs"
-        raise typer.Exit(report_error(ValueError(f"{flag} is for one machine. --ray uses all CPUs of the cluster.")))
-    grid = {"rule": rule, "alpha": alpha, "lambda": lambda_, "eta": eta, "beta": beta, "kappa": kappa, "zeta": zeta}
-    grid |= {"xi": xi, "stepsize": stepsize, "ridge": ridge, "forgetting": forgetting}
-    grid |= {"epsilon": epsilon, "gamma": gamma}
+    if jobs is not None and ray is not None:
+        raise typer.Exit(report_error(ValueError("--jobs is for one machine. --ray uses all CPUs of the cluster.")))
 
     def command() -> int:
         fields = SweepConfig.read(config) if config else {}
         values = flag_values(SweepConfig, flags) | {"problem": problem}
         fields |= {name: value for name, value in values.items() if value is not None}
-        axes = {name: value for name, value in grid.items() if value is not None}
+        axes = {"rule": rules, "alpha": alpha, "lambda": lambda_} | dict(map(_parse_axis, grid or ()))
+        axes = {name: value for name, value in axes.items() if value is not None}
         grids = tuple(fields.get("grid", ()))
         if axes and len(grids) > 1:
-            raise ValueError(
-                f"--{next(iter(axes))} does not say which of the {len(grids)} grids of {config} it is for."
-            )
+            raise ValueError(f"--{_flag(next(iter(axes)))} does not say which of the grids of {config} it is for.")
         if axes:
-            fields["grid"] = (
-                (dict(grids[0]) if grids else SweepConfig.usual(axes.get("rule"), fields.get("problem", ""))) | axes,
-            )
-        fields["options"] = dict(fields.get("options", {})) | dict(map(_parse_option, options or ()))
+            usual = dict(grids[0]) if grids else SweepConfig.usual(axes.get("rule"), fields.get("problem", ""))
+            fields["grid"] = (usual | axes,)
         sweep_config = SweepConfig(**fields)
         if not sweep_config.problem:
             raise ValueError("name a problem or a log: emphatic sweep chain.")
         folder = out or Path("sweep") / sweep_config.name
-        try:
-            formats = [] if plot is None else check_formats(plot)
-        except ImportError as error:  # before anything is learned: the message has the pip command
-            return report_error(error)
+        if figures:
+            try:
+                check_format("alpha.svg")
+            except ImportError as error:  # before anything is learned: the message has the pip command
+                return report_error(error)
         with (
             nullcontext() if ray is None else _on_ray(ray),
             bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress,
@@ -177,7 +99,7 @@ def sweep(
                 sweep_config.source(),
                 sweep_config.grids,
                 **sweep_config.arguments,
-                jobs=_count_processes(jobs, threads),
+                jobs=jobs,
                 out=folder,
                 resume=resume,
                 progress=lambda done, total: progress("learning", done, total),
@@ -190,10 +112,9 @@ def sweep(
             "steps": True,
             "runs": result.distribution,
         }
-        kinds = [kind for kind, possible in drawn.items() if possible]
-        for kind in kinds if formats else ():
-            for suffix in formats:
-                result.plot(kind, folder / f"{kind}.{suffix}")
+        for kind, possible in drawn.items():
+            if figures and possible:
+                result.plot(kind, folder / f"{kind}.svg")
         _show_sweep(result, folder)
         return 0
 
@@ -212,67 +133,17 @@ def _on_ray(address: str) -> Iterator[None]:
         raise ValueError(str(error)) from error
 
 
-def _named(name: str, progress: Report) -> Report:
-    return lambda phase, done, total: progress(f"{name}: {phase}", done, total)
+def _flag(axis: str) -> str:
+    """The flag of an axis of the grid."""
+    return {"rule": "rules", "alpha": "alpha", "lambda": "lambda"}.get(axis, "grid")
 
 
-def _show_outcome(outcome: Outcome, out: Path) -> None:
-    """Each number, published and ours, with its tolerance and the verdict, by origin; and where the page is."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-
-    from emphatic.report import seconds
-    from emphatic.studies.pages import verdict
-    from emphatic.studies.reproductions import ORIGINS, biases
-
-    origins = [origin for origin in (*ORIGINS, "") if any(check.origin == origin for check in outcome.checks)]
-    table = Table(title=outcome.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("number", min_width=20, overflow="fold")
-    for column in (origins[0] or "published" if len(origins) == 1 else "published", "ours"):
-        table.add_column(column, justify="right")
-    table.add_column("difference", justify="right", no_wrap=True)
-    table.add_column("tolerance", justify="right", min_width=9)
-    table.add_column("", no_wrap=True)
-    verdicts = {True: "agree", False: "[bold red]disagree[/]", None: ""}
-    for origin in origins:
-        if len(origins) > 1:
-            table.add_section()
-            table.add_row(f"[italic]{origin or 'not published'}[/]")
-        for check in (check for check in outcome.checks if check.origin == origin):
-            numbers = (_format(check.published), _format(check.ours), _format(check.difference, 2))
-            table.add_row(check.name, *numbers, _format(check.tolerance, 2), verdicts[check.agree])
-    Console().print(table)
-    for bias in biases(outcome.checks):
-        print(bias)
-    print(f"{verdict([vars(check) for check in outcome.checks])} {seconds(outcome.seconds)}. ", end="")
-    print(f"Page: {out / outcome.name / 'report.html'}\n", flush=True)
-
-
-def _format(value: float | str | None, digits: int = 5) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else f"{value:.{digits}g}"
-
-
-def _count_processes(jobs: int | None, threads: str | None) -> int | None:
-    """How many processes are meant: each runs on one core, and the table does not depend on how many there are."""
-    if threads is None:
-        return jobs
-    if jobs is not None:
-        raise ValueError("--threads and --jobs say the same: give one of them.")
-    return count_threads(threads)
-
-
-def _parse_option(text: str) -> tuple[str, Any]:
-    """An option of a problem, NAME=VALUE."""
-    name, equals, value = text.partition("=")
+def _parse_axis(text: str) -> tuple[str, str]:
+    """The values of a parameter, NAME=VALUES."""
+    name, equals, values = text.partition("=")
     if not equals or not name.isidentifier():
-        raise ValueError(f"--with takes NAME=VALUE. Got {text!r}.")
-    try:
-        return name, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return name, value
+        raise ValueError(f"--grid takes NAME=VALUES. Got {text!r}.")
+    return name, values
 
 
 def _show_sweep(results: Sweep, folder: Path) -> None:

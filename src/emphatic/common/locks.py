@@ -26,7 +26,7 @@ from typing import Any
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Guard", "InUseError", "RunLock", "count_cores", "count_threads", "hold_folder", "hold_lock"]
+__all__ = ["Guard", "InUseError", "RunLock", "count_cores", "hold_folder", "hold_lock"]
 __all__ += ["lock", "remove_abandoned"]
 
 #: The folder for unfinished files inside an output folder, and the file in it that is locked.
@@ -234,20 +234,3 @@ class _Shared:
 def count_cores() -> int:
     """The cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def count_threads(threads: int | str) -> int:
-    """How many threads are meant: a number, or "auto" for one a core; ValueError for anything else.
-
-    >>> count_threads("2")
-    2
-    """
-    if threads == "auto":
-        return count_cores()
-    try:
-        count = int(threads) if isinstance(threads, (int, str)) and not isinstance(threads, bool) else 0
-    except ValueError:
-        count = 0
-    if count < 1:
-        raise ValueError(f"threads must be a whole number of 1 or more, or 'auto'. Got {threads!r}.")
-    return count

@@ -31,8 +31,8 @@ _RUN = b"emphatic.run"
 #: A part of more columns than this is written as one column: for each column Parquet takes more time and memory
 #: than a few rows do.
 _COLUMNS = 500
-#: The entry of the metadata of such a part, which says how many rows it has.
-_WIDE = b"emphatic.rows"
+#: The entry of the metadata of such a part.
+_WIDE = b"emphatic.packed"
 #: Bytes of a value of such a part, and of what is read of a file at a time.
 _PAGE = 1 << 20
 #: Rows that tell whether the numbers of a column repeat.
@@ -86,7 +86,7 @@ class PartStore:
         metadata: dict[bytes, Any] = {_RUN: self.run}
         is_wide = table.num_columns > _COLUMNS
         if is_wide:
-            table, metadata[_WIDE] = _pack(table), str(table.num_rows)
+            table, metadata[_WIDE] = _pack(table), "packed"
         table = table.replace_schema_metadata(metadata)
         options: dict[str, Any] = {"write_page_checksum": True}
         options["compression"] = (
@@ -100,13 +100,6 @@ class PartStore:
         if is_wide:
             del table
             pa.default_memory_pool().release_unused()
-
-    def count_rows(self, kind: str, number: int) -> int:
-        """The number of rows of a part."""
-        import pyarrow.parquet as pq
-
-        file = pq.read_metadata(self.path(kind, number))
-        return int((file.metadata or {}).get(_WIDE, file.num_rows))
 
     def read(self, kind: str, number: int) -> pa.Table:
         """The rows of a part; ValueError if another run wrote it."""

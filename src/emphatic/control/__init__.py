@@ -6,10 +6,10 @@
 True
 """
 
-from emphatic.control.agent import Agent, Training, train_vector
+from emphatic.control.agent import Agent, Training
 from emphatic.control.algorithms import ALGORITHMS, Algorithm
-from emphatic.control.many import WORLDS, Agents, Trainings, tile_coding
+from emphatic.control.episodes import WORLDS, tile_coding
 from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, exponential, linear
 
-__all__ = ["ALGORITHMS", "WORLDS", "Agent", "Agents", "Algorithm", "EpsilonGreedy", "Schedule", "Softmax", "Training"]
-__all__ += ["Trainings", "exponential", "linear", "tile_coding", "train_vector"]
+__all__ = ["ALGORITHMS", "WORLDS", "Agent", "Algorithm", "EpsilonGreedy", "Schedule", "Softmax", "Training"]
+__all__ += ["exponential", "linear", "tile_coding"]

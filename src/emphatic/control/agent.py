@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from emphatic import rules
 from emphatic.common.names import refusal, show
 from emphatic.control.algorithms import Algorithm, algorithm_of
+from emphatic.control.episodes import can_run_episodes, run_episodes
 from emphatic.control.observers import FunctionObserver, MoreSlots, Observation, observer_of, restored
 from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, is_number, policy_config, policy_from, policy_of
 from emphatic.engines.sparse.acting import SETTINGS, STATUS, ActingKernels
@@ -21,7 +22,7 @@ from emphatic.errors import CheckpointError, Diverged
 from emphatic.learning.learner import Learner
 from emphatic.stepsizes import StepSize
 
-__all__ = ["Agent", "Training", "train_vector"]
+__all__ = ["Agent", "Training"]
 
 #: A Gymnasium environment, or anything with its ``reset`` and ``step``.
 Environment = Any
@@ -116,7 +117,7 @@ class Agent:
         self.algorithm = algorithm_of(algorithm)
         self.policy = policy_of(epsilon)
         self._actions = _actions_of(actions)
-        check_numbers(self.algorithm, alpha, gamma, lambda_)
+        _check_numbers(self.algorithm, alpha, gamma, lambda_)
         self.alpha, self.gamma, self.lambda_ = float(alpha), float(gamma), float(lambda_)
         self._stepsize = stepsize
         self._observer = observer_of(features)
@@ -144,9 +145,7 @@ class Agent:
         Args:
             observation: The first observation.
         """
-        if self._learner is None:
-            self._observer.prepare(observation)
-            self._build(None)
+        self._prepare(observation)
         guard = self._guard
         if guard.users:
             guard.wait()
@@ -155,7 +154,9 @@ class Agent:
             self._observer.begin()
             self._observe(observation, 1)
             u = self._pool[self._drawn]
-            action = self._begin(self._state, self._setting, self._status, self._observer.readings, *self._work, u)
+            action = self._kernels.begin(
+                self._state, self._setting, self._status, self._observer.readings, *self._work, u
+            )
             if action < 0:
                 raise self._error(action, observation)
             self._engine.cut()
@@ -189,7 +190,7 @@ class Agent:
             if not -math.inf < number < math.inf:
                 raise refusal("reward", "Agent.step", "be a finite number", show(reward))
             self._observe(observation, 1)
-            action = self._act(
+            action = self._kernels.act(
                 self._state,
                 self._setting,
                 self._status,
@@ -220,9 +221,7 @@ class Agent:
         Args:
             observation: An observation.
         """
-        if self._learner is None:
-            self._observer.prepare(observation)
-            self._build(None)
+        self._prepare(observation)
         with self._guard:
             index, value, next_index, next_value, q, _, _ = self._work
             try:
@@ -233,7 +232,7 @@ class Agent:
             if not np.isfinite(readings).all():
                 raise self._error(-2, observation)
             q = np.empty_like(q)
-            self._appraise(self._state, self._setting, index, value, next_index, next_value, q)
+            self._kernels.appraise(self._state, self._setting, index, value, next_index, next_value, q)
             return q
 
     @property
@@ -266,6 +265,8 @@ class Agent:
     def train(self, env: Environment, episodes: int, *, seed: int | None = None) -> Training:
         """Act in a Gymnasium environment for this many episodes, and learn.
 
+        In a world of ``emphatic.problems`` whole episodes are one compiled call, in which the agent does the same.
+
         ``env.mu`` is set to the probability of each action where there is such an attribute, as in ``LearnGVFs``: that
         wrapper learns the answers to questions on the same stream.
 
@@ -277,6 +278,13 @@ class Agent:
         if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 0:
             raise refusal("episodes", "train", "be a whole number of 0 or more", show(episodes))
         self._check_environment(env)
+        if can_run_episodes(self, env):
+            if seed is not None:
+                env.seed_with(seed)
+            training = Training(*run_episodes(self, env, int(episodes), env.limit))
+            if len(training) < episodes:
+                raise Diverged(self.learner.steps, of="learning")
+            return training
         returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
         has_mu = hasattr(env, "mu")
         for episode in range(episodes):
@@ -296,9 +304,8 @@ class Agent:
         if not (callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None))):
             raise refusal("env", "train", "be an environment with reset and step, as in Gymnasium", show(env))
         if hasattr(env, "num_envs"):
-            hint = "Use emphatic.control.train_vector, with an agent for each."
-            raise refusal("env", "train", "be one environment", f"a vector of {env.num_envs}", hint)
-        _check_space(getattr(env, "action_space", None), self, "env", "train")
+            raise refusal("env", "train", "be one environment", f"a vector of {env.num_envs}")
+        _check_space(getattr(env, "action_space", None), self)
         check_end(self.algorithm, self.gamma, env, "train")
         if getattr(env, "continuing", False) and getattr(env, "limit", None) is None:
             raise refusal("env", "train", "have a 'limit' of steps, as it never ends", "None")
@@ -381,16 +388,21 @@ class Agent:
 
     # ------------------------------------------------------------------ inside
 
+    def _prepare(self, observation: Observation) -> None:
+        """Make the learner from a first observation, unless it is there."""
+        if self._learner is None:
+            self._observer.prepare(observation)
+            self._build(None)
+
     def _build(self, learner: Learner | None) -> None:
         """Make the learner, now that the number of features is known, and the arrays of a step."""
         size = self._observer.n * len(self._actions)
         if learner is None:
             learner = Learner(self.algorithm.base, size, engine="sparse", stepsize=self._stepsize)
         self._learner, self._guard, self._engine = learner, learner._guard, learner._engine
-        kernels = ActingKernels(self._engine)
-        self._kernels, self._begin, self._act, self._appraise = kernels, kernels.begin, kernels.act, kernels.appraise
+        self._kernels = ActingKernels(self._engine)
         numbers = (self.alpha, self.gamma, self.lambda_)
-        self._setting = settings_of(self.algorithm, self._observer.n, *numbers, self.policy)
+        self._setting = _settings_of(self.algorithm, self._observer.n, *numbers, self.policy)
         self._work: tuple[NDArray[Any], ...] = ()
         self._reserve(self._observer.slots)
 
@@ -435,77 +447,8 @@ class Agent:
         return Diverged(self.learner.steps, of="learning")
 
 
-def train_vector(agents: Sequence[Agent], envs: Environment, steps: int, *, seed: int | None = None) -> list[Training]:
-    """Let agents act side by side in a vector environment of Gymnasium, an agent in each sub-environment.
-
-    Each does what it would do alone in its sub-environment. All autoreset modes are supported, and ``envs.mu`` is set
-    to the probabilities of the actions where there is such an attribute, as in ``LearnGVFsVector``.
-
-    Args:
-        agents: The agents, one for each sub-environment.
-        envs: The vector environment.
-        steps: The steps of the vector environment.
-        seed: The seed with which it is first reset.
-
-    Returns:
-        The finished episodes of each agent.
-    """
-    count = getattr(envs, "num_envs", None)
-    if count is None:
-        raise refusal("envs", "train_vector", "be a vector environment of Gymnasium", show(envs))
-    if len(agents) != count or len({id(agent) for agent in agents}) < count:
-        raise refusal(
-            "agents", "train_vector", f"be {count} different agents, one per sub-environment", f"{len(agents)}"
-        )
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 0:
-        raise refusal("steps", "train_vector", "be a whole number of 0 or more", show(steps))
-    space = getattr(envs, "single_action_space", None)
-    for agent in agents:
-        _check_space(space, agent, "envs", "train_vector")
-    mode = str(getattr(envs, "metadata", {}).get("autoreset_mode", "NEXT_STEP")).upper()
-    observations, _ = envs.reset(seed=seed)
-    actions = [agent.start(observation) for agent, observation in zip(agents, observations, strict=True)]
-    over, sums, lengths = [False] * count, [0.0] * count, [0] * count
-    episodes: list[list[tuple[float, int]]] = [[] for _ in agents]
-    has_mu = hasattr(envs, "mu")
-    for _ in range(steps):
-        if has_mu:
-            envs.mu = [agent.probability for agent in agents]
-        observations, rewards, terminated, truncated, infos = envs.step(np.array(actions))
-        for i, agent in enumerate(agents):
-            if over[i] and "NEXT" in mode:  # the action was ignored
-                over[i], actions[i] = False, agent.start(observations[i])
-                continue
-            ended = bool(terminated[i] or truncated[i])
-            arrived = infos["final_obs"][i] if ended and "SAME" in mode else observations[i]
-            sums[i] += float(rewards[i])
-            lengths[i] += 1
-            action = agent.step(rewards[i], arrived, bool(terminated[i]), bool(truncated[i]))
-            if ended:
-                episodes[i].append((sums[i], lengths[i]))
-                sums[i], lengths[i], over[i] = 0.0, 0, True
-                if "SAME" in mode:
-                    over[i], action = False, agent.start(observations[i])
-            actions[i] = actions[i] if action is None else action
-        if any(over) and "DISABLED" in mode:
-            observations, _ = envs.reset(options={"reset_mask": np.array(over)})
-            for i in np.flatnonzero(over).tolist():
-                over[i], actions[i] = False, agents[i].start(observations[i])
-    return [
-        Training(np.array([total for total, _ in ends]), np.array([length for _, length in ends], np.int64))
-        for ends in episodes
-    ]
-
-
-def check_numbers(algorithm: Algorithm, alpha: float, gamma: float, lambda_: float) -> None:
-    """ValueError unless these are numbers with which an agent can learn.
-
-    Args:
-        algorithm: The agent's algorithm.
-        alpha: The step size α.
-        gamma: The discount γ.
-        lambda_: The trace parameter λ.
-    """
+def _check_numbers(algorithm: Algorithm, alpha: float, gamma: float, lambda_: float) -> None:
+    """ValueError unless these are numbers with which an agent can learn."""
     numbers = {"alpha": (alpha, math.inf), "gamma": (gamma, 1.0), "lambda_": (lambda_, 1.0)}
     for name, (value, most) in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
@@ -518,7 +461,7 @@ def check_numbers(algorithm: Algorithm, alpha: float, gamma: float, lambda_: flo
         raise refusal("gamma", "Agent", wanted, show(gamma))
 
 
-def _check_space(space: object, agent: Agent, name: str, function: str) -> None:
+def _check_space(space: object, agent: Agent) -> None:
     """ValueError unless an environment with this action space takes the agent's actions; None for any."""
     contains: Callable[[object], bool] | None = getattr(space, "contains", None)
     if contains is None:
@@ -529,7 +472,7 @@ def _check_space(space: object, agent: Agent, name: str, function: str) -> None:
     if not is_fit:
         hint = "Continuous actions are not supported: give a list of those to choose among to Agent."
         wanted = f"take the agent's {len(actions)} actions"
-        raise refusal(name, function, wanted, show(space), hint if kind == "Box" else "")
+        raise refusal("env", "train", wanted, show(space), hint if kind == "Box" else "")
 
 
 def check_end(algorithm: Algorithm, gamma: float, env: Environment, function: str) -> None:
@@ -546,19 +489,10 @@ def check_end(algorithm: Algorithm, gamma: float, env: Environment, function: st
         raise refusal("gamma", function, wanted, show(gamma), "Or use differential_sarsa or differential_q.")
 
 
-def settings_of(
+def _settings_of(
     algorithm: Algorithm, n: int, alpha: float, gamma: float, lambda_: float, policy: EpsilonGreedy | Softmax
 ) -> NDArray[np.float64]:
-    """The numbers of an agent, as kernels take them.
-
-    Args:
-        algorithm: The agent's algorithm.
-        n: The number of features of a state.
-        alpha: The step size α.
-        gamma: The discount γ.
-        lambda_: The trace parameter λ.
-        policy: How it chooses actions.
-    """
+    """The numbers of an agent, as kernels take them."""
     eta, sigma, following, ratio, cuts, greedy = algorithm.codes
     softmax, kind, start, end, steps = policy.codes
     setting = {

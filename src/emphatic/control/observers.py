@@ -95,7 +95,7 @@ class MakerObserver(Observer):
             except ValueError as error:
                 wanted = f"fit an observation of {count} readings, {', '.join(names)}, each with a given range"
                 raise refusal("features", "Agent", wanted, f"features that do not: {error}") from error
-            self._size()
+        self._size()
 
     def observe(self, observation: Observation, index: Integers, value: Floats) -> None:
         try:

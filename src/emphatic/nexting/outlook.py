@@ -21,8 +21,8 @@ from emphatic.asking.answers import Timing
 from emphatic.asking.language import describe_learning, parse
 from emphatic.scores.baselines import describe_baseline
 
-__all__ = ["DAY", "WEEK", "Forecast", "Helper", "History", "Outlook", "Season", "SignalVerdict", "make_outlook"]
-__all__ += ["find_helpers", "read_forecasts", "read_verdict", "unit_of", "values_at"]
+__all__ = ["DAY", "WEEK", "Forecast", "History", "Outlook", "Season", "SignalVerdict", "make_outlook"]
+__all__ += ["read_forecasts", "read_verdict", "unit_of", "values_at"]
 
 Array = NDArray[np.float64]
 #: Times, values, and their lower and upper bounds.
@@ -32,8 +32,8 @@ _NOTHING: Array = np.empty(0)
 DAY, WEEK = 86400.0, 604800.0
 #: The first Monday after the epoch, less a week: weeks begin on Mondays.
 _MONDAY = 3 * DAY
-#: Rows that a history keeps, points of a path, and rows from which helpers are found.
-_KEPT, _POINTS, _COMPARED = 30_000, 240, 4000
+#: Rows that a history keeps, and points of a path.
+_KEPT, _POINTS = 30_000, 240
 #: Recent rows that are drawn, about.
 _DRAWN = 1500
 #: The most slots of a seasonal profile of a day and of a week.
@@ -42,8 +42,6 @@ _DAY_SLOTS, _WEEK_SLOTS = 96, 168
 _LARGEST = 1e100
 #: The share of the variance that a profile must explain for a line to follow it.
 _CLEAR = 0.1
-#: By how much another signal must lower the error of a linear forecast to be called a help.
-_HELP = 0.01
 
 
 # ---------------------------------------------------------------------- seasonal shape
@@ -263,20 +261,6 @@ class SignalVerdict(NamedTuple):
         return describe_baseline(self.baseline)
 
 
-class Helper(NamedTuple):
-    """Another signal that helps to forecast one.
-
-    Args:
-        signal: The other signal.
-        correlation: Its correlation with what a forecast without it misses.
-        gain: By how much it lowers the mean squared error of a linear forecast, as a share.
-    """
-
-    signal: str
-    correlation: float
-    gain: float
-
-
 @dataclass(frozen=True)
 class Outlook:
     """A signal around the last row.
@@ -291,7 +275,6 @@ class Outlook:
         verdict: How good the forecasts were.
         baseline: Times and values of the best baseline, over the recent rows and beyond.
         seasons: The seasonal profiles by the length of their cycle.
-        helpers: The signals that helped, the best first.
         unit: The unit of the signal, if it is known.
         learning: "learning: 37 of 100 windows known", while that is so.
     """
@@ -305,7 +288,6 @@ class Outlook:
     verdict: SignalVerdict = field(default_factory=SignalVerdict)
     baseline: tuple[Array, Array] = (_NOTHING, _NOTHING)
     seasons: Mapping[float, Season] = field(default_factory=dict)
-    helpers: Sequence[Helper] = ()
     unit: str = ""
     learning: str = ""
 
@@ -511,56 +493,3 @@ def _baseline_path(
 def _value_at(path: tuple[Array, Array], time: float) -> float | None:
     value = float(np.interp(time, *path))
     return value if math.isfinite(value) else None
-
-
-# ---------------------------------------------------------------------- what helped
-
-
-def find_helpers(history: History, signal: str, ahead: int = 1, most: int = 3) -> list[Helper]:
-    """The other signals that would have helped a linear forecast of this one, the best first.
-
-    A forecast from the last two readings and the seasonal profile is fitted to the first half of the recent rows, once
-    alone and once with the other signal. It helps if the error in the second half is lower by one percent or more.
-
-    Args:
-        history: The rows so far.
-        signal: The signal.
-        ahead: How many rows ahead the forecast is.
-        most: How many signals are returned at most.
-    """
-    when, values = (array[-_COMPARED:] for array in history.rows)
-    column, rows = history.signals.index(signal), len(when) - ahead - 1
-    if rows < 100:
-        return []
-    season = _best_season(history.seasons(column))
-    profile = np.zeros(rows) if season is None else season(when[1 + ahead :])
-    target = values[1 + ahead :, column]
-
-    def inputs(c: int) -> Array:
-        return np.column_stack([values[1 : rows + 1, c], values[1 : rows + 1, c] - values[:rows, c]])
-
-    base = np.column_stack([np.ones(rows), profile, inputs(column)])
-    helpers = []
-    for c, name in enumerate(history.signals[:24]):
-        if c == column:
-            continue
-        sound = np.isfinite(base).all(axis=1) & np.isfinite(target) & np.isfinite(inputs(c)).all(axis=1)
-        if sound.sum() < 100 or np.ptp(values[sound.nonzero()[0] + 1, c]) == 0.0:
-            continue
-        alone, y = base[sound], target[sound]
-        missed, together = (_misses(design, y) for design in (alone, np.column_stack([alone, inputs(c)[sound]])))
-        squares = float(missed @ missed)
-        gain = 1.0 - float(together @ together) / squares if squares > 0 else 0.0
-        half = values[1 : rows + 1, c][sound][len(y) // 2 :]
-        if gain >= _HELP and np.ptp(half) > 0 and np.ptp(missed) > 0:
-            helpers.append(Helper(name, float(np.corrcoef(half, missed)[0, 1]), gain))
-    return sorted(helpers, key=lambda helper: -helper.gain)[:most]
-
-
-def _misses(design: Array, target: Array) -> Array:
-    """The errors in the second half of a linear fit to the first half."""
-    half = len(target) // 2
-    scale = np.maximum(np.abs(design).max(axis=0), 1e-300)
-    weights = np.linalg.lstsq(design[:half] / scale, target[:half], rcond=1e-10)[0]
-    errors: Array = target[half:] - (design[half:] / scale) @ weights
-    return errors

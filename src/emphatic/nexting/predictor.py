@@ -333,42 +333,6 @@ def _last_look(count: int) -> int:
     return count - count % max(10, int(10 ** (len(str(count)) - 1)))
 
 
-def save_warm_up(
-    path: Path,
-    waiting: Waiting,
-    delimiter: str | None,
-    settings: Settings,
-    warm_up: int | None,
-    more: Mapping[str, Any],
-) -> None:
-    """Write the readings of a warm-up that is not complete, its settings and length if one was given, and ``more``."""
-    saved = {
-        "format": _FORMAT,
-        "delimiter": delimiter,
-        "settings": settings.table(),
-        "warm_up": warm_up,
-        "readings": [[line, reading] for line, reading in waiting],
-        "more": dict(more),
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as file:
-        file.write(json.dumps(saved).encode())
-
-
-def load_warm_up(path: Path) -> tuple[list[tuple[int, Reading]], str | None, Settings, int | None, dict[str, Any]]:
-    """The readings, delimiter, settings, length and more that ``save_warm_up`` wrote; CheckpointError if it did not."""
-    try:
-        saved = json.loads(path.read_text("utf-8"))
-        if saved["format"] != _FORMAT:
-            raise ValueError
-        settings = Settings.of(saved["settings"])
-        readings = [(int(line), dict(reading)) for line, reading in saved["readings"]]
-        length = None if saved["warm_up"] is None else int(saved["warm_up"])
-        return readings, saved["delimiter"], settings, length, dict(saved["more"])
-    except (ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{path}: this is not the saved warm-up of a pipe. Remove it to start over.") from None
-
-
 # ---------------------------------------------------------------------- the predictor
 
 
@@ -869,27 +833,48 @@ class Predictor:
     # ------------------------------------------------------------------ saving
 
     def save_warm_up(self, path: Path, **more: Any) -> None:
-        """Write the readings of a warm-up that is not complete.
+        """Write the readings of a warm-up that is not complete, its settings, and its length if one was given.
 
         Args:
             path: The file.
             more: What else is saved, for ``load_warm_up``.
         """
-        save_warm_up(path, self._waiting, self._form.delimiter, self.settings, self._warm_up, more)
+        saved = {
+            "format": _FORMAT,
+            "delimiter": self._form.delimiter,
+            "settings": self.settings.table(),
+            "warm_up": self._warm_up,
+            "readings": self._waiting,
+            "more": more,
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path) as file:
+            file.write(json.dumps(saved).encode())
 
     def load_warm_up(self, path: Path) -> dict[str, Any]:
         """Continue a warm-up from its saved readings, with the settings it began with where none are given now.
 
         Args:
-            path: The file.
+            path: The file. CheckpointError if ``save_warm_up`` did not write it.
 
         Returns:
             What else was saved with them.
         """
-        self._waiting, delimiter, settings, warm_up, more = load_warm_up(path)
+        try:
+            saved = json.loads(path.read_text("utf-8"))
+            if saved["format"] != _FORMAT:
+                raise ValueError
+            settings, form = Settings.of(saved["settings"]), TextForm(saved["delimiter"])
+            self._waiting = [(int(line), dict(reading)) for line, reading in saved["readings"]]
+            warm_up = None if saved["warm_up"] is None else int(saved["warm_up"])
+            more = dict(saved["more"])
+        except (ValueError, KeyError, TypeError):
+            raise CheckpointError(
+                f"{path}: this is not the saved warm-up of a pipe. Remove it to start over."
+            ) from None
         self._warm_up = warm_up if self._warm_up is None else self._warm_up
         ask = tuple(dict.fromkeys((*settings.ask, *self.settings.ask)))  # as with a model, those asked now are added
-        self.settings, self._form = replace(self.settings.over(settings), ask=ask), TextForm(delimiter)
+        self.settings, self._form = replace(self.settings.over(settings), ask=ask), form
         self._persistence = PersistenceWarmUp(self.settings, _HORIZONS)
         # As if the warm-up had not been interrupted: from the last time that it looked at all readings.
         for count in range(_last_look(len(self._waiting)), len(self._waiting) + 1):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +28,6 @@ from emphatic.nexting.intervals import alarms_by_signal
 from emphatic.nexting.outlook import (
     Outlook,
     SignalVerdict,
-    find_helpers,
     make_outlook,
     read_forecasts,
     read_verdict,
@@ -74,12 +73,8 @@ RIVALS = {"": "online", "offline": "offline fit", "persistence": "persistence", 
 
 #: The ink of rows in alarm.
 ALARM = "c1"
-#: Signals of which it is said which others helped.
-HELPED = 12
 #: Signals whose plots stand open; those after them are folded.
 OPEN = 8
-#: A signal is called predictable if this share of a return's variance is explained at some horizon.
-PREDICTABLE = 0.5
 
 
 # ---------------------------------------------------------------------- from a run
@@ -115,7 +110,6 @@ def render_report(scored: Scored, seconds: Mapping[str, float]) -> str:
             returns=learned.derived.returns,
             outlooks=_outlooks(scored),
             when=_moment(dated, scored.span[1]),
-            worst=_with_moments(dated, scored.worst),
             reading=summary[0].get("reading", {}) if summary else {},
             files=FILES,
             command="tail -f READINGS | emphatic nexting - --model model.safetensors",
@@ -141,12 +135,8 @@ def _outlooks(scored: Scored) -> list[Outlook]:
         verdict = read_verdict(summary, signal)
         periods = sorted(learned.horde.periods.get(signal, ()), key=lambda period: -period.rows)
         period = periods[0].rows * (step or 1.0) if periods else None
-        outlook = make_outlook(history, signal, forecasts.get(signal, []), verdict, period, unit_of(signal, units))
-        if len(outlooks) < HELPED and signal not in scored.constant:
-            nearest = outlook.forecasts[0].time - origin if outlook.forecasts else 0.0
-            ahead = max(1, round(nearest / (step or 1.0)))
-            outlook = replace(outlook, helpers=find_helpers(history, signal, ahead))
-        outlooks.append(outlook)
+        unit = unit_of(signal, units)
+        outlooks.append(make_outlook(history, signal, forecasts.get(signal, []), verdict, period, unit))
     return outlooks
 
 
@@ -162,9 +152,9 @@ def _describe_span(scored: Scored) -> str:
 
 
 def _quality(scored: Scored) -> dict[str, Any]:
-    """What was counted while the table was read and learned from."""
+    """What was counted while the table was read and learned from, besides what ``summary.json`` has of it."""
     learned, table = scored.learned, scored.learned.log.table
-    clock, counts, hold = learned.clock, learned.counts, learned.horde.hold
+    clock, hold = learned.clock, learned.horde.hold
     quality: dict[str, Any] = {"rows": learned.log.rows}
     if clock is not None and np.isfinite(clock.step):
         quality["usual step"] = format_duration(clock.step) if table.dated else f"{clock.step:g}"
@@ -177,17 +167,11 @@ def _quality(scored: Scored) -> dict[str, Any]:
         quality["times that go backwards or repeat"] = clock.backwards + clock.repeats
     missing = zip(table.names, hold.missing.tolist(), hold.longest.tolist(), strict=True)
     quality["missing"] = {name: (absent, longest) for name, absent, longest in missing if absent}
-    quality["guarded"] = learned.guarded_counts()
     clipped = (counts for maker in learned.horde.makers for counts in maker.clipped.items())
     quality["clipped"] = {name: beyond for name, beyond in clipped if any(beyond)}
-    unreadable = zip(table.names, counts.unreadable, counts.infinite, strict=True)
-    quality["unreadable"] = {name: texts + infinite for name, texts, infinite in unreadable if texts + infinite}
     quality["constant"] = scored.constant
     if periods := describe_periods(learned.horde.periods):
         quality["periods found"] = periods
-    quality["ignored columns"] = table.ignored | learned.unused_columns()
-    if table.broken:
-        quality["malformed lines skipped"] = table.broken
     if learned.frozen:
         quality["learners frozen after diverging"] = learned.frozen
     return quality
@@ -228,14 +212,12 @@ class NextingPage:
       score in turn the RMSE in each piece, None or NaN where unknown.
     - ``signals``: their horizons are those of the scores.
     - ``quality``: ``rows``, ``usual step``, ``gaps``, ``longest gaps`` [(row, from, to)], ``missing`` {signal: (count,
-      longest run)}, ``guarded`` {signal: {"pulled_in": count, "missing": count}}, ``clipped`` {source: (below, above)},
-      ``unreadable`` {signal: count}, ``constant`` [names] and ``ignored columns`` {name: why};
-      whatever else is in it is shown as it is.
+      longest run)}, ``clipped`` {source: (below, above)} and ``constant`` [names]; whatever else is in it is shown as
+      it is.
     - ``upcoming``: one mapping per signal, with ``signal``, ``now`` (its last reading) and ``predictions`` from there,
       {horizon: value}, and the ends ``low`` and ``high`` of their intervals; ``when`` says when that was.
     - ``asked``: the questions of one line, after the last row; ``returns``: the user's own questions.
     - ``outlooks``: each signal's recent readings, forecasts, seasonal shape and verdict, which open the page.
-    - ``worst``: the largest errors, with ``when``, ``signal``, ``horizon``, ``prediction``, ``actual`` and ``off``.
     - ``alarms``: those with the highest scores, with ``when``, ``signal``, ``rows``, ``anomaly``, ``why``;
       ``false_alarm_rate``: how many false ones per row were put up with. Scores then count all ``alarms`` of a signal.
     - ``reading``: how the table was read, as ``summary.json`` has it.
@@ -255,7 +237,6 @@ class NextingPage:
     versions: Mapping[str, str] = field(default_factory=dict)
     upcoming: Sequence[Row] = ()
     when: str = ""
-    worst: Sequence[Row] = ()
     reading: Row = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
@@ -311,8 +292,6 @@ def nexting_page(page: NextingPage) -> str:
         "outlook": ("Forecast", _outlook(page, plots)),
         "asked": ("Questions", _question_cards(page, plots)),
         "next": ("Weighted means", _upcoming(page)),
-        "predictable": ("Variance explained", _predictable(page)),
-        "failures": ("Largest errors", _failures(page)),
         "alarms": ("Alarms", _alarms(page)),
         "summary": ("Summary", _summary(page)),
         "signals": ("Signals", _signals(page, plots)),
@@ -383,7 +362,6 @@ def _outlook(page: NextingPage, plots: Plots) -> Row | None:
         "of_all": of_all if len(outlooks) > 1 else "",
         "rows": len(outlooks),
         "judged": judged,
-        "helped": any(outlook.helpers for outlook in outlooks),
         "seasons": any(outlook.seasons for outlook in outlooks),
     }
 
@@ -460,7 +438,7 @@ def _without_forecast(page: NextingPage, signal: str) -> str:
 
 
 def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
-    """Every signal: its forecasts, the verdict, what helped."""
+    """Every signal: its last value, its forecasts and the verdict."""
     horizons = {forecast.horizon: forecast.time for outlook in outlooks for forecast in outlook.forecasts}
     ordered = sorted(horizons, key=lambda horizon: horizons[horizon])
     rows = []
@@ -473,7 +451,6 @@ def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
             "latest value": outlook.latest,
             "verdict": _badge(outlook.verdict),
             "skill": outlook.verdict.skill,
-            "helped": ", ".join(f"{h.signal} ({percent(h.gain)})" for h in outlook.helpers) or None,
         }
         for forecast in outlook.forecasts:
             width = None if forecast.low is None or forecast.high is None else forecast.high - forecast.low
@@ -487,7 +464,6 @@ def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
         Column("last value", "latest", str, order="latest value"),
         *(Column(f"at +{_rows(h)}", f"at {h}", Html, "forecast", order=f"value {h}") for h in ordered),
         Column("verdict", "verdict", Html, order="skill"),
-        Column("helped by", "helped", str, hint="by how much the signal lowers the error of a linear forecast"),
     ]
     shown = [column for column in columns if any(row.get(column.key) for row in rows)]
     return table(shown, rows, sort=True)
@@ -557,57 +533,6 @@ def _with_width(value: float | None, width: float | None = None) -> str:
     if width is None and known(value) and abs(value) >= 1e5:
         return f"{value:,.0f}".replace("-", "−") if abs(value) < 1e15 else amount(value)
     return with_digits(value, width)
-
-
-def _predictable(page: NextingPage) -> Row | None:
-    """The signals in the order of how well they were predicted; those that never change are folded away."""
-    horizons, names = page.horizons, list(dict.fromkeys(score["signal"] for score in page.scores))
-    score_of, constant = page.score_of, page.quality.get("constant") or ()
-    still = [name for name in names if name in constant]
-    rows: list[dict[str, Any]] = []
-    for name in (name for name in names if name not in still):
-        scores = [score_of.get((name, horizon), {}) for horizon in horizons]
-        explained = [score.get("variance_explained") for score in scores]
-        reasons = [(score.get("reasons") or {}).get("variance_explained", "") for score in scores]
-        row = {"signal": page.link(name), "mean": _median(explained), "why": max(reasons)}
-        row |= {str(i): value for i, value in enumerate(explained)}
-        rows.append(row | {"skill": _median(score.get("skill") for score in scores)})
-    if not rows and not still:
-        return None
-    rows.sort(key=lambda row: -row["mean"] if known(row["mean"]) else float("inf"))
-    well = sum(any(known(row[str(i)]) and row[str(i)] >= PREDICTABLE for i in range(len(horizons))) for row in rows)
-    columns = [Column("signal", "signal")]
-    columns += [Column(_horizon_label(h), str(i), share, "variance explained") for i, h in enumerate(horizons)]
-    columns.append(
-        Column("skill over persistence", "skill", share, hint="1 − MSE / MSE(persistence), median over the horizons")
-    )
-    if any(row["why"] for row in rows):
-        columns.append(Column("why there is no number", "why"))
-    return {
-        "lead": f"{well:,} of {len(rows):,} signals {'has' if well == 1 else 'have'}",
-        "table": table(columns, rows, sort=True, tall=True) if rows else Html(),
-        "rows": len(rows),
-        "still": still,
-        "still_count": count(len(still), "signal"),
-    }
-
-
-def _failures(page: NextingPage) -> Html | None:
-    """The largest errors: when, which signal, what was predicted and what followed."""
-    if not page.worst:
-        return None
-    rows = [
-        {**row, "signal": page.link(row["signal"]), "horizon": _horizon_label(row["horizon"])} for row in page.worst
-    ]
-    columns = [
-        Column("signal", "signal"),
-        Column("when", "when"),
-        Column("horizon", "horizon"),
-        Column("predicted", "prediction", _with_width),
-        Column("actual return", "actual", _with_width),
-        Column("off by", "off", amount, hint="in standard deviations of the return"),
-    ]
-    return table(columns, rows, tall=True)
 
 
 def _alarms(page: NextingPage) -> Row | None:
@@ -859,23 +784,19 @@ def _quality_tables(quality: Row, reading: Row) -> Row | None:
     rows dropped, columns not used."""
     if not quality and not reading:
         return None
-    detailed = ("longest gaps", "missing", "guarded", "clipped", "unreadable", "ignored columns")
-    rows = quality.get("rows")
-    missing, unreadable = (quality.get(name) or {} for name in ("missing", "unreadable"))
+    rows, missing, unreadable = quality.get("rows"), quality.get("missing") or {}, reading.get("unreadable") or {}
     holes = [
         {"signal": name, "missing": n, "share": n / rows if rows else None, "run": run, "odd": unreadable.get(name)}
         for name, (n, run) in {**dict.fromkeys(unreadable, (0, 0)), **missing}.items()
         if n or unreadable.get(name)
     ]
-    guarded = [{"signal": name, **counts} for name, counts in (quality.get("guarded") or {}).items()]
+    guarded = [{"signal": name, **counts} for name, counts in (reading.get("guarded") or {}).items()]
     clipped = [
         {"source": name, "below": below, "above": above}
         for name, (below, above) in (quality.get("clipped") or {}).items()
         if below or above
     ]
     gaps = [{"row": row, "from": start, "to": end} for row, start, end in quality.get("longest gaps") or ()]
-    left_out = {entry["name"]: entry["why"] for entry in reading.get("columns_left_out") or ()}
-    ignored = {**(quality.get("ignored columns") or {}), **left_out}
     tables = {
         "missing": (
             [
@@ -906,10 +827,11 @@ def _quality_tables(quality: Row, reading: Row) -> Row | None:
         ),
         "ignored": (
             [Column("column", "column"), Column("why", "why")],
-            [{"column": name, "why": why} for name, why in ignored.items()],
+            [{"column": entry["name"], "why": entry["why"]} for entry in reading.get("columns_left_out") or ()],
         ),
     }
-    facts = _how_it_was_read(reading) | {name: value for name, value in quality.items() if name not in detailed}
+    in_tables = ("longest gaps", "missing", "clipped")
+    facts = _how_it_was_read(reading) | {name: value for name, value in quality.items() if name not in in_tables}
     return {"facts": facts} | {
         name: table(columns, entries, tall=True) if entries else "" for name, (columns, entries) in tables.items()
     }
@@ -924,17 +846,8 @@ def _how_it_was_read(reading: Row) -> dict[str, Any]:
     elif time:
         facts["time column"] = " + ".join(map(str, time.get("columns") or ()))
         facts |= {f"time {name}": time[name] for name in ("format", "zone") if time.get(name)}
-    known_elsewhere = (
-        "time",
-        "step",
-        "step_text",
-        "gaps",
-        "rows",
-        "rows_dropped",
-        "columns_left_out",
-        "unscored",
-        "guarded",
-    )
+    known_elsewhere = {"time", "step", "step_text", "gaps", "rows", "rows_dropped", "columns_left_out", "unscored"}
+    known_elsewhere |= {"guarded", "unreadable"}
     remaining = {name: value for name, value in reading.items() if name not in known_elsewhere and value}
     return facts | {name.replace("_", " "): value for name, value in remaining.items()}
 

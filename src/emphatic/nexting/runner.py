@@ -760,14 +760,9 @@ def _continue_asking(model: Horde, state: Mapping[str, Any]) -> None:
 def _log_learning(learned: Learned) -> None:
     table = learned.log.table
     _log.info("learned from %d rows in %.1f s", learned.log.rows, learned.seconds)
-    for dropped in table.dropped.facts():
-        _log.warning(
-            "%s: rows dropped: %d, the first at line %d: %s",
-            table.name,
-            dropped["count"],
-            dropped["first"],
-            dropped["why"],
-        )
+    for drop in table.dropped.facts():
+        how_many = f"{drop['count']}, the first at line {drop['first']}"
+        _log.warning("%s: rows dropped: %s: %s", table.name, how_many, drop["why"])
     if learned.frozen:
         _log.warning("%d of %d learners are frozen after diverging", learned.frozen, learned.learners)
 

@@ -3,10 +3,10 @@
 A return needs the future. So the readings are gone through backwards once, and what each block needs to know of the
 rows after it is noted. Then all blocks are gone through forwards: the returns of a block are computed again from that
 note, its features are made, the offline fit sums the first half and predicts the second, and sums and plots are
-gathered. What is held in memory is one part (or all, of a log so short that they fit: ``PartStore.room``), the sums,
-and one bit for each question and row of the first half. If questions have features of their own, and the sums of all
-would take too much memory, the first half is gone through once for some of them at a time. Blocks begin at multiples of
-the rows of a block, whatever parts the rows were written in: no sum depends on when a run was interrupted.
+gathered. What is held in memory is one part, the sums, and one bit for each question and row of the first half. If
+questions have features of their own, and the sums of all would take too much memory, the first half is gone through
+once for some of them at a time. Blocks begin at multiples of the rows of a block, whatever parts the rows were written
+in: no sum depends on when a run was interrupted.
 
 A row's features are made once here, and once while learning. To make them once in all they would have to be kept,
 some tens of numbers a row, for the offline fit needs them together with returns that learning does not know yet: its
@@ -46,7 +46,7 @@ from emphatic.nexting.learning import (
 )
 from emphatic.nexting.outlook import History
 from emphatic.scores.baselines import FirstHalf, HindsightFit, PlainAnswers, find_baselines
-from emphatic.scores.measures import IntervalScores, LogScores, WorstErrors, finite
+from emphatic.scores.measures import IntervalScores, LogScores, finite
 from emphatic.scores.returns import Returns, rows_between
 from emphatic.tables import Hold
 
@@ -56,11 +56,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["ScoreTable", "Scored", "SignalPlot", "SignalSketch", "Stretch", "score_log"]
+__all__ = ["PlotBuilder", "ScoreTable", "Scored", "SignalPlot", "Stretch", "score_log"]
 
 Array = NDArray[np.float64]
-#: How many of the largest errors are reported.
-WORST = 10
 #: The bytes of the sums of several fits that are made in one pass.
 ROOM = 1 << 26
 #: Bytes of predictions that are written together, at least.
@@ -136,7 +134,7 @@ class _Means:
         return np.where(self._count > 0, self._total / np.maximum(self._count, 1), np.nan)
 
 
-class SignalSketch:
+class PlotBuilder:
     """The plot of a signal, gathered from blocks of its rows in order: memory does not grow with the rows.
 
     Args:
@@ -245,7 +243,6 @@ class Scored:
         plots: A plot a signal.
         constant: The signals that never changed.
         upcoming: The predictions from the last row, a dict a signal.
-        worst: The largest error of each signal, the worst first.
         alarms: The alarms with the highest scores.
         span: The first and the last time; None without times.
         seconds: How long scoring took.
@@ -258,7 +255,6 @@ class Scored:
     plots: list[SignalPlot]
     constant: list[str]
     upcoming: list[dict[str, Any]]
-    worst: list[dict[str, Any]]
     alarms: list[dict[str, Any]]
     span: tuple[float | None, float | None]
     seconds: float
@@ -555,9 +551,8 @@ def _score(
         fits.begin(batches[-1])
     step = learned.log.step if learned.log.table.dated else None
     scores = LogScores(plain.predict, plain.horizons, plain.gammas, rows_total, step)
-    sketches = _Sketches(plain, rows_total, hindsight)
+    builders = _PlotBuilders(plain, rows_total, hindsight)
     history = History(plain.predict[:PLOTTED], learned.asked.timing)
-    worst = WorstErrors(len(plain.names), half.half)
     alarms = AlarmList(plain.predict)
     intervals = IntervalScores(len(plain.names), half.half, learned.log.settings.coverage)
     begins = None
@@ -566,12 +561,11 @@ def _score(
         begins = float(time[0]) if begins is None and time is not None else begins
         fitted = {} if fits is None else fits.add(rows, fits.make_features(rows))
         fitted = fitted if rows.start >= half.half else {}
-        worst.add(rows.start, rows.predictions, rows.G, rows.known, time)
         intervals.add(rows.start, rows.low, rows.high, rows.G, rows.known)
         alarms.add(rows.start, rows.anomaly, rows.why, time)
         readings, missing = rows.held[:, plain.places], rows.missing[:, plain.places]
         scores.add_answers(rows.start, rows.answers, rows.G, rows.known)
-        sketches.add(rows, readings)
+        builders.add(rows, readings)
         history.add(time if history.timing.step else None, np.where(missing, np.nan, readings)[:, :PLOTTED])
         known = rows.G, rows.known, time
         scores.add(rows.start, readings, missing, rows.predictions, fitted, *known, answers=rows.answers)
@@ -591,10 +585,9 @@ def _score(
         learned,
         summary,
         scores.curves(),
-        sketches.plots(),
+        builders.plots(),
         constant,
         _upcoming(plain, rows, readings[-1]),
-        _largest_errors(worst, summary),
         alarms.highest(),
         (begins, None if time is None else float(time[-1])),
         0.0,
@@ -626,35 +619,14 @@ def _upcoming(plain: _Plain, rows: _Rows, reading: Array) -> list[dict[str, Any]
     ]
 
 
-def _largest_errors(errors: WorstErrors, summary: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The largest error of each signal, in standard deviations of the return, the worst first."""
-    largest: dict[str, dict[str, Any]] = {}
-    for q, score in enumerate(summary):
-        explained, rmse = score["variance_explained"], score["rmse"]
-        if explained is None or not rmse or errors.row[q] < 0:
-            continue
-        off = abs(float(errors.prediction[q] - errors.actual[q])) * math.sqrt(1.0 - explained) / rmse
-        if off > largest.get(score["signal"], {"off": 0.0})["off"]:
-            largest[score["signal"]] = {
-                "signal": score["signal"],
-                "horizon": score["horizon"],
-                "row": int(errors.row[q]),
-                "time": float(errors.time[q]),
-                "prediction": float(errors.prediction[q]),
-                "actual": float(errors.actual[q]),
-                "off": off,
-            }
-    return sorted(largest.values(), key=lambda error: -error["off"])[:WORST]
-
-
-class _Sketches:
+class _PlotBuilders:
     """The plots of all predicted signals, gathered as the rows go by."""
 
     def __init__(self, plain: _Plain, rows: int, hindsight: _Hindsight) -> None:
         horizons, self._H, self._dated = plain.horizons, len(plain.horizons), hindsight.dated
         ends = hindsight.known_until.reshape(-1, self._H).min(axis=1).tolist()
-        self._sketches = [
-            SignalSketch(name, rows, horizons, horizons, end, intervals=horizons)
+        self._builders = [
+            PlotBuilder(name, rows, horizons, horizons, end, intervals=horizons)
             for name, end in list(zip(plain.predict, ends, strict=True))[:PLOTTED]
         ]
 
@@ -665,14 +637,14 @@ class _Sketches:
         if self._dated and time is not None:
             x = (time * 1000.0).astype("int64").astype("datetime64[ms]")
         truth = np.where(rows.known, rows.G, np.nan)
-        for c, sketch in enumerate(self._sketches):
+        for c, builder in enumerate(self._builders):
             q = slice(c * self._H, c * self._H + self._H)
             predictions, low, high = (list(array[:, q].T) for array in (rows.predictions, rows.low, rows.high))
             marked = np.where(rows.why[:, c] > 0, held[:, c], np.nan)
-            sketch.add(rows.start, x, held[:, c], predictions, list(truth[q]), low, high, marked)
+            builder.add(rows.start, x, held[:, c], predictions, list(truth[q]), low, high, marked)
 
     def plots(self) -> list[SignalPlot]:
-        return [sketch.plot() for sketch in self._sketches]
+        return [builder.plot() for builder in self._builders]
 
 
 def _hindsight_baselines() -> dict[str, Callable[..., HindsightFit]]:

@@ -232,7 +232,7 @@ class Settings:
         from_text=lambda text: text or False,
         from_keyword=_pivot_columns,
         panel=_READ,
-        commands=_EVERYWHERE,
+        commands=_FILE_AND_PIPE,
     )
     topics: tuple[str, ...] | None = setting(
         help="Topics of a robot log (MCAP, ROS 2 bag) to read, comma-separated; default: all.",
@@ -247,7 +247,7 @@ class Settings:
         "(5min), or none; default: auto.",
         must="auto, none or a duration such as 5min",
         is_valid=lambda value: _is_duration(value, "auto", "none"),
-        commands=_EVERYWHERE,
+        commands=_FILE_AND_PIPE,
     )
     aggregate: str | None = setting(
         help="How to combine several values in one step: mean, last, min or max; default: mean (states: last).",
@@ -266,7 +266,7 @@ class Settings:
         from_text=split_list,
         from_keyword=_one_or_several,
         panel=_READ,
-        commands=_EVERYWHERE,
+        commands=_FILE_AND_PIPE,
     )
     keep_sentinels: bool | None = setting(
         help="Learn from -999, 65535 and other outliers as they are.",
@@ -361,7 +361,7 @@ class Settings:
         is_valid=lambda value: isinstance(value, bool),
         flag_type=bool,
         from_text=lambda is_given: is_given or None,
-        commands=_EVERYWHERE,
+        commands=_FILE_AND_PIPE,
     )
     coverage: float = setting(
         0.8,

@@ -1,7 +1,7 @@
 """Problems of control: small worlds as MDPs with exact answers, and environments to act in.
 
 An environment has ``reset(seed=…)`` and ``step(action)`` as in Gymnasium, and needs no package besides NumPy. What it
-does is a compiled function of ``worlds``, which kernels with many agents call too.
+does is a compiled function of ``worlds``, which the kernel of an agent's whole episodes calls too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from emphatic.learning.inputs import refusal, whole
 from emphatic.problems.mdp import MDP
 
 __all__ = ["Acrobot", "Environment", "MountainCar", "PuddleWorld", "World", "access_control", "cliff_walking"]
-__all__ += ["windy_gridworld", "words_of"]
+__all__ += ["state_words", "windy_gridworld", "words_of"]
 
 #: Up, right, down, left; the king's moves are these and the diagonals.
 _MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
@@ -131,12 +131,21 @@ def table_types() -> Any:
 
 
 def words_of(seed: object) -> NDArray[np.uint64]:
-    """The state of ``numpy.random.default_rng(seed)`` as four words: state and increment, high words first.
+    """The state of ``numpy.random.default_rng(seed)`` as four words.
 
     Args:
         seed: Whatever ``numpy.random.default_rng`` takes as a seed.
     """
-    state = np.random.PCG64(seed).state["state"]  # type: ignore[arg-type]
+    return state_words(np.random.PCG64(seed))  # type: ignore[arg-type]
+
+
+def state_words(bits: np.random.PCG64) -> NDArray[np.uint64]:
+    """The state of a bit generator as four words: state and increment, high words first.
+
+    Args:
+        bits: The bit generator.
+    """
+    state = bits.state["state"]
     low = (1 << 64) - 1
     words = [state["state"] >> 64, state["state"] & low, state["inc"] >> 64, state["inc"] & low]
     return np.array(words, np.uint64)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
 
 __all__ = ["CATEGORIES", "FORMATS", "INKS", "Axis", "Level", "Line", "Marks", "Panel", "Plot", "Store", "category"]
-__all__ += ["check_formats", "draw_figure", "draw_file", "look", "read_plots", "shades"]
+__all__ += ["check_format", "draw_figure", "draw_file", "look", "read_plots", "shades"]
 
 Array = NDArray[np.float64]
 
@@ -389,14 +389,12 @@ _BEYOND = 1e9
 _DAY = 86400.0
 
 
-def check_formats(text: str) -> list[str]:
-    """The formats of a list such as "svg,pdf"; ValueError if one is not known, ImportError without matplotlib."""
-    formats = [name.strip().lower() for name in text.split(",")]
-    for name in formats:
-        if name not in FORMATS:
-            raise ValueError(f"Figures are written as {', '.join(FORMATS)}. Got {name!r} instead.")
+def check_format(path: str | os.PathLike[str]) -> None:
+    """ValueError if no figure can be written to a file of this suffix, ImportError without matplotlib."""
+    suffix = Path(path).suffix.removeprefix(".").lower()
+    if suffix not in FORMATS:
+        raise ValueError(f"Figures are written as {', '.join(FORMATS)}. Got {suffix!r} instead.")
     _matplotlib()
-    return formats
 
 
 def _matplotlib() -> Any:
@@ -424,7 +422,7 @@ def draw_file(
         The figure of matplotlib, which belongs to no window.
     """
     if path is not None:
-        check_formats(Path(path).suffix.removeprefix("."))
+        check_format(path)
     with _matplotlib().rc_context(_FILES):
         figure = draw_figure(plot, view)
         if legend and plot.x is None:

@@ -3,8 +3,8 @@
 A measure is one ``Measure`` in ``__all__`` of a module of this package, or an entry point of another package in the
 group ``emphatic.measures``. Every score has it under its name, beside the root mean square error.
 
-``measures`` takes arrays. ``LogScores``, ``IntervalScores`` and ``WorstErrors`` take blocks of rows in order and keep
-sums only; ``summary`` scores a log that is in memory.
+``measures`` takes arrays. ``LogScores`` and ``IntervalScores`` take blocks of rows in order and keep sums only;
+``summary`` scores a log that is in memory.
 
 A *verdict* says whether predictions are better than the best baseline, by more than chance. Errors of overlapping
 returns depend on one another. So the squared errors of a prediction and of each baseline are summed in at most 64
@@ -50,7 +50,7 @@ from emphatic.scores.returns import Returns, rows_to_score
 
 # The scores have the measures in this order.
 __all__ = ["RMSE", "VARIANCE_EXPLAINED", "PIECES", "IntervalScores", "LogScores", "Measure", "Moments", "Summary"]  # noqa: RUF022
-__all__ += ["WorstErrors", "find_measures", "finite", "measures", "summary"]
+__all__ += ["find_measures", "finite", "measures", "summary"]
 __all__ += ["BLOCKS", "LEVEL", "ErrorBlocks", "Verdict", "judge_errors", "judge_signal"]
 
 Measures = dict[str, float | None]
@@ -219,37 +219,6 @@ class IntervalScores:
             {"coverage": inside / rows if rows else None, "interval_score": finite(total / rows) if rows else None}
             for rows, inside, total in sums
         ]
-
-
-class WorstErrors:
-    """The row of the largest error of each of Q questions, from row ``first`` on; blocks of rows come in order."""
-
-    def __init__(self, Q: int, first: int) -> None:
-        self._first = first
-        self.row = np.full(Q, -1)
-        self.time, self.prediction, self.actual = (np.full(Q, np.nan) for _ in range(3))
-        self._error = np.full(Q, -1.0)
-
-    def add(
-        self, start: int, predictions: NDArray[Any], G: Array, known: NDArray[np.bool_], time: Array | None
-    ) -> None:
-        """The next B rows, from ``start`` on: predictions (B, Q), returns and where known (Q, B), and times (B,)."""
-        skip = max(0, self._first - start)
-        if skip >= len(predictions):
-            return
-        ours = np.asarray(predictions, np.float64).T
-        with np.errstate(invalid="ignore", over="ignore"):
-            error = np.where(known, np.abs(ours - G), -1.0)
-        error = np.nan_to_num(error[:, skip:], nan=-1.0, posinf=-1.0)
-        at = np.argmax(error, axis=1)
-        every = np.arange(len(at))
-        new = error[every, at] > self._error
-        at, every = at[new] + skip, every[new]
-        self._error[new] = error[every, at - skip]
-        self.row[new] = start + at
-        self.prediction[new], self.actual[new] = ours[every, at], G[every, at]
-        if time is not None:
-            self.time[new] = time[at]
 
 
 # ---------------------------------------------------------------------- verdicts

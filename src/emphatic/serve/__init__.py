@@ -1,1 +1,1 @@
-"""A model as a service: readings come in by HTTP, MQTT or Redis, predictions go out, and nothing is lost."""
+"""A model as a service: readings come in by HTTP or MQTT, predictions go out, and nothing is lost."""

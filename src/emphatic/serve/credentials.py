@@ -11,15 +11,20 @@ import ssl
 from pathlib import Path
 from typing import NamedTuple
 
-from emphatic.serve.listener import load_certificate
-
-__all__ = ["PASSWORD", "PUBLISH_PASSWORD", "SYSTEM_TLS", "TOKEN", "TLSFiles", "find_password", "find_token"]
-__all__ += ["hide_user", "refuse_password"]
+__all__ = [
+    "SYSTEM_TLS",
+    "TLSFiles",
+    "check_server_files",
+    "find_password",
+    "find_token",
+    "hide_user",
+    "refuse_password",
+]
 
 logger = logging.getLogger("emphatic.serve")
 
 #: The environment variables that stand for the files of secrets.
-TOKEN, PASSWORD, PUBLISH_PASSWORD = "EMPHATIC_TOKEN", "EMPHATIC_PASSWORD", "EMPHATIC_PUBLISH_PASSWORD"
+_TOKEN, _PASSWORD = "EMPHATIC_TOKEN", "EMPHATIC_PASSWORD"
 
 
 class TLSFiles(NamedTuple):
@@ -46,7 +51,7 @@ class TLSFiles(NamedTuple):
         except OSError as error:
             raise ValueError(f"--ca-file {self.ca} cannot be read: {error.strerror}.") from None
         if self.certificate is not None:
-            load_certificate(context, self.certificate, self.key, "--client-cert", "--client-key")
+            _load_certificate(context, self.certificate, self.key, "--client-cert", "--client-key")
         return context
 
 
@@ -60,7 +65,7 @@ def find_token(path: Path | None) -> str | None:
     Args:
         path: The file; None to look in the environment variable EMPHATIC_TOKEN.
     """
-    token, place = _find(path, "--token-file", TOKEN)
+    token, place = _find(path, "--token-file", _TOKEN)
     if token is None:
         return None
     if not token or not token.isprintable() or not token.isascii() or " " in token:
@@ -70,35 +75,44 @@ def find_token(path: Path | None) -> str | None:
     return token
 
 
-def find_password(path: Path | None, option: str, variable: str) -> str | None:
-    """The password of a broker, from a file or the environment; None if there is none.
+def find_password(path: Path | None) -> str | None:
+    """The password of the users in the addresses of brokers, from a file or the environment; None if there is none.
 
     Args:
-        path: The file; None to look in the environment.
-        option: The option that names the file.
-        variable: The environment variable.
+        path: The file; None to look in the environment variable EMPHATIC_PASSWORD.
     """
-    password, place = _find(path, option, variable)
+    password, place = _find(path, "--password-file", _PASSWORD)
     if password == "":
         raise ValueError(f"{place} must hold a password, in one line.")
     return password
 
 
-def refuse_password(address: str | None, name: str, option: str, variable: str) -> None:
+def refuse_password(address: str | None, name: str) -> None:
     """ValueError if there is a password in an address on the command line.
 
     Args:
         address: The address; None is in order.
         name: What messages call it.
-        option: The option that names a file for the password.
-        variable: The environment variable for the password.
     """
     user, separator, _ = (address or "").partition("://")[2].partition("/")[0].rpartition("@")
     if separator and ":" in user:
         raise ValueError(
             f"{name} has a password in it, which every user of this machine can read in the list of processes. Write "
-            f"it to a file, and give {option} FILE, or set the environment variable {variable}."
+            f"it to a file, and give --password-file FILE, or set the environment variable {_PASSWORD}."
         )
+
+
+def check_server_files(certificate: Path | None, key: Path | None) -> None:
+    """ValueError in one sentence if HTTPS cannot be served with these files.
+
+    Args:
+        certificate: The file of the certificate and those that it is signed by; None for HTTP.
+        key: The file of its key; None if that is in the file of the certificate.
+    """
+    if certificate is not None:
+        _load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key, "--tls-cert", "--tls-key")
+    elif key is not None:
+        raise ValueError("--tls-key needs --tls-cert, the file of its certificate.")
 
 
 def hide_user(address: str) -> str:
@@ -120,3 +134,23 @@ def _find(path: Path | None, option: str, variable: str) -> tuple[str | None, st
         return path.read_text("utf-8", "replace").strip(), f"{option} {path}"
     except OSError as error:
         raise ValueError(f"{option} {path} cannot be read: {error.strerror}.") from None
+
+
+def _load_certificate(
+    context: ssl.SSLContext, certificate: Path, key: Path | None, option: str, key_option: str
+) -> None:
+    """Load a certificate and its key, or raise a ValueError that names the option that is wrong."""
+    for path, name in ((certificate, option), (key, key_option)):
+        if path is not None:
+            try:
+                path.read_bytes()
+            except OSError as error:
+                raise ValueError(f"{name} {path} cannot be read: {error.strerror}.") from None
+    try:
+        context.load_cert_chain(certificate, key, password=lambda: "")  # OpenSSL would ask for one on the terminal
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None) or str(error)
+        raise ValueError(
+            f"{option} {certificate} and {key_option} {key or certificate} must be a certificate and its key, both in "
+            f"PEM and without a passphrase: {reason}."
+        ) from None

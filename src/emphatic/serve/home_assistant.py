@@ -17,9 +17,11 @@ from typing import Any
 
 from emphatic.serve.payloads import TopicNames
 
-__all__ = ["OFFLINE", "ONLINE", "HomeAssistant", "signal_topic"]
+__all__ = ["OFFLINE", "ONLINE", "HomeAssistant"]
 
 ONLINE, OFFLINE = b"online", b"offline"
+#: The first level of the topics where Home Assistant looks for entities.
+_PREFIX = "homeassistant"
 #: The names of keys in the short form of discovery messages.
 _SHORT = {
     "stat_t": "state_topic",
@@ -29,42 +31,29 @@ _SHORT = {
 }
 #: The field that a template shows: value_json.power, value_json.emeter.power or value_json["power"].
 _FIELD = re.compile(r"""value_json(?:\.([\w.]+)|\[\s*['"]([^'"]+)['"]\s*\])""")
-#: Signs that a topic, or the id of an entity, cannot have.
-_NOT_IN_TOPICS, _NOT_IN_IDS = re.compile(r"[+#\x00-\x1f]"), re.compile(r"[^a-zA-Z0-9_-]+")
-
-
-def signal_topic(base: str, signal: str) -> str:
-    """The topic for the predictions of one signal.
-
-    >>> signal_topic("plant/predictions", "home/kitchen.temperature")
-    'plant/predictions/home/kitchen.temperature'
-    """
-    return f"{base}/{_NOT_IN_TOPICS.sub('_', signal)}"
+#: Signs that the id of an entity cannot have.
+_NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 class HomeAssistant:
     """The entities of a model.
 
     Args:
-        prefix: The first level of discovery topics, which Home Assistant is configured with.
         model: The file of the model, after which the device is named.
         topic: The topic of the predictions.
-        by_signal: Whether each signal has a message of its own.
         units: The unit of a signal, by its name or by that of its field.
         names: What signals are called, to recognise those that other devices have described.
     """
 
     def __init__(
         self,
-        prefix: str,
         model: Path,
         topic: str,
         *,
-        by_signal: bool = False,
         units: Mapping[str, str] | None = None,
         names: TopicNames | None = None,
     ) -> None:
-        self.prefix, self.topic, self._by_signal = prefix.strip("/"), topic, by_signal
+        self.topic = topic
         self._units, self._names = dict(units or {}), names or TopicNames()
         self._classes: dict[str, str] = {}
         digest = hashlib.sha256(str(model.absolute()).encode()).hexdigest()[:12]
@@ -73,7 +62,7 @@ class HomeAssistant:
         #: The topic that says whether the service is there.
         self.availability = f"{topic}/availability"
         #: The subscriptions by which units are learned from what other devices say of themselves.
-        self.subscriptions = (f"{self.prefix}/+/+/config", f"{self.prefix}/+/+/+/config")
+        self.subscriptions = (f"{_PREFIX}/+/+/config", f"{_PREFIX}/+/+/+/config")
 
     def describe(self, line: Mapping[str, Any]) -> dict[str, bytes]:
         """The discovery messages for a line of predictions, by topic.
@@ -137,7 +126,7 @@ class HomeAssistant:
         return {
             "name": name,
             "unique_id": f"{self._id}_{slug}_{digest}",
-            "state_topic": signal_topic(self.topic, signal) if self._by_signal else self.topic,
+            "state_topic": self.topic,
             "value_template": template,
             "availability_topic": self.availability,
             "payload_available": ONLINE.decode(),
@@ -153,15 +142,14 @@ class HomeAssistant:
         }
 
     def _add(self, messages: dict[str, bytes], component: str, config: dict[str, Any]) -> None:
-        messages[f"{self.prefix}/{component}/{config['unique_id']}/config"] = json.dumps(config).encode()
+        messages[f"{_PREFIX}/{component}/{config['unique_id']}/config"] = json.dumps(config).encode()
 
     def _template(self, kind: str, *keys: str) -> str:
         return f"{{{{ {self._value(kind, *keys)} }}}}"
 
     def _value(self, kind: str, signal: str, *horizon: str) -> str:
         """Where a value stands in the message, as a template has it."""
-        keys = (kind, *horizon) if self._by_signal else (kind, signal, *horizon)
-        return "value_json" + "".join(f"[{json.dumps(key)}]" for key in keys)
+        return "value_json" + "".join(f"[{json.dumps(key)}]" for key in (kind, signal, *horizon))
 
     @staticmethod
     def _find(units: Mapping[str, str], signal: str) -> str | None:

@@ -1,9 +1,8 @@
 """Ids of readings: a reading whose id is known is not learned from again.
 
-A reading may have ids: of its publisher (an HTTP header, an MQTT user property, a field), and of the broker that keeps
-it (the id of a Redis entry). An id belongs to its scope, which is HTTP, an MQTT topic or a stream, so that two devices
-may both count from 1. Ids are part of the ``origin`` of a reading, which the journal keeps, and the last of them are
-saved with the model.
+A reading may have an id of its publisher: an HTTP header, an MQTT user property, or a field. An id belongs to its
+scope, which is HTTP, an MQTT topic or a stream, so that two devices may both count from 1. Ids are part of the
+``origin`` of a reading, which the journal keeps, and the last of them are saved with the model.
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ a crash the model goes on from its last save through what the journal holds: the
 A journal is a folder of segments, files of JSON lines named after the number of their first reading. A line is a list
 of a checksum, the number of the reading, its origin (or null) and the reading:
 
-    ["5bd1c3a0", 17, {"id": "#order-7"}, {"power": 4.2}]
+    ["5bd1c3a0", 17, {"ids": ["#order-7"]}, {"power": 4.2}]
 
 The checksum is the CRC-32 of everything behind it in the line. A file ``end`` beside the segments has the number of the
 last reading that may have been acknowledged. Every line up to that number must be there, in order and unchanged; a torn
 line behind it is what a crash leaves of a write, and is dropped with a message. Anything else is a ``JournalError``;
 ``repair`` saves what can be saved. A file ``id`` says whose readings these are: a model is saved with the id of its
-journal. Lines of earlier versions have neither checksum nor number, and are still read.
+journal.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ from typing import Any, NamedTuple
 from emphatic.common.files import atomic_file
 from emphatic.tables.fields import as_name
 from emphatic.tables.pipe import Reading
-from emphatic.tables.table import Malformed
-from emphatic.tables.text import read_object
 
 __all__ = ["Damage", "Entry", "Inspection", "Journal", "JournalError", "JournalState", "inspect", "repair"]
 
@@ -86,7 +84,7 @@ class Journal:
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> journal = Journal(Path(folder.name))
-    >>> journal.append({"x": 1.5}), journal.append({"x": 2}, origin={"redis": "7-0"})
+    >>> journal.append({"x": 1.5}), journal.append({"x": 2}, origin={"ids": ["#7"]})
     (1, 2)
     >>> journal.sync()
     >>> [entry.reading for entry in Journal(Path(folder.name)).entries()]
@@ -262,34 +260,14 @@ def _checked_number(line: bytes) -> int | None:
     return int(match[3])
 
 
-def _is_plain(line: bytes) -> bool:
-    """Whether a line begins as earlier versions wrote it, without a checksum."""
-    return line.startswith((b"{", b"[{"))
-
-
-def _is_plain_segment(path: Path) -> bool:
-    """Whether a segment is of an earlier version: what its first line that can be recognised says."""
-    with open(path, "rb") as file:
-        for line in file:
-            if _is_plain(line) or _checked_number(line) is not None:
-                return _is_plain(line)
-    return False
-
-
 def _entry(number: int, line: bytes, path: Path) -> Entry | None:
     """The reading in a line; None in place of one that a repair could not save."""
     try:
-        text = line.decode()
-        if text.startswith('["'):
-            _, _, origin, reading = json.loads(text)
-            if reading is None:
-                return None
-            return Entry(number, {as_name(name): value for name, value in reading.items()}, origin)
-        if text.startswith("["):
-            origin, reading = json.loads(text)
-            return Entry(number, dict(reading), dict(origin))
-        return Entry(number, read_object(text), None)
-    except (ValueError, TypeError, AttributeError, RecursionError, Malformed) as error:
+        _, _, origin, reading = json.loads(line)
+        if reading is None:
+            return None
+        return Entry(number, {as_name(name): value for name, value in reading.items()}, origin)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise JournalError(
             f"{path}: the journal is damaged at reading {number}: {error}. Show what a repair would save and lose with "
             f"'emphatic journal check {path.parent}'."
@@ -344,7 +322,7 @@ class Inspection:
     Attributes:
         first: The number of the first reading; one more than ``last`` if there is none.
         last: The number of the last reading.
-        end: The number up to which readings may have been acknowledged; None in a journal of an earlier version.
+        end: The number up to which readings may have been acknowledged; None if nothing says so.
         damages: What is wrong.
         torn: A write that a crash has cut off; no reading in it was acknowledged.
         readings: How many readings can be read.
@@ -394,7 +372,7 @@ def inspect(folder: Path) -> Inspection:
     end_path = folder / "end"
     if end_path.exists() and inspection.end is None:
         inspection.damages.append(Damage(end_path, None, "its checksum is wrong"))
-    elif inspection.end is None and any(not _is_plain_segment(path) for _, path in segments):
+    elif inspection.end is None and segments:
         inspection.damages.append(Damage(end_path, None, "it is missing"))
     if inspection.end is not None and inspection.end > inspection.last:
         missing = (inspection.last + 1, inspection.end)
@@ -442,15 +420,12 @@ def _inspect_segment(inspection: Inspection, numbers: _Numbers, start: int, path
             f"{_describe_range(*gap)} {_are(gap)} missing before it" if gap[1] >= gap[0] else "it starts too early"
         )
         inspection.damages.append(Damage(path, None, problem))
-    plain = _is_plain_segment(path)
     bad: list[tuple[int, int, int, bytes]] = []  # line, size before it, number that it should have, its bytes
     with open(path, "rb") as file:
         for at, line in enumerate(file, start=1):
-            number = _plain_number(line, expected, path) if plain else _checked_number(line)
+            number = _checked_number(line)
             if number is None:
                 bad.append((at, size, expected, line))
-                if plain:
-                    expected += 1  # only the place of a line tells its number
             else:
                 _report_bad(inspection, path, bad)
                 bad = []
@@ -466,9 +441,7 @@ def _inspect_segment(inspection: Inspection, numbers: _Numbers, start: int, path
         return
     at, whole, number, line = bad[0]
     # Perhaps nothing but zeros, which a loss of power leaves.
-    is_unacknowledged = inspection.end is not None and number > inspection.end
-    is_torn = len(bad) == 1 and not line.endswith(b"\n") if plain else is_unacknowledged
-    if is_last and is_torn:
+    if is_last and inspection.end is not None and number > inspection.end:
         problem = f"a crash interrupted the last write: {size - whole} bytes after reading {number - 1} are dropped; "
         inspection.torn = Torn(path, whole, problem + "no reading in them was acknowledged.")
     else:
@@ -479,16 +452,6 @@ def _report_bad(inspection: Inspection, path: Path, bad: list[tuple[int, int, in
     for at, _, _, line in bad:
         problem = "its checksum is wrong" if _CHECKED.match(line) and line.endswith(b"\n") else "the line is incomplete"
         inspection.damages.append(Damage(path, at, problem))
-
-
-def _plain_number(line: bytes, expected: int, path: Path) -> int | None:
-    if not line.endswith(b"\n") or not _is_plain(line):
-        return None
-    try:
-        _entry(expected, line, path)
-    except JournalError:
-        return None
-    return expected
 
 
 def _read_end(folder: Path) -> int | None:
@@ -526,15 +489,11 @@ def repair(folder: Path) -> Path | None:
     copy = folder.with_name(f"{folder.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}")
     shutil.copytree(folder, copy)
     lines: dict[int, bytes] = {}
-    for start, path in _segments(folder):
+    for _, path in _segments(folder):
         with open(path, "rb") as segment:
-            plain, expected = _is_plain_segment(path), start
             for line in segment:
-                number = _plain_number(line, expected, path) if plain else _checked_number(line)
-                expected = (expected if number is None else number) + 1
-                if number is None:
-                    continue
-                lines.setdefault(number, _with_checksum(number, line, path) if plain else line)
+                if (number := _checked_number(line)) is not None:
+                    lines.setdefault(number, line)
     last = max(lines, default=inspection.first - 1)
     segments = _segments(folder)
     repaired = folder / f"{inspection.first:020d}.jsonl"
@@ -549,10 +508,3 @@ def repair(folder: Path) -> Path | None:
         file.write(_end_line(last))
     _sync_folder(folder)
     return copy
-
-
-def _with_checksum(number: int, line: bytes, path: Path) -> bytes:
-    entry = _entry(number, line, path)
-    assert entry is not None
-    origin = b"null" if entry.origin is None else json.dumps(entry.origin).encode()
-    return _line(number, origin, json.dumps(entry.reading).encode())

@@ -80,16 +80,13 @@ def _connection_metrics(kind: str, statuses: Sequence[ConnectionStatus]) -> Iter
                 yield f'emphatic_{kind}_{name}{{{kind}="{_label(address)}"}} {number}'
 
 
-def write_metrics(
-    service: Service, wrong_tokens: int = 0, failed_logins: int = 0, models: Sequence[Mapping[str, str]] = ()
-) -> str:
+def write_metrics(service: Service, wrong_tokens: int = 0, failed_logins: int = 0) -> str:
     """The answer to ``/metrics``, in the text format of Prometheus.
 
     Args:
         service: The service.
         wrong_tokens: The requests and logins with a wrong token.
         failed_logins: The logins among them.
-        models: The name and state of further models.
     """
     rate, lag = service.traffic.rate_and_lag()
     journal = service.journal_state()
@@ -129,12 +126,6 @@ def write_metrics(
     errors = [({"signal": name, "horizon": horizon}, error) for name, horizon, error in service.rmse()]
     lines += _samples("rmse", "Root mean square error of recent predictions.", errors)
     lines += _prediction_metrics(service)
-    for name, text, states in (
-        ("model_running", "1 while a model that has a name runs.", ("running", "warming up")),
-        ("model_failed", "1 if a model that should run does not run.", ("failed",)),
-    ):
-        values = [({"model": model["name"]}, float(model["state"] in states)) for model in models]
-        lines += _samples(name, text, values)
     return "\n".join(lines) + "\n"
 
 

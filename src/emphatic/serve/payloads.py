@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from emphatic.serve.service import Incoming, NotJson, read_json
@@ -51,18 +50,13 @@ class TopicNames:
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> TopicNames:
-        """The names that an option gives: TOPIC=NAME, several with commas between them, or a file of JSON or TOML."""
+        """The names that an option gives: TOPIC=NAME, several with commas between them."""
         names: dict[str, str] = {}
-        for text in texts:
-            path = Path(text)
-            if "=" not in text:
-                names |= _read_names(path)
-                continue
-            for pair in filter(None, (pair.strip() for pair in text.split(","))):
-                topic, separator, name = pair.partition("=")
-                if not separator or not topic.strip():
-                    raise ValueError(f"--topic-names {pair!r} must be TOPIC=NAME, or a file of such names.")
-                names[topic.strip()] = name.strip()
+        for pair in (pair.strip() for text in texts for pair in text.split(",") if pair.strip()):
+            topic, separator, name = pair.partition("=")
+            if not separator or not topic.strip():
+                raise ValueError(f"--topic-names {pair!r} must be TOPIC=NAME.")
+            names[topic.strip()] = name.strip()
         return cls(names)
 
     def signal(self, topic: str, field: str) -> str:
@@ -85,21 +79,6 @@ class TopicNames:
                     name = f"{name[:sign]}{level}{name[sign + 1 :]}"
                 return name
         return topic
-
-
-def _read_names(path: Path) -> dict[str, str]:
-    import tomllib
-
-    try:
-        text = path.read_text("utf-8")
-        table = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except OSError as error:
-        raise ValueError(f"--topic-names {path} is neither TOPIC=NAME nor a file: {error.strerror}.") from None
-    except ValueError as error:
-        raise ValueError(f"--topic-names {path} must be a file of JSON or TOML: {error}.") from None
-    if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
-        raise ValueError(f'--topic-names {path} must hold a name for each topic: {{"home/kitchen": "kitchen"}}.')
-    return dict(table)
 
 
 def _match(pattern: str, topic: str) -> list[str] | None:

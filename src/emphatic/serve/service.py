@@ -9,35 +9,31 @@ A reading with an id that is known is acknowledged, and not learned from again (
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
-import signal
-import ssl
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.locks import hold_lock
-from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, WHY, LineFormat, Outcome, Prediction, Predictor, format_lines
+from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, WHY, LineFormat, Outcome, Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.nexting.warm import compile_for_live, compile_for_questions
 from emphatic.questions.gvf import LARGEST
-from emphatic.serve.ids import DEFAULT_FIELD, DEFAULT_WINDOW, KnownIds, check_id, scoped_id
+from emphatic.serve.ids import DEFAULT_FIELD, KnownIds, check_id, scoped_id
 from emphatic.serve.journal import Journal, JournalError, JournalState
-from emphatic.serve.listener import ACCEPTED, Listener
 from emphatic.serve.metrics import Histogram
 from emphatic.serve.status import ConnectionStatus
 from emphatic.tables.fields import as_name
@@ -45,11 +41,8 @@ from emphatic.tables.pipe import BLOCK, JSON, Reading, TextForm
 from emphatic.tables.table import Malformed
 from emphatic.tables.text import NOT_AN_OBJECT, read_object
 
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
-__all__ = ["Connected", "EndedError", "Inbox", "Incoming", "Receipt", "RecentRows", "RunningError", "Service"]
-__all__ += ["Traffic", "WarmingUp", "read_json", "run", "with_ids"]
+__all__ = ["EndedError", "Inbox", "Incoming", "Publisher", "Receipt", "RecentRows", "RunningError", "Service"]
+__all__ += ["StreamConnection", "Traffic", "WarmingUp", "read_json", "read_lines", "with_ids"]
 
 logger = logging.getLogger("emphatic.serve")
 
@@ -66,21 +59,17 @@ _WAIT, _GROUP, _RETRY = 0.1, 0.05, 0.5
 #: Seconds that a reading waits for others that are likely to come just now.
 _MOMENT = 0.002
 #: Seconds that a service that is stopped goes on learning from what waits, and until it ends in any case.
-_DRAIN, END = 2.0, 4.5
+_DRAIN, _END = 2.0, 4.5
 #: The longest body, in bytes; and the levels that a reading may have.
 LONGEST, _DEEPEST = 1 << 20, 32
-#: Predictions whose lines are written by the thread that learns, together.
-_FEW_LINES = 64
 #: Recent rows that a page can show, and their values.
 _ROWS, _VALUES = 4096, 1 << 22
 #: Rows in alarm that are saved with the model.
 _ALARMS = 1000
-#: Seconds that open connections get when the service ends.
-_GRACE = 3
 #: Topics whose last payload is remembered.
 _TOPICS = 10_000
 #: Seconds without a connection to a source after which the service is not ready.
-SOURCE_TIMEOUT = 30.0
+_SOURCE_TIMEOUT = 30.0
 
 
 # ---------------------------------------------------------------------- readings on their way in
@@ -113,9 +102,8 @@ class EndedError(RuntimeError):
 class Receipt(NamedTuple):
     """What became of a reading, once it is safe: why it was not used, or its prediction if it has one.
 
-    ``taken`` is False if the service stopped before the reading was written down. ``line`` is the line of its
-    prediction, if that was wanted and is written already. ``repeated`` is True if the reading was known; ``line`` is
-    then its first answer, if that is kept.
+    ``taken`` is False if the service stopped before the reading was written down. ``repeated`` is True if the reading
+    was known; ``line`` is then its first answer, if that is kept.
     """
 
     outcome: _Outcome
@@ -127,8 +115,8 @@ class Receipt(NamedTuple):
 class Incoming(NamedTuple):
     """A reading on its way in.
 
-    ``text`` is its JSON if that is at hand, and ``acknowledge`` is called once the reading is safe. ``origin`` is kept
-    in the journal with the reading, and may have:
+    ``text`` is its JSON if that is at hand, and ``arrived`` the time by ``time.monotonic``. ``acknowledge`` is called
+    once the reading is safe. ``origin`` is kept in the journal with the reading, and may have:
 
     - "ids": the ids of the reading; it is learned from only if none of them is known (``with_ids`` writes them),
     - "payload": a topic, and a digest of what came from it,
@@ -136,8 +124,7 @@ class Incoming(NamedTuple):
     - any other name, such as the address of a source: where that source goes on after this reading.
 
     ``retained`` says that a broker had kept the reading for whoever subscribes: it is learned from unless its payload
-    is the last one that was learned from its topic. ``wants_line`` says that whoever is told wants the line of its
-    prediction.
+    is the last one that was learned from its topic.
     """
 
     reading: Reading | Malformed
@@ -146,15 +133,10 @@ class Incoming(NamedTuple):
     acknowledge: Callable[[Receipt], None] | None = None
     arrived: float = 0.0
     retained: bool = False
-    wants_line: bool = False
 
-    def arriving(self, seconds: float) -> Incoming:
-        """The reading with the time at which it arrived, by ``time.monotonic``."""
-        return self._replace(arrived=seconds)
-
-    def answered_by(self, acknowledge: Callable[[Receipt], None], wants_line: bool = False) -> Incoming:
-        """The reading with what is called once it is safe, and whether that wants the line of its prediction."""
-        return self._replace(acknowledge=acknowledge, wants_line=wants_line)
+    def answered_by(self, acknowledge: Callable[[Receipt], None]) -> Incoming:
+        """The reading with what is called once it is safe."""
+        return self._replace(acknowledge=acknowledge)
 
 
 class Inbox:
@@ -177,7 +159,7 @@ class Inbox:
         arrived = time.monotonic()
         with self._lock:
             room = 0 if self.closed else self.capacity - len(self._waiting)
-            accepted = [reading.arriving(arrived) for reading in readings[:room]]
+            accepted = [reading._replace(arrived=arrived) for reading in readings[:room]]
             self._waiting.extend(accepted)
             if accepted:
                 self._filled.notify()
@@ -190,7 +172,7 @@ class Inbox:
                 self._emptied.wait()
             if self.closed:
                 return False
-            self._waiting.append(reading.arriving(time.monotonic()))
+            self._waiting.append(reading._replace(arrived=time.monotonic()))
             self._filled.notify()
             return True
 
@@ -237,7 +219,7 @@ def with_ids(
     """
     identified = []
     for index, incoming in enumerate(readings):
-        reading, ids = incoming.reading, list((origin or {}).get("ids", ()))
+        reading, ids = incoming.reading, list[str]()
         if isinstance(reading, Malformed):
             identified.append(incoming._replace(origin=origin))
             continue
@@ -532,8 +514,6 @@ class Service:
         journal: The folder of readings since the last save; by default beside the model.
         capacity: The readings that may wait.
         id_field: The field of a reading that has its id; empty for none.
-        id_window: The ids that are remembered.
-        source_timeout: Seconds without a connection to a source after which the service is not ready.
     """
 
     def __init__(
@@ -547,8 +527,6 @@ class Service:
         journal: Path | None = None,
         capacity: int = _CAPACITY,
         id_field: str = DEFAULT_FIELD,
-        id_window: int = DEFAULT_WINDOW,
-        source_timeout: float = SOURCE_TIMEOUT,
     ) -> None:
         self.model, self.settings, self.learn, self._warm_up = model, settings, learn, warm_up
         self.save_every, self.inbox, self.traffic = save_every, Inbox(capacity), Traffic()
@@ -556,12 +534,11 @@ class Service:
         #: Where each source that can be asked again goes on: its own kind of position, by name.
         self.positions: dict[str, Any] = {}
         #: The field of a reading that has its id, and the ids that were learned from.
-        self.id_field, self.ids = id_field, KnownIds(id_window)
+        self.id_field, self.ids = id_field, KnownIds()
         self._payloads: dict[str, str] = {}  # the digest of the last payload of each topic that was learned from
         #: How sources and publishers do.
         self.sources: list[ConnectionStatus] = []
         self.publishers: list[ConnectionStatus] = []
-        self.source_timeout = source_timeout
         #: Readings taken since the service started; those of them that could not be used, and that were known.
         self.readings = self.malformed = self.repeated = 0
         self.saved_step = self.saved = 0
@@ -577,8 +554,6 @@ class Service:
         self._form = JSON
         #: Set once kernels are compiled; until then, and until they are learned from, readings are held back.
         self._compiled = threading.Event()
-        #: Set once the kernels of questions of one line are compiled too.
-        self._can_ask = threading.Event()
         self._held: deque[tuple[Sequence[tuple[int, Reading | Malformed]], TextForm]] = deque()
         self._held_count = self._replayed = 0
         self._compile_seconds: float | None = None  # until it is logged
@@ -610,7 +585,6 @@ class Service:
         """
         if wait:
             self._compiled.set()
-            self._can_ask.set()
         options: dict[str, Any] = {"learn": self.learn, "unit": "reading"}
         try:
             if self.learn:
@@ -673,32 +647,24 @@ class Service:
     def _compile(self) -> None:
         """Compile or load all kernels that learning needs, so that no reading waits for one."""
         began = time.monotonic()
-        self._compile_ahead(lambda: compile_for_live(self.predictor.settings))
-        self._compile_seconds = time.monotonic() - began
-        self._compiled.set()
-        self._compile_ahead(compile_for_questions)
-        self._can_ask.set()
-
-    def _compile_ahead(self, compile: Callable[[], None]) -> None:
         try:
-            compile()
+            compile_for_live(self.predictor.settings)
+            compile_for_questions()
         except Exception as error:  # whatever it is, learning shows whether it matters
             logger.warning("kernels could not be compiled ahead: %s", error)
+        self._compile_seconds = time.monotonic() - began
+        self._compiled.set()
 
     def stop(self) -> None:
         """Take nothing more in, learn from what waits, save, and end; returns at once."""
         self._deadline = time.monotonic() + _DRAIN
         self.inbox.close()
 
-    def close(self, seconds: float = END) -> None:
-        """``stop``, and wait until the model is saved.
-
-        Args:
-            seconds: How long to wait.
-        """
+    def close(self) -> None:
+        """``stop``, and wait until the model is saved."""
         self.stop()
         if self._thread.ident is not None:
-            self._thread.join(seconds)
+            self._thread.join(_END)
         if self._thread.is_alive():
             logger.warning("the model is not saved: learning is busy. The journal has every acknowledged reading.")
         else:
@@ -727,11 +693,6 @@ class Service:
         return bool(self._held) or not self._compiled.is_set()
 
     @property
-    def can_ask(self) -> bool:
-        """Whether the kernels of questions of one line are compiled."""
-        return self._can_ask.is_set()
-
-    @property
     def warming_up(self) -> bool:
         """Whether there is no model yet, or readings wait for it."""
         return self.predictor.horde is None or self.compiling
@@ -755,7 +716,7 @@ class Service:
     def disconnected(self) -> str:
         """The source that has had no connection for too long; empty if there is none."""
         for status in self.sources:
-            if (seconds := status.seconds_without()) > self.source_timeout:
+            if (seconds := status.seconds_without()) > _SOURCE_TIMEOUT:
                 why = f": {status.error}" if status.error else ""
                 return f"{status.name}: no connection for {seconds:.0f} s{why}"
         return ""
@@ -863,46 +824,9 @@ class Service:
 
         return self._submit(change)
 
-    def load(self, path: Path) -> Predictor:
-        """A model from a file of somebody else, for ``replace_model``; CheckpointError or ValueError if it is none.
-
-        Its kernels are compiled here, so that no reading waits for them.
-
-        Args:
-            path: The file.
-        """
-        predictor, _ = Predictor.load(path, learn=self.learn, unit="reading")
-        compile_for_live(predictor.settings)
-        return predictor
-
-    def replace_model(self, successor: Predictor) -> Future[None]:
-        """Learn and predict with another model from the next reading on.
-
-        Each reading goes to one of the two, and the new model is saved in place of the old one before the future is
-        done. If it cannot be saved, the old one goes on.
-
-        Args:
-            successor: The model.
-
-        Returns:
-            A future, as of ``ask``; its exception is a ValueError if the model cannot be saved.
-        """
-
-        def change(predictor: Predictor) -> None:
-            self._sync(wait=False)
-            predecessor = (self.predictor, self.recent, self.alarms, self._errors, self.latest, self.saved_step)
-            self.predictor, self.alarms, self.latest, self.saved_step = successor, RecentAlarms(), None, -1
-            self._watch()
-            if not self._save():
-                self.predictor, self.recent, self.alarms, self._errors, self.latest, self.saved_step = predecessor
-                raise ValueError(f"the model cannot be saved, and the old one continues: {self.trouble}")
-            logger.info("%s: replaced at step %d by a model at step %d.", self.model, predictor.step, successor.step)
-
-        return self._submit(change)
-
     def _change(self) -> None:
-        """Carry out the changes that wait, unless they or readings that came before them need kernels."""
-        if self.compiling or not self._can_ask.is_set():
+        """Carry out the changes that wait, unless readings that came before them wait for kernels."""
+        if self.compiling:
             return
         while not self._changes.empty():
             change, done = self._changes.get()
@@ -984,19 +908,14 @@ class Service:
 
     def _remember(self, learned: Sequence[tuple[dict[str, Any], _Outcome]]) -> None:
         """Remember the ids of readings with the answers to those that came by HTTP, and the payloads of topics."""
-        by_http = {
-            place: outcome
-            for place, (origin, outcome) in enumerate(learned)
-            if any(id.startswith("#") for id in origin.get("ids", ()))
-        }
-        predicted = {place: outcome for place, outcome in by_http.items() if isinstance(outcome, Prediction)}
-        answers = dict(zip(predicted, format_lines(predicted.values()), strict=True))
-        answers |= {place: outcome.line for place, outcome in by_http.items() if isinstance(outcome, WarmingUp)}
-        for place, (origin, outcome) in enumerate(learned):
+        for origin, outcome in learned:
             if isinstance(outcome, Malformed):
                 continue
             for id in origin.get("ids", ()):
-                self.ids.add(id, answers.get(place, b""))
+                answer = b""
+                if id.startswith("#") and isinstance(outcome, Prediction | WarmingUp):
+                    answer = outcome.line
+                self.ids.add(id, answer)
             if "payload" in origin:
                 topic, digest = origin["payload"]
                 self._payloads.pop(topic, None)
@@ -1090,32 +1009,17 @@ class Service:
     def _acknowledge(self) -> None:
         done, self._unacknowledged = self._unacknowledged, []
         moment = time.monotonic()
-        lines = self._format_few(done)
-        for place, (incoming, receipt) in enumerate(done):
+        for incoming, receipt in done:
             self.latency.observe(moment - incoming.arrived)
             if incoming.acknowledge is not None:
-                incoming.acknowledge(receipt._replace(line=lines[place]) if place in lines else receipt)
+                incoming.acknowledge(receipt)
         self._publish(receipt.outcome for _, receipt in done)
-
-    @staticmethod
-    def _format_few(done: Sequence[tuple[Incoming, Receipt]]) -> dict[int, bytes]:
-        """The lines that are wanted, by place, if they are few: together they take a fraction of the time.
-
-        Of many, whoever wants them writes them, while the next readings are learned from.
-        """
-        if len(done) > _FEW_LINES:
-            return {}
-        wanted = {
-            place: receipt.outcome
-            for place, (incoming, receipt) in enumerate(done)
-            if incoming.wants_line and isinstance(receipt.outcome, Prediction)
-        }
-        return dict(zip(wanted, format_lines(wanted.values()), strict=True))
 
     def _publish(self, outcomes: Iterable[object]) -> None:
         if self.publish is not None:
-            for line in format_lines(outcome for outcome in outcomes if isinstance(outcome, Prediction)):
-                self.publish(line)
+            for outcome in outcomes:
+                if isinstance(outcome, Prediction):
+                    self.publish(outcome.line)
 
     def _save(self) -> bool:
         """Save the model with the position in the journal, and cut that; False if the disk does not take it."""
@@ -1162,7 +1066,7 @@ class Service:
         if self.publish is None:
             return []
         outcomes = (receipt.outcome for _, receipt in self._unacknowledged)
-        return format_lines(outcome for outcome in outcomes if isinstance(outcome, Prediction))
+        return [outcome.line for outcome in outcomes if isinstance(outcome, Prediction)]
 
     def _end(self) -> None:
         """Save for the last time; if the disk does not take it, the journal has all that was acknowledged."""
@@ -1249,7 +1153,7 @@ def _split_at_repeats(block: Sequence[Incoming]) -> Iterator[list[Incoming]]:
     yield independent
 
 
-# ---------------------------------------------------------------------- running
+# ---------------------------------------------------------------------- connections
 
 
 class StreamConnection(Protocol):
@@ -1271,104 +1175,3 @@ class Publisher(StreamConnection, Protocol):
         A publisher may also have a method ``unconfirmed``, the lines that the broker has not confirmed, which are saved
         with the model and sent again after a restart; and ``status``, a ``ConnectionStatus``.
         """
-
-
-class Connected(NamedTuple):
-    """A service with the source and the publisher that it has besides HTTP."""
-
-    service: Service
-    source: StreamConnection | None
-    publisher: Publisher | None
-
-    def start(self) -> None:
-        """Learn, publish, and read."""
-        self.service.start()
-        for connection in (self.publisher, self.source):
-            if connection is not None:
-                connection.start()
-
-    def close(self, seconds: float = END) -> None:
-        """Save, and disconnect once all is acknowledged; ``seconds`` is how long that may take."""
-        self.service.close(seconds)
-        for connection in (self.source, self.publisher):
-            if connection is not None:
-                connection.stop()
-
-
-def run(
-    connected: Connected,
-    listening: Listener,
-    app: Starlette,
-    tls: ssl.SSLContext | None = None,
-    others: StreamConnection | None = None,
-) -> int:
-    """Serve until SIGTERM or SIGINT.
-
-    Args:
-        connected: The service, after ``open``, with its source and publisher.
-        listening: The socket of the HTTP interface.
-        app: The HTTP interface.
-        tls: What HTTPS is served with; None for HTTP.
-        others: Further models, which begin and end with the service.
-
-    Returns:
-        The exit code: 1 if learning ended by an error.
-    """
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield  # they are handled below
-
-    config = uvicorn.Config(
-        listening.budget.guard(app),
-        http="h11",  # which bounds the size of headers; httptools, where it is installed, does not
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        server_header=False,
-        backlog=ACCEPTED,
-        timeout_keep_alive=15,
-        timeout_graceful_shutdown=_GRACE,
-        proxy_headers=False,
-    )
-    config.load()
-    config.ssl = tls
-    server, service = Server(config), connected.service
-
-    async def serve() -> None:
-        loop = asyncio.get_running_loop()
-
-        def stop() -> None:
-            service.stop()
-            app.state.closing.set()
-            server.should_exit = True
-
-        for which in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(which, stop)
-        host, port = listening.getsockname()[:2]
-        logger.info("listening at %s://%s:%d", "https" if tls else "http", f"[{host}]" if ":" in host else host, port)
-        watching = [loop.create_task(task) for task in (_watch(service, stop), listening.budget.close_idle())]
-        await server.serve(sockets=[listening])
-        for task in watching:
-            task.cancel()
-
-    connected.start()
-    try:
-        if others is not None:
-            others.start()
-        asyncio.run(serve())
-    finally:
-        if others is not None:
-            others.stop()  # meanwhile the service itself, which was told before, saves
-        connected.close()
-    return 1 if service.failure is not None else 0
-
-
-async def _watch(service: Service, stop: Callable[[], None]) -> None:
-    """End the service if learning has ended."""
-    while service.failure is None:
-        await asyncio.sleep(0.2)
-    stop()

@@ -6,42 +6,14 @@ import logging
 import threading
 import time
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any
 
-__all__ = ["ConnectionStatus", "Loss"]
+__all__ = ["ConnectionStatus"]
 
 logger = logging.getLogger("emphatic.serve")
 
 #: Losses that are remembered one by one; all are counted.
 _LOSSES = 20
-
-
-class Loss(NamedTuple):
-    """Messages that will never come.
-
-    Attributes:
-        start: Where they began: an id, a number, or a time in ISO 8601.
-        end: Where they ended.
-        amount: How many there were; None if nobody knows.
-        reason: What happened.
-        noticed: When, in seconds since 1970.
-    """
-
-    start: str
-    end: str
-    amount: int | None
-    reason: str
-    noticed: float
-
-    def describe(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return {
-            "from": self.start,
-            "to": self.end,
-            "count": self.amount,
-            "reason": self.reason,
-            "noticed": round(self.noticed, 3),
-        }
 
 
 class ConnectionStatus:
@@ -66,7 +38,7 @@ class ConnectionStatus:
         self.lost = self.losses = 0
         #: Messages that an instance of this service published, and that were skipped.
         self.skipped = 0
-        self._recent: deque[Loss] = deque(maxlen=_LOSSES)
+        self._recent: deque[dict[str, Any]] = deque(maxlen=_LOSSES)
         self._changed = time.monotonic()
         self._lock = threading.Lock()
 
@@ -96,7 +68,8 @@ class ConnectionStatus:
             count: How many there were; None if nobody knows.
             reason: What happened.
         """
-        loss = Loss(start, end, count, reason, time.time())
+        noticed = round(time.time(), 3)
+        loss = {"from": start, "to": end, "count": count, "reason": reason, "noticed": noticed}
         with self._lock:
             self._recent.append(loss)
             self.losses += 1
@@ -116,7 +89,7 @@ class ConnectionStatus:
     def describe(self) -> dict[str, Any]:
         """As JSON can hold it."""
         with self._lock:
-            losses = [loss.describe() for loss in self._recent]
+            losses = list(self._recent)
         return {
             "name": self.name,
             "state": self.state,

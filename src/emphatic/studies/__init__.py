@@ -1,4 +1,4 @@
-"""Studies: sweeps over settings, and published results reproduced."""
+"""Studies: sweeps over settings."""
 
 from __future__ import annotations
 

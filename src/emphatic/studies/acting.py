@@ -1,7 +1,8 @@
-"""A sweep over agents: every setting of an algorithm acts in a world of its own, all of them in one compiled call."""
+"""A sweep over agents: every setting of an algorithm acts in a world of its own."""
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
@@ -13,8 +14,10 @@ from numpy.typing import NDArray
 
 from emphatic import problems
 from emphatic.common.names import suggestion
-from emphatic.control import ALGORITHMS, WORLDS, Agents, Algorithm, Trainings
+from emphatic.control import ALGORITHMS, WORLDS, Agent, Algorithm, tile_coding
+from emphatic.control.agent import check_end
 from emphatic.control.algorithms import algorithm_of
+from emphatic.control.episodes import run_episodes
 from emphatic.learning.inputs import refusal, whole
 from emphatic.problems import Environment, World
 from emphatic.studies.grid import ControlRule, Grid, GridSettings
@@ -26,8 +29,8 @@ __all__ = ["Acting", "acting", "control_grid", "is_world", "maker_of"]
 _LIMIT = 10_000
 #: Steps of a block in a world that never ends.
 _BLOCK = 1_000
-#: Agents in memory at a time.
-_AGENTS = 256
+#: Runs of random actions, for comparison.
+_RANDOM_RUNS = 20
 
 
 def is_world(problem: object) -> bool:
@@ -122,7 +125,7 @@ class Acting:
         Args:
             settings: Settings of one algorithm.
         """
-        self._agents(settings.select(0, 1), 0)
+        self._agent(settings, 0, 0)
 
     def identity(self) -> str:
         """A hash that identifies these runs."""
@@ -147,27 +150,41 @@ class Acting:
         Args:
             runs: Not used.
         """
-        agents = Agents("sarsa", self.world, 20, alpha=0.0, gamma=0.0, epsilon=1.0, seed=self.seed)
-        costs = {"random actions": float(np.mean(self._costs(agents.train(1, limit=self._limit))))}
+        at_random = {"alpha": 0.0, "lambda": 0.0, "gamma": 0.0, "epsilon": 1.0}
+        columns = {name: np.array([value]) for name, value in at_random.items()}
+        settings = GridSettings(ControlRule("sarsa", ALGORITHMS["sarsa"]), columns)
+        random = [self._costs(self._agent(settings, 0, run), run, 1) for run in range(_RANDOM_RUNS)]
+        costs = {"random actions": float(np.mean(random))}
         if isinstance(self.world, Environment):
             mdp = self.world.mdp
             best = mdp.optimal_reward_rate if self.world.continuing else float(mdp.start @ mdp.optimal_values)
             costs["best actions"] = -float(best)
         return costs
 
-    def _costs(self, training: Trainings) -> Array:
-        """(K, episodes)."""
-        costs = -training.returns / (self._limit if self.world.continuing else 1.0)
-        return np.where(np.isnan(costs), np.inf, costs)
-
-    def _agents(self, settings: GridSettings, run: int) -> Agents:
-        rule = settings.rule
+    def _agent(self, settings: GridSettings, k: int, run: int) -> Agent:
+        """The agent of setting k, whose random numbers are those of seed (seed, run, 0)."""
+        rule, world = settings.rule, self.world
         assert isinstance(rule, ControlRule)
-        values: dict[str, Any] = {
-            ("lambda_" if name == "lambda" else name): list(column) for name, column in settings.values.items()
-        }
-        runs = [run] * len(settings)
-        return Agents(rule.algorithm, self.world, **values, stepsize=settings.stepsize, seed=self.seed, runs=runs)
+        values: dict[str, Any] = {"gamma": 1.0}
+        for name, column in settings.values.items():
+            values["lambda_" if name == "lambda" else name] = float(column[k])
+        features = tile_coding(world) if world.ranges else (len(world.tables[0]) - 2) // world.actions
+        seed: Any = [self.seed, run, 0]
+        agent = Agent(rule.algorithm, features, world.actions, **values, stepsize=settings.stepsize, seed=seed)
+        check_end(rule.algorithm, agent.gamma, world, "sweep")
+        return agent
+
+    def _costs(self, agent: Agent, run: int, episodes: int) -> Array:
+        """Of each episode, infinite from the one on in which the agent would diverge.
+
+        The random numbers of its world are those of seed (seed, run, 1).
+        """
+        world = copy.copy(self.world)  # tasks may share this one
+        world.seed_with([self.seed, run, 1])
+        returns, _ = run_episodes(agent, world, episodes, self._limit, blocks=world.continuing)
+        costs = np.full(episodes, np.inf)
+        costs[: len(returns)] = -returns / (self._limit if world.continuing else 1.0)
+        return costs
 
     def score(self, run: int, settings: GridSettings, every: int, points: NDArray[np.int64]) -> Scores:
         """Let all settings act in one run.
@@ -178,15 +195,10 @@ class Acting:
             every: Only 1 is possible.
             points: The episodes that a curve has.
         """
-        shards = []
-        for begin in range(0, len(settings), _AGENTS):
-            agents = self._agents(settings.select(begin, min(begin + _AGENTS, len(settings))), run)
-            training = agents.train(self.steps, limit=self._limit)
-            costs = self._costs(training)
-            final = costs[:, -max(1, self.steps // 10) :].mean(axis=1)
-            curve = costs[:, points].astype(np.float32)
-            shards.append(Scores(costs.mean(axis=1), final, curve, training.diverged))
-        return Scores.joined(shards)
+        costs = np.array([self._costs(self._agent(settings, k, run), run, self.steps) for k in range(len(settings))])
+        final = costs[:, -max(1, self.steps // 10) :].mean(axis=1)
+        curve = costs[:, points].astype(np.float32)
+        return Scores(costs.mean(axis=1), final, curve, ~np.isfinite(costs).all(axis=1))
 
 
 def acting(problem: str | World, episodes: int | None, seed: int, options: Mapping[str, Any] | None = None) -> Acting:

@@ -10,7 +10,6 @@ import os
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from emphatic.report.plots import (
     Panel,
     Plot,
     category,
-    check_formats,
+    check_format,
     draw_file,
     look,
     shades,
@@ -84,7 +83,7 @@ def draw(sweep: Sweep, x: str, path: str | os.PathLike[str] | None) -> Figure:
     if x not in plots:
         raise refusal("x", "plot", f"be {', '.join(map(repr, list(plots)[:-1]))} or 'runs'", repr(x))
     if path is not None:
-        check_formats(Path(path).suffix.removeprefix("."))
+        check_format(path)
     return draw_file(plots[x](sweep), path)
 
 

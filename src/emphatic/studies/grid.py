@@ -29,17 +29,8 @@ from emphatic.rules import AnyRule
 from emphatic.rules._traits import RuleTraits
 from emphatic.stepsizes import StepSize
 
-__all__ = [
-    "ControlRule",
-    "Grid",
-    "GridSettings",
-    "LeastSquaresRule",
-    "find_rule",
-    "parameters",
-    "parse_numbers",
-    "resolve",
-]
-__all__ += ["ControlRule", "settings"]
+__all__ = ["ControlRule", "Grid", "GridSettings", "LeastSquaresRule", "find_rule", "parameters", "parse_numbers"]
+__all__ += ["resolve", "settings"]
 
 # ---------------------------------------------------------------------- numbers as text
 
@@ -200,17 +191,17 @@ def _import_rule(path: str) -> AnyRule:
     """The rule at MODULE:NAME."""
     module, _, name = path.partition(":")
     if not (module and name):
-        raise ValueError(f"--rule {path}: a rule of your own is given as MODULE:NAME.")
+        raise ValueError(f"rule {path}: a rule of your own is given as MODULE:NAME.")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
         rule = getattr(importlib.import_module(module), name)
     except ImportError as error:
-        raise ValueError(f"--rule {path}: the module {module!r} cannot be imported: {error}.") from error
+        raise ValueError(f"rule {path}: the module {module!r} cannot be imported: {error}.") from error
     except AttributeError:
-        raise ValueError(f"--rule {path}: the module {module!r} has no {name!r}.") from None
+        raise ValueError(f"rule {path}: the module {module!r} has no {name!r}.") from None
     if not isinstance(rule, AnyRule):
-        raise ValueError(f"--rule {path}: must be an emphatic.Rule or ElementwiseRule. Got {rule!r:.100} instead.")
+        raise ValueError(f"rule {path}: must be an emphatic.Rule or ElementwiseRule. Got {rule!r:.100} instead.")
     return rule
 
 

@@ -1,8 +1,4 @@
-"""The pages of studies: a sweep, a published result beside ours, and the index that leads to each reproduction.
-
-``SweepPage`` and ``ReproductionPage`` are what a page shows; ``sweep_page`` and ``reproduction_page`` fill the
-templates ``sweep.html`` and ``reproduction.html``. ``page`` gathers the numbers of a sweep.
-"""
+"""The page of a sweep: ``page`` gathers its numbers in a ``SweepPage``, with which ``sweep_page`` fills a template."""
 
 from __future__ import annotations
 
@@ -19,7 +15,6 @@ from emphatic.common import versions
 from emphatic.report import (
     Axis,
     Column,
-    Figure,
     Html,
     Key,
     Plots,
@@ -30,18 +25,16 @@ from emphatic.report import (
     shades,
     table,
 )
-from emphatic.report.page import NONE, known, piece, plus_minus, time_table
+from emphatic.report.page import known, plus_minus, time_table
 from emphatic.studies import figures
 from emphatic.studies.figures import parameter_text
 from emphatic.studies.grid import GridSettings
-from emphatic.studies.reproductions import ORIGINS, count_by_kind, count_numbers
 from emphatic.studies.statistics import mean_intervals, over_runs, runs_for_tolerance
 
 if TYPE_CHECKING:
     from emphatic.studies.results import Sweep
 
-__all__ = ["ReproductionPage", "SweepPage", "format_value", "page", "reproduction_page", "reproductions_index"]
-__all__ += ["sweep_page", "verdict"]
+__all__ = ["Row", "Sections", "SweepPage", "format_value", "page", "render", "sweep_page"]
 
 Row = Mapping[str, Any]
 #: The words of the link to a section, and what the section shows.
@@ -52,8 +45,6 @@ _LINES = ("lambda", "zeta", "xi", "beta", "eta", "kappa")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: How an interval was computed, in words.
 _METHODS = {"t": "by Student’s t (fewer than five runs)", "bootstrap": "by bootstrap"}
-#: At most this many differing numbers are named at the top.
-MOST = 6
 
 
 # ---------------------------------------------------------------------- the numbers of a sweep
@@ -290,18 +281,26 @@ def sweep_page(sweep: SweepPage) -> str:
         "learning": ("Learning curves", _learning_cards(sweep, inks, plots)),
         "distribution": ("All runs", _runs_card(sweep, plots)),
     }
-    return _render("sweep.html", sweep, sections, plots)
+    rest = {"settings": sweep.settings, "took": sweep.seconds, "versions": sweep.versions}
+    return render("sweep.html", sweep.title, sweep.intro, sections, plots, **rest)
 
 
-def _render(template: str, page: SweepPage | ReproductionPage, sections: Sections, plots: Plots) -> str:
+def render(
+    template: str,
+    title: str,
+    intro: str,
+    sections: Sections,
+    plots: Plots,
+    *,
+    settings: Mapping[str, Any],
+    took: Mapping[str, float],
+    versions: Mapping[str, str],
+) -> str:
     """The page with the sections that are not empty; each has the words of the link to it."""
-    sections |= {
-        "settings": ("Settings", page.settings or page.versions),
-        "time": ("Time", time_table(page.seconds)),
-    }
+    sections |= {"settings": ("Settings", settings or versions), "time": ("Time", time_table(took))}
     links = {"lambda" if name == "along" else name: words for name, (words, shown) in sections.items() if shown}
-    shown = {name: value for name, (_, value) in sections.items()} | {"settings": page.settings}
-    return render_page(template, page.title, page.intro, links, plots, versions=page.versions, **shown)
+    shown = {name: value for name, (_, value) in sections.items()} | {"settings": settings}
+    return render_page(template, title, intro, links, plots, versions=versions, **shown)
 
 
 def _sweep_summary(sweep: SweepPage) -> Row | None:
@@ -564,161 +563,3 @@ def _learning_cards(sweep: SweepPage, inks: Mapping[str, str], plots: Plots) -> 
         "early": plots(early, f"{sweep.metric} while learning, on logarithmic axes"),
         "settings": {rule: "; ".join(texts) for rule, texts in settings.items()},
     }
-
-
-# ---------------------------------------------------------------------- reproductions
-
-
-@dataclass(frozen=True)
-class ReproductionPage:
-    """All that the page shows, as plain data; what is empty is left out.
-
-    - ``intro``: what was published, and where.
-    - ``figures``: see ``Figure``; published numbers are drawn as ``Marks`` beside our lines.
-    - ``checks``: one mapping per number with ``name``, ``published``, ``ours``, ``tolerance`` (numbers or words),
-      ``agree`` (True, False, or None: only reported), ``difference``, ``in_errors``, ``trivial`` and ``note``.
-    - ``bias``: a sentence for each table of numbers, on whether ours are lower or higher throughout.
-    - ``notes``: paragraphs on what was done otherwise, and what was found.
-    - ``settings``: nested mappings. ``seconds``: how long each stage took. ``versions``: of what took part.
-    """
-
-    title: str
-    intro: str
-    figures: Sequence[Figure] = ()
-    checks: Sequence[Mapping[str, Any]] = ()
-    notes: Sequence[str] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)
-    bias: Sequence[str] = ()
-
-
-def verdict(checks: Sequence[Row]) -> str:
-    """The checks in a sentence, in which each published number counts once, by where it comes from.
-
-    >>> verdict([{"agree": True}, {"agree": True}, {"agree": None}])
-    '2 of 2 numbers agree; 1 more is only reported.'
-    >>> verdict([{"name": name, "agree": True, "origin": name} for name in ("printed", "digitised")])
-    '2 of 2 numbers agree (printed 1 of 1, digitised 1 of 1).'
-    """
-    reported = sum(check.get("agree") is None for check in checks)
-    agree, judged = count_numbers(checks)
-    if not judged:
-        if reported == 1:
-            return "1 number reported; it is not judged."
-        return f"{reported} numbers reported; none is judged."
-    words = f"{agree} of {judged} {'numbers agree' if judged != 1 else 'number agrees'}"
-    counts = ", ".join(f"{kind} {right} of {total}" for kind, (right, total) in count_by_kind(checks).items())
-    words += f" ({counts})" if counts else ""
-    return words + (f"; {reported} more {'is' if reported == 1 else 'are'} only reported." if reported else ".")
-
-
-def reproduction_page(study: ReproductionPage) -> str:
-    """The page as HTML, complete in itself."""
-    plots = Plots()
-    drawn = [(figure, plots(figure.plot, figure.title)) for figure in study.figures]
-    sections: Sections = {
-        "verdict": ("Verdict", _verdict_lines(study)),
-        "figures": ("Figures", drawn),
-        "checks": ("Numbers", _check_table(study.checks)),
-        "notes": ("Notes", study.notes),
-    }
-    return _render("reproduction.html", study, sections, plots)
-
-
-def _all_agree(checks: Sequence[Row]) -> bool | None:
-    judged = [bool(check["agree"]) for check in checks if check.get("agree") is not None]
-    return all(judged) if judged else None
-
-
-def _marked(agree: bool | None, words: str) -> Html:
-    sign, kind = {True: ("✓", "yes"), False: ("✗", "no"), None: ("○", "open")}[agree]
-    return piece("marked", kind, sign, words)
-
-
-def _verdict_lines(study: ReproductionPage) -> list[str]:
-    if not study.checks:
-        return []
-    lines: list[str] = [_marked(_all_agree(study.checks), verdict(study.checks))]
-    differ = [str(check["name"]) for check in study.checks if check.get("agree") not in (None, True)]
-    if differ:
-        unnamed = f" and {len(differ) - MOST} more" if len(differ) > MOST else ""
-        lines.append(f"Different from what was published: {'; '.join(differ[:MOST])}{unnamed}.")
-    return [*lines, *study.bias]
-
-
-def _check_table(checks: Sequence[Row]) -> Html | None:
-    """Every number next to the published one, with the tolerance that decides."""
-    if not checks:
-        return None
-    rows = [_described_check(check) for check in checks]
-    columns = [Column("number", "name"), Column("verdict", "verdict", order="place")]
-    columns += [Column(name, f"{name} shown", str, order=name) for name in (*ORIGINS, "published", "ours")]
-    columns += [Column("difference", "difference shown", str, order="difference")]
-    columns += [Column("in errors", "in_errors shown", str, order="in_errors", hint="the difference in both errors")]
-    columns += [Column("tolerance", "tolerance shown", str, order="tolerance")]
-    columns += [Column("", "kind"), Column("note", "note")]
-    filled = [column for column in columns if any(row.get(column.key) not in (None, "", NONE) for row in rows)]
-    return table(filled, rows, sort=True)
-
-
-def _described_check(check: Row) -> dict[str, Any]:
-    """A row of that table: numbers, and how they are shown."""
-    agree = None if check.get("agree") is None else bool(check["agree"])
-    words = {True: "agrees", False: "differs", None: "reported"}[agree]
-    ours, published, tolerance = (check.get(name) for name in ("ours", "published", "tolerance"))
-    origin = check.get("origin") or "published"
-    shown = {
-        origin: _format_published(published, tolerance),
-        "tolerance": _as_set(tolerance, "± "),
-        "ours": _measured(ours, tolerance),
-        "difference": _signed(check.get("difference")),
-        "in_errors": _signed(check.get("in_errors")),
-    }
-    row = {**check, "verdict": _marked(agree, words), "place": {False: 0, True: 1, None: 2}[agree], origin: published}
-    row["kind"] = "trivial" if check.get("trivial") else ""
-    return row | {f"{name} shown": text for name, text in shown.items()}
-
-
-def _signed(value: object) -> str:
-    """A difference, with its sign."""
-    return NONE if not known(value) else f"{value:+.2g}".replace("-", "−") if value else "0"
-
-
-def _as_set(value: object, sign: str = "") -> str:
-    """A number as it was given, or words."""
-    if known(value):
-        return f"{sign}{value:.7g}".replace("-", "−")
-    return NONE if value is None or value == "" else str(value)
-
-
-def _format_published(value: object, tolerance: object) -> str:
-    """The published number as it was given; to more digits where these would not do for the tolerance."""
-    short = _as_set(value)
-    if known(value) and known(tolerance) and abs(float(short.replace("−", "-")) - value) > tolerance:
-        return _measured(value, tolerance)
-    return short
-
-
-def _measured(value: object, tolerance: object) -> str:
-    """A number to one digit more than the tolerance decides on; without one, to five."""
-    if not known(value) or not known(tolerance) or not 1e-15 < tolerance < 1:
-        return f"{value:.5g}".replace("-", "−") if known(value) else _as_set(value)
-    return f"{value:,.{1 - math.floor(math.log10(tolerance))}f}".replace("-", "−")
-
-
-def reproductions_index(studies: Mapping[str, ReproductionPage], title: str = "Reproductions", intro: str = "") -> str:
-    """The page that leads to each study by its address (``"chain.html"``), with its verdict."""
-    rows = []
-    for href, study in studies.items():
-        agree = _all_agree(study.checks)
-        row: dict[str, Any] = {"study": piece("link", href, study.title), "about": study.intro}
-        row |= {"verdict": _marked(agree, verdict(study.checks)), "place": {False: 0, True: 1, None: 2}[agree]}
-        rows.append(row | {"time": sum(study.seconds.values()) if study.seconds else None})
-    columns = [Column("study", "study"), Column("verdict", "verdict", order="place")]
-    columns += [Column("time", "time", seconds), Column("about", "about")]
-    judged = [agree for agree in (_all_agree(study.checks) for study in studies.values()) if agree is not None]
-    lead = _marked(all(judged) if judged else None, f"{sum(judged)} of {len(judged)} studies agree in every number.")
-    return render_page(
-        "studies.html", title, intro, {"studies": "Studies"}, lead=lead, studies=table(columns, rows, sort=True)
-    )

@@ -60,11 +60,6 @@ class Scores(NamedTuple):
             return cls(mean, final, curve.T.astype(np.float32), ~((mean <= most) & (final <= most)))
 
     @classmethod
-    def joined(cls, shards: Sequence[Scores]) -> Scores:
-        """Those of learners that were cut into shards, in order."""
-        return cls(*(np.concatenate(arrays) for arrays in zip(*shards, strict=True)))
-
-    @classmethod
     def averaged(cls, tasks: Sequence[Scores]) -> Scores:
         """The mean over several tasks; a learner that diverged in one of them has diverged."""
         if len(tasks) == 1:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic.engines.compiled import blas_threads
 
 __all__ = ["CONFIDENCE", "Interval", "difference", "interval", "mean_intervals", "median_interval", "over_runs"]
-__all__ += ["runs_for_tolerance", "share_intervals", "t_quantile", "tolerance_interval"]
+__all__ += ["runs_for_tolerance", "t_quantile", "tolerance_interval"]
 
 Array = NDArray[np.float64]
 
@@ -194,20 +193,6 @@ def difference(values: ArrayLike, baseline: ArrayLike) -> Interval:
     if not np.isfinite(differences).all():
         return Interval(math.nan, math.nan, math.nan, "")
     return interval(differences)
-
-
-def share_intervals(shares: ArrayLike, count: int) -> tuple[Array, Array]:
-    """The ends of the confidence intervals of shares of so many independent cases (Wilson 1927).
-
-    >>> low, high = share_intervals([0.1, 0.5], 10)
-    >>> low.round(2).tolist(), high.round(2).tolist()
-    ([0.02, 0.24], [0.4, 0.76])
-    """
-    share = np.asarray(shares, np.float64)
-    z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
-    middle = (share + z * z / (2 * count)) / (1.0 + z * z / count)
-    half = z / (1.0 + z * z / count) * np.sqrt(share * (1.0 - share) / count + (z / (2 * count)) ** 2)
-    return middle - half, middle + half
 
 
 def tolerance_interval(values: ArrayLike, share: float) -> tuple[float, float]:

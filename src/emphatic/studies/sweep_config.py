@@ -38,15 +38,6 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _parse_points(text: str) -> int | list[int]:
-    try:
-        steps = [int(step) for step in text.split(",")]
-    except ValueError:
-        wrong = next(step for step in text.split(",") if not step.strip().lstrip("+-").isdigit())
-        raise ValueError(f"--points takes whole numbers with commas. Got {wrong!r}.") from None
-    return steps if len(steps) > 1 else steps[0]
-
-
 @dataclass(frozen=True)
 class SweepConfig:
     """What to sweep.
@@ -81,27 +72,22 @@ class SweepConfig:
     episodes: int | None = _flag(help="Episodes per run of a control problem; default: 50.", flag_type=int)
     every: int | None = _flag(help="Compute the error every N steps; default: 1.", flag_type=int)
     points: int | list[int] | None = setting(
-        help="Points of a learning curve: how many (default 50), or comma-separated steps.",
-        from_text=_parse_points,
-        commands=("sweep",),
+        help="The points of a learning curve, or the steps that have one; default: 50."
     )
     seed: int | None = _flag(help="Seed of all runs; default: 0.", flag_type=int)
-    theta: list[float] | str | None = setting(help="Initial weights, comma-separated; default: 0.", commands=("sweep",))
+    theta: list[float] | str | None = setting(help="Initial weights; default: 0.")
     rerun: int | None = _flag(
         help="Report the best setting of each rule on this many fresh runs; default: 0.", flag_type=int
     )
-    tolerance: float | None = _flag(
+    tolerance: float | None = setting(
         help="Tolerance intervals, which contain this fraction of all runs, such as .9.",
-        flag_type=float,
         must="a number between 0 and 1",
         is_valid=is_share,
     )
-    distribution: bool | None = _flag(
+    distribution: bool | None = setting(
         help="Show the errors of all runs of the best settings in the report.",
-        flag_type=bool,
         must="true or false",
         is_valid=lambda value: isinstance(value, bool),
-        from_text=lambda switched_on: switched_on or None,
     )
     predict: str | None = _log_flag(help="The column to predict.", must="the name of a column", is_valid=_is_text)
     horizon: float | str | None = _log_flag(
@@ -110,18 +96,12 @@ class SweepConfig:
         is_valid=lambda value: isinstance(value, int | float | str),
         from_text=as_step_count,
     )
-    time: str | bool | None = _log_flag(
-        help="The column of time stamps, '' for none.",
+    time: str | bool | None = setting(
+        help="The column of time stamps, false for none.",
         must="the name of a column, or false",
         is_valid=lambda value: isinstance(value, str | bool),
-        from_text=lambda text: text or False,
     )
-    delimiter: str | None = _log_flag(
-        help="Column separator of CSV.",
-        must="text",
-        is_valid=_is_text,
-        from_text=lambda text: "\t" if text == "\\t" else text,
-    )
+    delimiter: str | None = setting(help="Column separator of CSV.", must="text", is_valid=_is_text)
 
     @staticmethod
     def read(path: Path) -> dict[str, Any]:
@@ -180,9 +160,9 @@ class SweepConfig:
             return acting(self.problem, self.episodes, self.seed or 0, self.options)
         if not self.is_log:
             return self._make_problem()
-        for name, value in (("steps", self.steps), ("seed", self.seed), ("with", self.options or None)):
+        for name, value in (("steps", self.steps), ("seed", self.seed), ("options", self.options or None)):
             if value is not None:
-                raise ValueError(f"--{name} goes with a problem, and {self.problem!r} is a log, used as it is.")
+                raise ValueError(f"{name!r} goes with a problem, and {self.problem!r} is a log, used as it is.")
         if self.predict is None or self.horizon is None:
             raise ValueError("a log needs the column to predict and a horizon: --predict COLUMN --horizon STEPS.")
         return Recorded.table(self.problem, self.predict, self.horizon, time=self.time, delimiter=self.delimiter)
@@ -192,7 +172,7 @@ class SweepConfig:
 
         for name in ("predict", "horizon", "time", "delimiter"):
             if getattr(self, name) is not None:
-                raise ValueError(f"--{name} goes with a log, and {self.problem!r} is a problem.")
+                raise ValueError(f"{name!r} goes with a log, and {self.problem!r} is a problem.")
         function = maker_of(self.problem)
         known = [name for name in inspect.signature(function).parameters if name != "seed"]
         for name in self.options:

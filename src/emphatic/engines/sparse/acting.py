@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from emphatic.engines.base import Engine
     from emphatic.rules import AnyRule, Scalars
 
-__all__ = ["SETTINGS", "STATUS", "TIES", "ActingKernels", "Known", "acting_functions"]
+__all__ = ["SETTINGS", "STATUS", "TIES", "ActingKernels", "Known", "acting_functions", "state_type"]
 
 #: Places of an agent's numbers in ``setting``.
 SETTINGS: tuple[str, ...] = (
@@ -37,22 +37,10 @@ TIES = 1e-10
 
 N = ALPHA = GAMMA = LAMBDA = ETA = SIGMA = NEXT = RATIO = CUTS = GREEDY = SOFTMAX = KIND = START = END = STEPS = 0
 ACTION = PI = MU = IS_GREEDY = DECISIONS = DELTA = 0
-#: How many agents ``q``, ``target`` and ``behaviour`` have room for.
-LANES: int
-#: Whether all features are active, and φ(S) and φ(S') have a feature at the same place or not both.
-ALIGNED: int
-#: (column, table) → H of it as it is when up to date; (column, e, table) sets it so. Both do the same whether or not it
-#: is already: that cannot be foreseen by a processor.
-current: Callable[[np.void, NDArray[np.float64]], Scalars]
-refresh: Callable[[np.void, Scalars, NDArray[np.float64]], None]
-#: (sums, h, value) → sums + h·value.
-add_current: Callable[[Scalars, Scalars, float], Scalars]
 #: (state, index, value, begin, end) → θ·φ; and the same, with the columns of φ up to date then.
 value_in: Callable[..., float]
 fetch_value: Callable[..., float]
-#: (state, index, value, action) → θ·φ(S, a) of aligned features.
-value_aligned: Callable[..., float]
-#: (state, index, value, index_next, value_next, step) → δ, or NaN where the step was refused.
+#: (state, index, value, index_next, value_next, begin, end, step) → δ, or NaN where the step was refused.
 learn_with: Callable[..., float]
 #: (alpha, lambda, rho, gamma_next, R, eta, lambda_next) → the parameters of a step.
 step_of: Callable[..., Scalars]
@@ -81,15 +69,11 @@ class Known(NamedTuple):
     Args:
         actions: The number of actions.
         slots: The number of active features of a state.
-        lanes: How many agents act side by side.
-        aligned: Whether all features are active, and φ(S) and φ(S') have a feature at the same place or not both.
-        numbers: What ``setting`` has at places that are the same for all agents.
+        numbers: What ``setting`` has at some of its places.
     """
 
     actions: int
     slots: int
-    lanes: int
-    aligned: bool
     numbers: tuple[tuple[str, float], ...]
 
 
@@ -107,12 +91,6 @@ def _add(functions: Functions, rule: AnyRule, known: Known | None) -> None:
     for place, name in (*enumerate(SETTINGS), *enumerate(STATUS)):
         functions.constant(name, place)
     functions.constant("TIES", TIES)
-    functions.constant("LANES", 1 if known is None else known.lanes)
-    aligned = known is not None and known.aligned and not isinstance(rule, ElementwiseRule)
-    functions.constant("ALIGNED", int(aligned))
-    unknown = [name for name in rule.parameters if name not in _PARAMETERS]
-    if unknown:
-        raise refusal("algorithm", "Agent", "have a rule whose parameters an agent knows", f"{unknown[0]!r} of it")
     step = tuple_of(_PARAMETERS[name] for name in rule.parameters)
     functions.add("step_of(alpha, trace, rho, gamma, reward, eta, trace_next)", f"return {step}")
     elementwise = isinstance(rule, ElementwiseRule)
@@ -121,17 +99,10 @@ def _add(functions: Functions, rule: AnyRule, known: Known | None) -> None:
     functions.add(f"value_in(state, {row})", f"return value_of({lazy}, {row})")
     functions.add(f"fetch_value(state, {row})", f"return value_up_to_date({lazy}, {row})")
     arrays = ", ".join(f"state[{i}]" for i in range(11 if elementwise else 5))
-    learns = f"learn_step({arrays}, index, value, index_next, value_next, step)"
+    learns = f"learn_step({arrays}, index, value, index_next[begin:end], value_next[begin:end], step)"
     if known is not None and not elementwise:  # features and numbers that need no check
-        learns = f"take_step({arrays}, step, index, value, 0, SLOTS, index_next, value_next, 0, len(index_next))[0]"
-    if aligned:
-        learns = f"take_aligned_step({arrays}, step, index, value, index_next, value_next)"
-        _add_current(functions, Layout(rule))
-        functions.add(
-            "value_aligned(state, index, value, action)",
-            f"return aligned_value({lazy}, index, value, action, ACTIONS)",
-        )
-    functions.add("learn_with(state, index, value, index_next, value_next, step)", f"return {learns}")
+        learns = f"take_step({arrays}, step, index, value, 0, SLOTS, index_next, value_next, begin, end)[0]"
+    functions.add("learn_with(state, index, value, index_next, value_next, begin, end, step)", f"return {learns}")
     if known is None:
         functions.add("count_actions(q)", "return q.shape[0]")
         functions.add("count_slots(index)", "return index.shape[-1]")
@@ -145,39 +116,31 @@ def _add(functions: Functions, rule: AnyRule, known: Known | None) -> None:
     functions.add("fixed(setting, place)", *cases, "return setting[place]")
 
 
-def _add_current(functions: Functions, at: Layout) -> None:
-    """``current``, ``refresh`` and ``add_current``."""
-    u, w = functions.u, at.w
-    h = [f"h{r}" for r in u.vectors]
-    lines = [f"h{r} = np.float64(column['H{r}'])" for r in u.vectors]
-    for j in u.traces:
-        lines.append(f"s = np.uint64(column['E{j}'])")
-        lines += [f"h{r} += table[{j - w}, s, {r}] * h{j}" for r in u.weights if j in at.takes[r]]
-        lines.append(f"h{j} *= table[{j - w}, s, {w}]")
-    stamps = [f"column['E{j}'] = e[{j - w}]" for j in u.traces]
-    functions.add("current(column, table)", *lines, f"return {tuple_of(h)}")
-    functions.add("refresh(column, e, table)", *lines, *(f"column['H{r}'] = h{r}" for r in u.vectors), *stamps)
-    functions.add("add_current(sums, h, v)", f"return {tuple_of(f'sums[{r}] + h[{r}] * v' for r in u.vectors)}")
-
-
 @functools.cache
 def _module(rule: AnyRule, dtype: str, interpreted: bool) -> Any:
     functions, kernels = acting_functions(rule, dtype)
     return compiled.module(f"acting_{rule.name}_{dtype}", compiled.lean(compiled.compose(functions, *kernels)))
 
 
-@functools.cache
-def _kernel(rule: AnyRule, dtype: str, name: str, interpreted: bool) -> Any:
+def state_type(rule: AnyRule, dtype: str) -> Any:
+    """The type of ``state`` in kernels: of the arrays of a sparse engine."""
     f8, i8 = types.float64, types.int64
     flat, table, cube = (types.Array(f8, ndim, "C") for ndim in (1, 2, 3))
     indices, rows = types.Array(i8, 1, "C"), types.Array(i8, 2, "C")
     if isinstance(rule, ElementwiseRule):
         column = column_type(record(rule, dtype))
         lazy = (types.Array(column, 2, "C"), table, rows, types.Array(f8, 4, "C"))
-        state = types.Tuple((*lazy, table, rows, indices, table, rows, cube, cube))  # type: ignore[no-untyped-call]
-    else:
-        column = column_type(Layout(rule).fields(dtype))
-        state = types.Tuple((types.Array(column, 1, "C"), flat, indices, cube, table))  # type: ignore[no-untyped-call]
+        return types.Tuple((*lazy, table, rows, indices, table, rows, cube, cube))  # type: ignore[no-untyped-call]
+    column = column_type(Layout(rule).fields(dtype))
+    return types.Tuple((types.Array(column, 1, "C"), flat, indices, cube, table))  # type: ignore[no-untyped-call]
+
+
+@functools.cache
+def _kernel(rule: AnyRule, dtype: str, name: str, interpreted: bool) -> Any:
+    f8, i8 = types.float64, types.int64
+    flat, table = (types.Array(f8, ndim, "C") for ndim in (1, 2))
+    indices, rows = types.Array(i8, 1, "C"), types.Array(i8, 2, "C")
+    state = state_type(rule, dtype)
     work = (rows, table, indices, flat, flat)
     signature = {
         "begin": (state, flat, flat, flat, *work, flat, flat, f8),
@@ -192,11 +155,26 @@ class ActingKernels:
 
     def __init__(self, engine: Engine) -> None:
         assert isinstance(engine, Sparse | SparseElementwise)
+        unknown = [name for name in engine.rule.parameters if name not in _PARAMETERS]
+        if unknown:
+            raise refusal("algorithm", "Agent", "have a rule whose parameters an agent knows", f"{unknown[0]!r} of it")
         self._engine = engine
-        kernel = functools.partial(_kernel, engine.rule, engine.dtype)
-        self.begin, self.act, self.appraise = (
-            kernel(name, compiled.interpreted()) for name in ("begin", "act", "appraise")
-        )
+
+    @functools.cached_property
+    def begin(self) -> Any:
+        """Compiled when it is first called, as what follows: an agent that runs whole episodes calls none of them."""
+        return self._kernel("begin")
+
+    @functools.cached_property
+    def act(self) -> Any:
+        return self._kernel("act")
+
+    @functools.cached_property
+    def appraise(self) -> Any:
+        return self._kernel("appraise")
+
+    def _kernel(self, name: str) -> Any:
+        return _kernel(self._engine.rule, self._engine.dtype, name, compiled.interpreted())
 
     def state(self, slots: int) -> tuple[NDArray[Any], ...]:
         """The engine's arrays, with room for so many active features in a step; they hold as long as these suffice."""

@@ -1,10 +1,8 @@
 """One step of an agent: action values, the next action, and the update of its learner, in one compiled call.
 
 φ(S, A) has the features of S at A·n + i. The action A' is chosen from θ before the update, and the update follows.
-``state`` is the state of a sparse engine with one learner. ``q``, ``target`` (π) and ``behaviour`` (μ) are of several
-agents that act side by side, LANES of them: all first actions, then all second ones, so that a processor can compute
-the probabilities of several agents with one instruction. Functions that are not defined here belong to the rule, to
-``sparse_kernels`` and to ``acting``.
+``state`` is the state of a sparse engine with one learner; ``target`` is π and ``behaviour`` μ. Functions that are not
+defined here belong to the rule, to ``sparse_kernels`` and to ``acting``.
 """
 
 from __future__ import annotations
@@ -13,26 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emphatic.engines.compiled import exact, inner, small, strict
+from emphatic.engines.compiled import exact, inner
 from emphatic.engines.intrinsics import get_apart, put_apart
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emphatic.engines.rule_functions import (
-        COUNTER, HUGE, LIMIT, TRACES, WEIGHTS, bounds, decide, is_finite, is_small, load, store, zeros,
-    )  # fmt: skip
-    from emphatic.engines.sparse import (
-        HIGH, LOW, NEAR_THE_END, add_held, add_phi, add_phi_next, advance, at_least_one, combine, epochs, fetch,
-        increments,
-    )  # fmt: skip
+    from emphatic.engines.rule_functions import HUGE, zeros
+    from emphatic.engines.sparse import add_held, combine, epochs, fetch
     from emphatic.engines.sparse.acting import (
-        ACTION, ALIGNED, ALPHA, CUTS, DECISIONS, DELTA, END, ETA, GAMMA, GREEDY, IS_GREEDY, KIND, LAMBDA, LANES, MU, N,
-        NEXT, PI, RATIO, SIGMA, SOFTMAX, START, STEPS, TIES, add_current, count_actions, count_slots, current,
-        fetch_value, fixed, learn_with, refresh, step_of, value_aligned, value_in,
+        ACTION, ALPHA, CUTS, DECISIONS, DELTA, END, ETA, GAMMA, GREEDY, IS_GREEDY, KIND, LAMBDA, MU, N, NEXT, PI, RATIO,
+        SIGMA, SOFTMAX, START, STEPS, TIES, count_actions, count_slots, fetch_value, fixed, learn_with, step_of,
+        value_in,
     )  # fmt: skip
-    from emphatic.engines.sparse.sparse_kernels import close_epoch, is_over, move_plain, settle
-    from emphatic.rules import Scalars
 
     State = tuple[NDArray[Any], ...]
     Floats = NDArray[np.float64]
@@ -43,9 +34,9 @@ if TYPE_CHECKING:
 def scheduled(setting: Floats, decisions: float) -> float:
     """ε or the temperature at this decision: constant, linear, or geometric from ``START`` to ``END``."""
     rate = setting[START]
-    if setting[KIND] > 0.0:
+    if fixed(setting, KIND) > 0.0:
         share = min(decisions / setting[STEPS], 1.0)
-        if setting[KIND] == 1.0:
+        if fixed(setting, KIND) == 1.0:
             rate += share * (setting[END] - rate)
         else:
             rate *= (setting[END] / rate) ** share
@@ -67,172 +58,71 @@ def value_up_to_date(
     return float(combine(scale, h)[0])
 
 
-@strict
-def aligned_value(
-    columns: NDArray[np.void], scale: Floats, epoch: Integers, table: Floats, index: Integers, value: Floats,
-    action: int, actions: int,
-) -> float:  # fmt: skip
-    """θ·φ(S, a) of aligned features, changing nothing."""
-    h = zeros()
-    for i in range(count_slots(index)):
-        h = add_current(h, current(columns[np.uint64(index[i] * actions + action)], table), value[i])
-    return float(combine(scale, h)[0])
-
-
-@inner
-def begin_epochs(epoch: Integers, table: Floats) -> None:
-    """What columns of the present epochs owe: nothing. So nobody has to ask whether a column is up to date."""
-    for trace in range(TRACES):
-        for r in range(WEIGHTS):
-            table[trace, epoch[2 * trace], r] = 0.0
-        table[trace, epoch[2 * trace], WEIGHTS] = 1.0
-
-
-@small
-def aligned_products(
-    columns: NDArray[np.void], scale: Floats, epoch: Integers, table: Floats, index: Integers, value: Floats,
-    index_next: Integers, value_next: Floats,
-) -> tuple[Scalars, Scalars, Scalars]:  # fmt: skip
-    """``products`` of aligned features: for φ·φ', each of φ' is compared with the one of φ at its place."""
-    slots, e = count_slots(index), epochs(epoch)
-    h, h_next = zeros(), zeros()
-    pp, pq, qq = 0.0, 0.0, 0.0
-    for a in range(slots):
-        fetch(columns[np.uint64(index[a])], e, table)
-        pp += value[a] * value[a]
-        h = add_held(h, columns[np.uint64(index[a])], value[a])
-    for offset in range(0, index_next.shape[0], slots):
-        for a in range(slots):
-            i, v = index_next[offset + a], value_next[offset + a]
-            refresh(columns[np.uint64(i)], e, table)
-            same = index[a] == i
-            pq += value[a] * v * same  # a product, as a processor could not foresee a branch
-            qq += v * v
-            h_next = add_held(h_next, columns[np.uint64(i)], v)
-    return combine(scale, h), combine(scale, h_next), (pp, pq, qq)
-
-
-@exact  # a division for each of u, and not one for each of the columns
-def increments_of(scale: Floats, c: Scalars) -> tuple[Scalars, Scalars]:
-    """``increments``."""
-    return increments(scale, c)
-
-
-@inner
-def take_aligned_step(
-    columns: NDArray[np.void], scale: Floats, epoch: Integers, table: Floats, scalars: Floats, step: Scalars,
-    index: Integers, value: Floats, index_next: Integers, value_next: Floats,
-) -> float:  # fmt: skip
-    """``take_step`` of aligned features; δ, or NaN."""
-    slots, slots_next = count_slots(index), index_next.shape[0]
-    x, x_next, g = aligned_products(columns, scale, epoch, table, index, value, index_next, value_next)
-    memory, size = load(scalars, 0)
-    delta, c, memory = decide(step, memory, x, x_next, g)
-    size = bounds(c, at_least_one(size), 1.0 + g[0], 1.0 + g[2])
-    if not (is_finite(delta, memory) and abs(x[0]) <= LIMIT and abs(x_next[0]) <= LIMIT):
-        return np.nan
-    if is_small(c, size, NEAR_THE_END):
-        advance(scale, c)
-        for r in range(WEIGHTS):
-            if not LOW < abs(scale[r]) < HIGH:
-                settle(columns, scale, epoch, table)
-                begin_epochs(epoch, table)
-        for trace in range(TRACES):
-            if is_over(scale, trace):
-                if epoch[2 * trace] + 1 < table.shape[1]:
-                    close_epoch(scale, epoch, table, trace)
-                else:
-                    settle(columns, scale, epoch, table)
-                begin_epochs(epoch, table)
-        e = epochs(epoch)
-        u, u_next = increments_of(scale, c)
-        for a in range(slots):
-            fetch(columns[np.uint64(index[a])], e, table)
-            add_phi(columns[np.uint64(index[a])], u, value[a])
-        if len(u_next) > 0:
-            for a in range(slots_next):
-                fetch(columns[np.uint64(index_next[a])], e, table)
-                add_phi_next(columns[np.uint64(index_next[a])], u_next, value_next[a])
-    else:
-        fine, size = move_plain(
-            columns, scale, epoch, table, c, index, value, 0, slots, index_next, value_next, 0, slots_next
-        )
-        if not fine:
-            return np.nan
-        begin_epochs(epoch, table)
-    store(scalars, 0, memory, size)
-    scalars[0, COUNTER] += 1.0
-    return float(delta)
-
-
 @inner
 def evaluate(
     state: State, setting: Floats, index: Integers, value: Floats, next_index: Integers, next_value: Floats, q: Floats,
-    lane: int, fetches: bool,
+    fetches: bool,
 ) -> None:  # fmt: skip
     """θ·φ(S, a) of every action; ``next_index`` and ``next_value`` hold φ(S, a), one action after the other."""
-    slots, n = count_slots(index), int(setting[N])
+    slots, n = count_slots(index), int(fixed(setting, N))
     for a in range(count_actions(q)):
-        if ALIGNED == 1:
-            q[a * LANES + lane] = value_aligned(state, index, value, a)
-            continue
         for i in range(slots):
             next_index[a * slots + i] = a * n + index[i] if 0 <= index[i] < n else -1
             next_value[a * slots + i] = value[i]
         if fetches:
-            q[a * LANES + lane] = fetch_value(state, next_index, next_value, a * slots, (a + 1) * slots)
+            q[a] = fetch_value(state, next_index, next_value, a * slots, (a + 1) * slots)
         else:
-            q[a * LANES + lane] = value_in(state, next_index, next_value, a * slots, (a + 1) * slots)
+            q[a] = value_in(state, next_index, next_value, a * slots, (a + 1) * slots)
 
 
 @inner
-def find_policies(rate: float, q: Floats, target: Floats, behaviour: Floats, lane: int) -> None:
+def find_policies(rate: float, q: Floats, target: Floats, behaviour: Floats) -> None:
     """μ(a|S), ε-greedy with ε = ``rate``, and the greedy π(a|S); values that differ by rounding alone are tied."""
-    actions, largest = count_actions(q), get_apart(q, lane, 0)
+    actions, largest = count_actions(q), get_apart(q, 0, 0)
     for a in range(actions):
-        largest = max(largest, get_apart(q, a * LANES + lane, 0))
+        largest = max(largest, get_apart(q, a, 0))
     least = largest - TIES * max(1.0, abs(largest))
     tied = 0.0
     for a in range(actions):
-        tied += 1.0 if get_apart(q, a * LANES + lane, 0) >= least else 0.0
+        tied += 1.0 if get_apart(q, a, 0) >= least else 0.0
     share, least_likely = 1.0 / max(tied, 1.0), rate / actions  # none is tied where a value is NaN
     greedy = least_likely + (1.0 - rate) * share
     for a in range(actions):
-        is_best = get_apart(q, a * LANES + lane, 0) >= least
-        put_apart(target, a * LANES + lane, 1, share if is_best else 0.0)
-        put_apart(behaviour, a * LANES + lane, 2, greedy if is_best else least_likely)
+        is_best = get_apart(q, a, 0) >= least
+        put_apart(target, a, 1, share if is_best else 0.0)
+        put_apart(behaviour, a, 2, greedy if is_best else least_likely)
 
 
 @inner
-def soften(rate: float, q: Floats, behaviour: Floats, lane: int) -> None:
+def soften(rate: float, q: Floats, behaviour: Floats) -> None:
     """μ(a|S) of a softmax policy with this temperature."""
-    actions, largest, total = count_actions(q), q[lane], 0.0
+    actions, largest, total = count_actions(q), q[0], 0.0
     for a in range(actions):
-        largest = max(largest, q[a * LANES + lane])
+        largest = max(largest, q[a])
     for a in range(actions):
-        behaviour[a * LANES + lane] = np.exp((q[a * LANES + lane] - largest) / rate)
-        total += behaviour[a * LANES + lane]
+        behaviour[a] = np.exp((q[a] - largest) / rate)
+        total += behaviour[a]
     for a in range(actions):
-        behaviour[a * LANES + lane] /= total
+        behaviour[a] /= total
 
 
 @inner
-def choose(q: Floats, behaviour: Floats, lane: int, u: float) -> int:
+def choose(q: Floats, behaviour: Floats, u: float) -> int:
     """The first action whose cumulative probability is above u; −3 if values are not finite."""
     total, action, chosen, fine = 0.0, 0, False, True
     for a in range(count_actions(q)):  # to the end: which action comes first cannot be foreseen by a processor
-        likely = get_apart(behaviour, a * LANES + lane, 2)
+        likely = get_apart(behaviour, a, 2)
         total += likely
         action = a if likely > 0.0 and not chosen else action
         chosen = chosen or u < total
-        fine = fine and abs(get_apart(q, a * LANES + lane, 0)) <= HUGE
+        fine = fine and abs(get_apart(q, a, 0)) <= HUGE
     return action if fine else -3
 
 
 @inner
-def remember(setting: Floats, status: Floats, action: int, target: Floats, behaviour: Floats, lane: int) -> None:
+def remember(setting: Floats, status: Floats, action: int, target: Floats, behaviour: Floats) -> None:
     """The action that the agent takes, and how likely it was."""
-    at = action * LANES + lane
+    at = action
     status[ACTION] = action
     status[IS_GREEDY] = 1.0 if target[at] > 0.0 else 0.0
     status[MU] = behaviour[at]
@@ -241,13 +131,13 @@ def remember(setting: Floats, status: Floats, action: int, target: Floats, behav
 
 @inner
 def weigh_actions(
-    setting: Floats, action: int, target: Floats, behaviour: Floats, lane: int, slots: int, index: Integers,
-    value: Floats, next_index: Integers, next_value: Floats,
+    setting: Floats, action: int, target: Floats, behaviour: Floats, slots: int, next_index: Integers,
+    next_value: Floats,
 ) -> int:  # fmt: skip
     """Make φ' of φ(S', a): that of A', the mean under π, or σ of one and 1 − σ of the other; how many are active."""
     count, actions = 0, count_actions(target)
     for a in range(actions):
-        expected = target[a * LANES + lane] if fixed(setting, GREEDY) > 0.0 else behaviour[a * LANES + lane]
+        expected = target[a] if fixed(setting, GREEDY) > 0.0 else behaviour[a]
         sampled = 1.0 if a == action else 0.0
         if fixed(setting, NEXT) == 0.0:
             weight = sampled
@@ -255,15 +145,10 @@ def weigh_actions(
             weight = expected
         else:
             weight = fixed(setting, SIGMA) * sampled + (1.0 - fixed(setting, SIGMA)) * expected
-        if ALIGNED == 1:  # written in any case: which actions have a weight cannot be foreseen by a processor
-            for i in range(slots):
-                next_index[count + i], next_value[count + i] = index[i] * actions + a, weight * value[i]
-            count += slots if weight > 0.0 else 0
-        elif weight > 0.0:
-            for i in range(slots):
-                next_index[count] = next_index[a * slots + i]
-                next_value[count] = weight * next_value[a * slots + i]
-                count += 1
+        for i in range(slots):  # in any case: which actions have a weight cannot be foreseen by a processor
+            next_index[count + i] = next_index[a * slots + i]
+            next_value[count + i] = weight * next_value[a * slots + i]
+        count += slots if weight > 0.0 else 0
     return count
 
 
@@ -294,20 +179,19 @@ def are_finite_readings(readings: Floats) -> bool:
 def pick(setting: Floats, status: Floats, q: Floats, target: Floats, behaviour: Floats, u: float) -> int:
     """The action of one agent for the values q, and with which probabilities; −3 if they are not finite."""
     rate = scheduled(setting, status[DECISIONS])
-    find_policies(rate, q, target, behaviour, 0)
-    if setting[SOFTMAX] > 0.0:
-        soften(rate, q, behaviour, 0)
-    return choose(q, behaviour, 0, u)
+    find_policies(rate, q, target, behaviour)
+    if fixed(setting, SOFTMAX) > 0.0:
+        soften(rate, q, behaviour)
+    return choose(q, behaviour, u)
 
 
 @inner
 def begin_episode(
-    setting: Floats, status: Floats, index: Integers, value: Floats, action: int, target: Floats, behaviour: Floats,
-    lane: int,
+    setting: Floats, status: Floats, index: Integers, value: Floats, action: int, target: Floats, behaviour: Floats
 ) -> None:  # fmt: skip
     """The action that was picked is the first of an episode that begins in row 1."""
     status[DECISIONS] += 1.0
-    remember(setting, status, action, target, behaviour, lane)
+    remember(setting, status, action, target, behaviour)
     for i in range(count_slots(index)):
         index[0, i], value[0, i] = index[1, i], value[1, i]
 
@@ -315,43 +199,33 @@ def begin_episode(
 @inner
 def take_action(
     state: State, setting: Floats, status: Floats, index: Integers, value: Floats, next_index: Integers,
-    next_value: Floats, action: int, target: Floats, behaviour: Floats, lane: int, reward: float, terminated: bool,
+    next_value: Floats, action: int, target: Floats, behaviour: Floats, reward: float, terminated: bool,
     truncated: bool,
 ) -> int:  # fmt: skip
     """Learn from the step to row 1, where ``action`` was picked, unless it terminated; the action, −1 at an end.
 
     −3 if the learner would diverge: nothing has changed then.
     """
-    slots, n, first_next, end_next, gamma = count_slots(index), int(setting[N]), 0, 0, 0.0
+    slots, n, first_next, end_next, gamma = count_slots(index), int(fixed(setting, N)), 0, 0, 0.0
     if not terminated:
         gamma = setting[GAMMA]
-        if fixed(setting, NEXT) == 0.0 and ALIGNED == 1:
-            for i in range(slots):
-                next_index[i], next_value[i] = index[1, i] * count_actions(target) + action, value[1, i]
-            end_next = slots
-        elif fixed(setting, NEXT) == 0.0:  # φ' is φ(S', A') as it stands
+        if fixed(setting, NEXT) == 0.0:  # φ' is φ(S', A') as it stands
             first_next, end_next = action * slots, (action + 1) * slots
         else:
-            end_next = weigh_actions(
-                setting, action, target, behaviour, lane, slots, index[1], value[1], next_index, next_value
-            )
+            end_next = weigh_actions(setting, action, target, behaviour, slots, next_index, next_value)
     rho = ratio(setting, status)
     trace = setting[LAMBDA] * (status[IS_GREEDY] if fixed(setting, CUTS) > 0.0 else 1.0)
     previous = int(status[ACTION])
     for i in range(slots):
-        if ALIGNED == 1:
-            index[2, i] = index[0, i] * count_actions(target) + previous
-        else:
-            index[2, i] = previous * n + index[0, i] if 0 <= index[0, i] < n else -1
+        index[2, i] = previous * n + index[0, i] if 0 <= index[0, i] < n else -1
     step = step_of(setting[ALPHA], trace, rho, gamma, reward, fixed(setting, ETA), setting[LAMBDA])
-    active_next, value_next = next_index[first_next:end_next], next_value[first_next:end_next]
-    delta = learn_with(state, index[2], value[0], active_next, value_next, step)
+    delta = learn_with(state, index[2], value[0], next_index, next_value, first_next, end_next, step)
     if not abs(delta) <= HUGE:
         return -3
     status[DELTA] = delta
     if not terminated:
         status[DECISIONS] += 1.0
-        remember(setting, status, action, target, behaviour, lane)
+        remember(setting, status, action, target, behaviour)
     if terminated or truncated:
         return -1
     for i in range(slots):
@@ -366,10 +240,10 @@ def begin(
     """The first action of an episode that begins in row 1; −2 if the observation is not finite, −3 if q is not."""
     if not are_finite_readings(readings):
         return -2
-    evaluate(state, setting, index[1], value[1], next_index, next_value, q, 0, True)
+    evaluate(state, setting, index[1], value[1], next_index, next_value, q, True)
     action = pick(setting, status, q, target, behaviour, u)
     if action >= 0:
-        begin_episode(setting, status, index, value, action, target, behaviour, 0)
+        begin_episode(setting, status, index, value, action, target, behaviour)
     return action
 
 
@@ -386,12 +260,12 @@ def act(
         return -2
     action = -1
     if not terminated:
-        evaluate(state, setting, index[1], value[1], next_index, next_value, q, 0, True)
+        evaluate(state, setting, index[1], value[1], next_index, next_value, q, True)
         action = pick(setting, status, q, target, behaviour, u)
         if action < 0:
             return action
     return take_action(
-        state, setting, status, index, value, next_index, next_value, action, target, behaviour, 0, reward, terminated,
+        state, setting, status, index, value, next_index, next_value, action, target, behaviour, reward, terminated,
         truncated,
     )  # fmt: skip
 
@@ -400,4 +274,4 @@ def appraise(
     state: State, setting: Floats, index: Integers, value: Floats, next_index: Integers, next_value: Floats, q: Floats
 ) -> None:
     """``evaluate``, as a function of its own, that changes nothing."""
-    evaluate(state, setting, index[2], value[2], next_index, next_value, q, 0, False)
+    evaluate(state, setting, index[2], value[2], next_index, next_value, q, False)

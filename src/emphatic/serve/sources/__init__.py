@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -38,14 +38,12 @@ class MessageOptions(NamedTuple):
 
     Args:
         topic_names: What the signals of a topic are called.
-        by_signal: Whether the predictions of each signal go to a topic of their own, below the one of the address.
-        home_assistant: The first level of the topics by which Home Assistant finds entities; empty for none.
+        home_assistant: Whether the predictions are announced to Home Assistant.
         units: The units of signals there, by the name of a signal or of a field.
     """
 
     topic_names: TopicNames = TopicNames()
-    by_signal: bool = False
-    home_assistant: str = ""
+    home_assistant: bool = False
     units: Mapping[str, str] = {}
 
 
@@ -54,10 +52,10 @@ class Address(NamedTuple):
 
     >>> Address.parse("mqtt://user:secret@broker/plant/+/readings")
     mqtt://broker:1883/plant/+/readings
-    >>> Address.parse("http://x/y")  # doctest: +ELLIPSIS
+    >>> Address.parse("http://x/y")
     Traceback (most recent call last):
     ...
-    ValueError: 'http://x/y' is not an address of the form mqtt://HOST:PORT/TOPIC or nats://HOST:PORT/STREAM or ...
+    ValueError: 'http://x/y' is not an address of the form mqtt://HOST:PORT/TOPIC.
     """
 
     kind: str
@@ -74,7 +72,7 @@ class Address(NamedTuple):
     def parse(cls, text: str) -> Address:
         """The fields of an address; ValueError if it is none. A topic may have +, # and escapes such as %20."""
         scheme, separator, location = text.partition("://")
-        source = find_source(scheme) or _find_encrypted(scheme)
+        source = find_source(scheme) or find_source(scheme.removesuffix("s"))
         if source is None or bool(separator) != bool(source.form):
             raise _not_an_address(text)
         if not source.form:
@@ -91,11 +89,6 @@ class Address(NamedTuple):
         user, password = (None if field is None else unquote(field) for field in (url.username, url.password))
         return cls(source.name, url.hostname, port, unquote(name), encrypted, user, password)
 
-    @property
-    def server(self) -> tuple[object, ...]:
-        """The server and the user there, without the topic or stream."""
-        return self.kind, self.host, self.port, self.user
-
     def with_access(self, password: str | None, tls: TLSFiles) -> Address:
         """The address with a password that is not in its text, and the files of an encrypted connection."""
         if self.encrypted:
@@ -105,9 +98,7 @@ class Address(NamedTuple):
     def __repr__(self) -> str:
         """Without the password."""
         place = f"://{self.host}:{self.port}/{self.name}" if self.host else ""
-        source = find_source(self.kind)
-        scheme = source.encrypted_scheme if self.encrypted and source is not None else self.kind
-        return f"{scheme}{place}"
+        return f"{self.kind}{'s' if self.encrypted else ''}{place}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +111,8 @@ class StreamSource:
             so with an iterator of readings.
         publish: Opens an address for the predictions of a model; None if there is no way to send any.
         form: How an address is written, such as mqtt://HOST:PORT/TOPIC; without it the name is all there is to write.
+            The scheme of an encrypted connection has an s behind it, as in mqtts://HOST:PORT/TOPIC.
         port: The port of an address that has none.
-        encrypted_name: The scheme of encrypted connections; by default an s stands behind the name, as in
-            mqtts://HOST/TOPIC.
         encrypted_port: The port of an encrypted connection that has none.
         title: The name of the protocol, as messages write it.
         overlaps: Whether predictions that go to the second address would come back as readings from the first; both
@@ -136,17 +126,11 @@ class StreamSource:
     publish: Callable[[Address, Path], Publisher] | None = None
     form: str = ""
     port: int = 0
-    encrypted_name: str = ""
     encrypted_port: int = 0
     title: str = ""
     overlaps: Callable[[Address, Address], bool] = lambda source, publisher: source.name == publisher.name
     package: str = ""
     extra: str = ""
-
-    @property
-    def encrypted_scheme(self) -> str:
-        """The scheme of encrypted connections."""
-        return self.encrypted_name or f"{self.name}s"
 
     @contextmanager
     def importing(self) -> Iterator[None]:
@@ -170,16 +154,6 @@ def find_source(name: str) -> StreamSource | None:
         name, lambda value: isinstance(value, StreamSource) and value.name == name, wanted
     )[0]
     return source
-
-
-def _find_encrypted(scheme: str) -> StreamSource | None:
-    """The source whose encrypted connections have this scheme, or None."""
-    for name in (scheme.removesuffix("s"), *_PLUGINS):
-        with suppress(ImportError, TypeError):  # of another distribution
-            source = find_source(name)
-            if source is not None and source.form and source.encrypted_scheme == scheme:
-                return source
-    return None
 
 
 def make_source(
@@ -257,22 +231,11 @@ def is_same_server(a: Address, b: Address) -> bool:
 
 
 def _numeric(host: str) -> set[str]:
-    """The numeric addresses of a host; one entry stands for all the addresses of this machine."""
+    """The numeric addresses of a host; its name if it has none."""
     try:
-        addresses = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+        return {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
     except (OSError, UnicodeError):
         return {host.lower()}
-    return {"this machine" if _is_here(address) else address for address in addresses}
-
-
-def _is_here(address: str) -> bool:
-    """Whether this machine has the address: only then a socket can be bound to it."""
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as attempt:
-        try:
-            attempt.bind((address, 0))
-        except OSError:
-            return False
-        return True
 
 
 def _not_an_address(text: str) -> ValueError:

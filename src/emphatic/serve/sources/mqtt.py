@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from emphatic.serve.home_assistant import OFFLINE, ONLINE, HomeAssistant, signal_topic
+from emphatic.serve.home_assistant import OFFLINE, ONLINE, HomeAssistant
 from emphatic.serve.payloads import TimeStamps, name_fields, read_message
 from emphatic.serve.service import Incoming, Receipt, Service, with_ids
 from emphatic.serve.sources import Address, StreamSource, is_same_server
@@ -94,8 +94,7 @@ def _overlaps(source: Address, publisher: Address) -> bool:
     (wanted, is_new), (topic, publishes_new) = _split_version(source), _split_version(publisher)
     if wanted == topic or (is_new and publishes_new):
         return wanted == topic
-    below = (topic, f"{topic}/availability")  # and the topics of single signals
-    return wanted.startswith(f"{topic}/") or any(topics_overlap(wanted, published) for published in below)
+    return any(topics_overlap(wanted, published) for published in (topic, f"{topic}/availability"))
 
 
 class _Connection:
@@ -225,7 +224,6 @@ class MqttSource:
         self._connection.client.on_message = self._receive
         self._was_connected = False
         self._stamps: TimeStamps | None = None
-        self._predictor: object = None  # whose times they are written like
         logger.info("readings come from %r.", address)
 
     def start(self) -> None:
@@ -294,8 +292,8 @@ class MqttSource:
 
     def _name(self, incoming: Incoming, topic: str) -> Incoming:
         predictor = self._service.predictor
-        if self._stamps is None or self._predictor is not predictor:
-            self._stamps, self._predictor = TimeStamps(*predictor.example_time()), predictor
+        if self._stamps is None:
+            self._stamps = TimeStamps(*predictor.example_time())
         known = () if predictor.horde is None else predictor.columns
         return name_fields(incoming, topic, self._address.options.topic_names, self._stamps, known)
 
@@ -310,7 +308,7 @@ def _iso(seconds: float) -> str:
 
 
 class MqttPublisher:
-    """Predictions to a topic, a line a message, or a message for each signal; each at least once."""
+    """Predictions to a topic, a line a message, each at least once."""
 
     def __init__(self, address: Address, model: Path) -> None:
         self._address, self._topic = address, _split_version(address)[0]
@@ -320,7 +318,6 @@ class MqttPublisher:
         self._sent: dict[int, bytes] = {}
         self._early: set[int] = set()  # confirmed before their line was here
         options = address.options
-        self._by_signal = options.by_signal
         self._home_assistant: HomeAssistant | None = None
         self._announced: dict[str, bytes] = {}  # the discovery messages that were sent
         self._shape: object = None  # the entities of the last line
@@ -328,10 +325,8 @@ class MqttPublisher:
             raise ValueError(f"--publish {address!r}: predictions go to one topic, without + and #.")
         if options.home_assistant:
             self._home_assistant = HomeAssistant(
-                options.home_assistant,
                 model,
                 self._topic,
-                by_signal=options.by_signal,
                 units=options.units,
                 names=options.topic_names,
             )
@@ -383,14 +378,9 @@ class MqttPublisher:
 
     def __call__(self, line: bytes) -> None:
         """Send a line; one that the broker's absence leaves no room for is lost, and counted."""
-        fields = json.loads(line) if self._by_signal or self._home_assistant is not None else {}
         if self._home_assistant is not None:
-            self._announce(self._home_assistant, fields)
-        messages = _split_signals(self._topic, fields) if self._by_signal else {self._topic: line.rstrip(b"\n")}
-        is_lost = False
-        for topic, payload in messages.items():
-            is_lost |= not self._send(topic, payload, line)
-        if is_lost:
+            self._announce(self._home_assistant, json.loads(line))
+        if not self._send(self._topic, line.rstrip(b"\n"), line):
             self._count_lost("the buffer was full while the broker was not available")
 
     def _send(self, topic: str, payload: bytes, line: bytes = b"", *, retain: bool = False) -> bool:
@@ -464,17 +454,6 @@ class MqttPublisher:
         lost = self.status.lost
         if lost in (1, 10, 100) or lost % 1000 == 0:
             logger.warning("%r: %d predictions were not published so far: %s.", self._address, lost, reason)
-
-
-def _split_signals(base: str, fields: dict[str, Any]) -> dict[str, bytes]:
-    """A message for each signal of a line, by its topic."""
-    messages = {}
-    for signal in fields["predictions"]:
-        message = {kind: value for kind, value in fields.items() if not isinstance(value, dict)}
-        kinds = {kind: values for kind, values in fields.items() if isinstance(values, dict) and signal in values}
-        message |= {kind: values[signal] for kind, values in kinds.items()}
-        messages[signal_topic(base, signal)] = json.dumps(message).encode()
-    return messages
 
 
 MQTT = StreamSource(

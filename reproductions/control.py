@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import problems, rules
-from emphatic.control import ALGORITHMS, Agent, Agents, Algorithm
+from emphatic.control import ALGORITHMS, Agent, Algorithm
+from emphatic.control.episodes import run_episodes
+from emphatic.errors import Diverged
 from emphatic.features import Features, Tiles
 from emphatic.problems import MDP, Environment, MountainCar
 from emphatic.report import Axis, Figure, Line, Panel, Plot
-from emphatic.studies.reproductions import Check, Outcome, RunOptions, Study, claim, compare, finding
-from emphatic.studies.reproductions.plain_agents import PlainAgent
 from emphatic.studies.sweeps import sweep
+from reproductions import Check, Outcome, RunOptions, Study, claim, compare, finding
+from reproductions.plain_agents import PlainAgent
 
 __all__ = ["STUDIES", "ControlStudy", "EmphasisStudy"]
 
@@ -95,18 +98,17 @@ class ControlStudy:
         """Steps of the first so many episodes of each run, (runs, episodes); infinity where it diverges."""
         name, alpha, seed, runs, episodes = task
         tiles = Tiles(["o0", "o1"], tiles=8, tilings=self.TILINGS, range=list(MountainCar.ranges))
-        agents = Agents(
-            CARS[name],
-            "mountain_car",
-            runs,
-            features=Features([tiles]),
-            alpha=alpha,
-            lambda_=self.LAMBDA,
-            epsilon=0.0,
-            seed=seed,
-        )
-        training = agents.train(episodes, limit=5000)
-        return np.where(training.diverged[:, None], np.inf, training.steps)
+        steps = np.full((runs, episodes), np.inf)
+        for run in range(runs):
+            of_agent: Any = [seed, run, 0]
+            car, maker = MountainCar(limit=5000), Features([tiles])
+            car.seed_with([seed, run, 1])
+            agent = Agent(
+                CARS[name], maker, car.actions, alpha=alpha, gamma=1.0, lambda_=self.LAMBDA, epsilon=0.0, seed=of_agent
+            )
+            with suppress(Diverged):
+                steps[run] = agent.train(car, episodes).steps
+        return steps
 
     def cliff(self, task: tuple[str, int, int]) -> tuple[float, float]:
         """The mean return of the last four fifths of episodes, and that of the greedy policy after them."""
@@ -117,13 +119,16 @@ class ControlStudy:
         q = agent.learner.theta.reshape(mdp.A, mdp.S).T
         return float(returns[episodes // 5 :].mean()), _greedy_return(q, mdp)
 
-    def queue(self, task: tuple[int, int, int]) -> tuple[Array, float]:
-        """R̄ of differential Sarsa with the book's settings after so many steps, of each run; and the mean reward."""
-        runs, seed, steps = task
-        agents = Agents("differential_sarsa", "access_control", runs, alpha=0.01, epsilon=0.1, seed=seed)
-        agents.train(1, limit=steps // 2)
-        late = agents.train(1, limit=steps - steps // 2)
-        return agents.reward_rate, float(late.returns.mean()) / (steps - steps // 2)
+    def queue(self, task: tuple[int, int, int]) -> tuple[float, float]:
+        """R̄ of differential Sarsa with the book's settings after so many steps; and the reward of the second half."""
+        run, seed, steps = task
+        queue, of_agent = Environment(problems.access_control()), [seed, run, 0]
+        queue.seed_with([seed, run, 1])
+        settings: dict[str, Any] = {"alpha": 0.01, "gamma": 1.0, "epsilon": 0.1, "seed": of_agent}
+        agent = Agent("differential_sarsa", queue.mdp.S, queue.actions, **settings)
+        run_episodes(agent, queue, 1, steps // 2, blocks=True)
+        (late,), _ = run_episodes(agent, queue, 1, steps - steps // 2, blocks=True)
+        return agent.reward_rate, float(late)
 
     def run(self, options: RunOptions) -> Outcome:
         """All of it."""
@@ -273,7 +278,9 @@ class ControlStudy:
 
     def _queue(self, options: RunOptions) -> list[Check]:
         runs, steps = (3, 20_000) if options.quick else (100, 2_000_000)
-        ((rates, rate),) = options.each(self.queue, [(runs, options.seed, steps)], "access control")
+        tasks = [(run, options.seed, steps) for run in range(runs)]
+        rates, late = np.array(options.each(self.queue, tasks, "access control")).T
+        rate = float(late.mean()) / (steps - steps // 2)
         mdp = problems.access_control()
         below = int((rates <= 2.31).sum())
         note = (

@@ -21,10 +21,10 @@ from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, categor
 from emphatic.report.plots import look
 from emphatic.studies.figures import baseline_levels, best_curves, which_runs, within_frame
 from emphatic.studies.grid import parameters
-from emphatic.studies.reproductions import Check, Outcome, RunOptions, Study, claim, compare, finding
 from emphatic.studies.results import Sweep
 from emphatic.studies.statistics import mean_intervals, over_runs
 from emphatic.studies.sweeps import Problem, sweep
+from reproductions import Check, Outcome, RunOptions, Study, claim, compare, finding
 
 __all__ = ["ALPHAS", "BEST", "CURVE", "LAMBDAS", "STUDIES", "CollisionStudy", "Errors", "FourRoomsStudy", "published"]
 

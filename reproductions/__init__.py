@@ -30,7 +30,7 @@ from emphatic.studies.grid import SweptRule, find_rule
 from emphatic.studies.sweeps import on_one_thread
 
 if TYPE_CHECKING:
-    from emphatic.studies.pages import ReproductionPage
+    from reproductions.pages import ReproductionPage
 
 __all__ = [
     "Check",
@@ -404,7 +404,7 @@ class Outcome:
 
 def _write(outcome: Outcome, folder: Path) -> None:
     """``report.html`` and ``results.json`` of one study, in a folder that exists; the latter has its curves too."""
-    from emphatic.studies.pages import reproduction_page
+    from reproductions.pages import reproduction_page
 
     with atomic_file(folder / "report.html") as file:
         file.write(reproduction_page(_page(outcome)).encode())
@@ -429,7 +429,7 @@ def _write(outcome: Outcome, folder: Path) -> None:
 
 def write_index(outcomes: Sequence[Outcome], folder: Path) -> None:
     """``index.html``, which leads to the page of each study."""
-    from emphatic.studies.pages import reproductions_index
+    from reproductions.pages import reproductions_index
 
     pages = {f"{outcome.name}/report.html": _page(outcome) for outcome in outcomes}
     intro = (
@@ -443,7 +443,7 @@ def write_index(outcomes: Sequence[Outcome], folder: Path) -> None:
 
 
 def _page(outcome: Outcome) -> ReproductionPage:
-    from emphatic.studies.pages import ReproductionPage
+    from reproductions.pages import ReproductionPage
 
     return ReproductionPage(
         title=outcome.title,

@@ -7,10 +7,11 @@ sensor do alarms find?
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emphatic import data, problems, stepsizes
 from emphatic.learning.learner import Learner
@@ -21,10 +22,10 @@ from emphatic.report import Axis, Figure, Key, Level, Line, Marks, Panel, Plot, 
 from emphatic.report.plots import look
 from emphatic.stepsizes import StepSize
 from emphatic.studies.figures import within_frame
-from emphatic.studies.reproductions import Check, Outcome, RunOptions, Study, finding
 from emphatic.studies.sources import Recorded
-from emphatic.studies.statistics import mean_intervals, share_intervals
+from emphatic.studies.statistics import CONFIDENCE, mean_intervals
 from emphatic.tables import open_table
+from reproductions import Check, Outcome, RunOptions, Study, finding
 
 __all__ = ["STUDIES", "AlarmsStudy", "StepSizesStudy", "TrueOnlineStudy"]
 
@@ -497,6 +498,20 @@ def _findings(kind: str, delays: Mapping[str, list[float]]) -> list[Check]:
         faults = "1 fault" if len(rows) == 1 else f"{len(rows)} faults"
         checks.append(finding(f"{kind}: {name}", len(finite) / len(rows), f"share of {faults} found; {late}"))
     return checks
+
+
+def share_intervals(shares: ArrayLike, count: int) -> tuple[Array, Array]:
+    """The ends of the confidence intervals of shares of so many independent cases (Wilson 1927).
+
+    >>> low, high = share_intervals([0.1, 0.5], 10)
+    >>> low.round(2).tolist(), high.round(2).tolist()
+    ([0.02, 0.24], [0.4, 0.76])
+    """
+    share = np.asarray(shares, np.float64)
+    z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
+    middle = (share + z * z / (2 * count)) / (1.0 + z * z / count)
+    half = z / (1.0 + z * z / count) * np.sqrt(share * (1.0 - share) / count + (z / (2 * count)) ** 2)
+    return middle - half, middle + half
 
 
 def _figure(delays: Mapping[str, Mapping[str, list[float]]]) -> Figure:

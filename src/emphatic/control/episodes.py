@@ -1,0 +1,211 @@
+"""Whole episodes of an agent in a compiled world of ``emphatic.problems``, in one compiled call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from emphatic import problems
+from emphatic.common.names import refusal, show
+from emphatic.control.observers import MakerObserver, TableObserver
+from emphatic.engines import compiled
+from emphatic.engines.sparse.acting import SETTINGS, Known, acting_functions, state_type
+from emphatic.features import Features, Tiles
+from emphatic.features.plan import EXACT
+from emphatic.problems import World
+from emphatic.problems.control import state_words, table_types
+from emphatic.rules import AnyRule, ElementwiseRule
+
+if TYPE_CHECKING:
+    from emphatic.control.agent import Agent
+
+__all__ = ["WORLDS", "can_run_episodes", "run_episodes", "tile_coding"]
+
+#: The control problems by name.
+WORLDS: dict[str, Callable[..., World]] = {
+    "mountain_car": problems.MountainCar,
+    "acrobot": problems.Acrobot,
+    "puddle_world": problems.PuddleWorld,
+    "windy_gridworld": lambda king=False, **options: problems.Environment(
+        problems.windy_gridworld(king=king), **options
+    ),
+    "cliff_walking": lambda **options: problems.Environment(problems.cliff_walking(), **options),
+    "access_control": lambda **options: problems.Environment(problems.access_control(), **options),
+}
+#: The worlds whose steps the kernel knows; classes that are derived from them may do something else.
+_COMPILED = (problems.Environment, problems.MountainCar, problems.Acrobot, problems.PuddleWorld)
+#: Decisions of one call, after which Ctrl-C is noticed.
+_AT_A_TIME = 10_000_000
+#: Steps of an episode, at most, where there is no limit.
+_ENDLESS = np.iinfo(np.int64).max
+#: What the kernel is compiled for, of an agent's numbers.
+_FIXED = ("N", "ETA", "SIGMA", "NEXT", "RATIO", "CUTS", "GREEDY", "SOFTMAX", "KIND")
+#: The types and dimensions of ``Features.constant_arguments``.
+_PLAN = (
+    *(("f8", 1), ("i8", 2), ("f8", 2), ("i8", 2), ("f8", 1), ("i8", 2), ("i8", 2), ("f8", 2), ("i8", 1)),
+    *(("f8", 1), ("f8", 1), ("f8", 2), ("i8", 2), ("i8", 2), ("f8", 2), ("f8", 1)),
+)
+#: The plan where states are observed: there is nothing to activate.
+_NO_PLAN = tuple(np.zeros((0,) * ndim, dtype) for dtype, ndim in _PLAN)
+
+# ----------------------------------------------------------- what the kernels call, besides the rule's functions
+
+#: The number of the world, and how many readings are tile-coded where that is all that features are; else 0.
+WORLD: int
+DIMENSIONS: int
+#: Places in ``progress``: episodes done, whether the next decision begins one, whether the learner would diverge.
+DONE, STARTS, DIVERGED = range(3)
+#: (state): forget the traces.
+forget_traces: Callable[..., None]
+
+
+def tile_coding(world: World) -> Features:
+    """Tile coding of the observations of a world: 8 tilings of 8 × 8 tiles, or 16 hashed ones of 6⁴ for an acrobot.
+
+    Args:
+        world: A world whose observations are several numbers.
+    """
+    names = [f"o{i}" for i in range(len(world.ranges))]
+    ranges = list(world.ranges)
+    if len(names) > 2:
+        return Features([Tiles(names, tiles=6, tilings=16, range=ranges, hashed=16_384, spacing="equal")])
+    return Features([Tiles(names, tiles=8, tilings=8, range=ranges)])
+
+
+def can_run_episodes(agent: Agent, world: object) -> bool:
+    """Whether ``run_episodes`` takes these; other agents take one step after the other.
+
+    Args:
+        agent: The agent.
+        world: Its environment.
+    """
+    return isinstance(world, World) and _plan(agent, world) is not None
+
+
+def run_episodes(
+    agent: Agent, world: World, episodes: int, limit: int | None, *, blocks: bool = False
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Act and learn; the returns and steps of the episodes that were finished before the learner would diverge.
+
+    Args:
+        agent: The agent.
+        world: Its world.
+        episodes: The number of episodes.
+        limit: Episodes are truncated after this many steps; None for no limit.
+        blocks: Whether episodes are blocks of ``limit`` steps, each of which goes on where the one before was left.
+    """
+    plan = _plan(agent, world)
+    if plan is None:
+        wanted = "be of emphatic.problems, with the agent's actions and features of its observations alone"
+        raise refusal("world", "run_episodes", wanted, show(world))
+    engine, observer = agent.learner._engine, agent._observer
+    following = dict(zip(SETTINGS, agent._setting.tolist(), strict=True))
+    known = Known(world.actions, observer.slots, tuple((name, following[name]) for name in _FIXED))
+    kernel = _kernel(engine.rule, engine.dtype, known, world.number, _dimensions(plan), compiled.interpreted())
+    returns, steps = np.zeros(episodes), np.zeros(episodes, np.int64)
+    progress = np.array([0, not (blocks and agent.acting), False], np.int64)
+    with agent._guard:
+        random = _words_of(agent)
+        arguments = (
+            *(agent._state, agent._setting, agent._status, *agent._work, world.tables, world._place, world._random),
+            *(random, np.zeros((1, max(len(world.ranges), 1))), plan, _ENDLESS if limit is None else int(limit)),
+            *(not blocks, _AT_A_TIME, progress, returns, steps),
+        )
+        try:
+            while progress[DONE] < episodes and not progress[DIVERGED]:
+                kernel(*arguments)
+        finally:
+            _go_on_from(agent, random)
+            agent.acting = not progress[STARTS]
+            world._steps = -1
+    return returns[: progress[DONE]], steps[: progress[DONE]]
+
+
+def _plan(agent: Agent, world: World) -> tuple[NDArray[Any], ...] | None:
+    """What ``activate`` takes between readings and results; None where episodes cannot be compiled."""
+    observer, S = agent._observer, (len(world.tables[0]) - 2) // world.actions
+    if type(world) not in _COMPILED or agent.actions != tuple(range(world.actions)):
+        return None
+    if isinstance(observer, TableObserver):
+        return _NO_PLAN if not world.ranges and observer.n >= S else None
+    if not isinstance(observer, MakerObserver) or not world.ranges:
+        return None
+    agent._prepare(np.zeros(len(world.ranges)))
+    return observer.maker.constant_arguments() if len(observer.maker.signals) == len(world.ranges) else None
+
+
+def _words_of(agent: Agent) -> NDArray[np.uint64]:
+    """The state of the agent's random numbers, as worlds have theirs."""
+    bits = agent._generator.bit_generator
+    bits.state = agent._before
+    assert isinstance(bits, np.random.PCG64)
+    return state_words(bits.advance(agent._drawn))
+
+
+def _go_on_from(agent: Agent, random: NDArray[np.uint64]) -> None:
+    """Draw the agent's next random numbers after those that an episode has used."""
+    state = agent._generator.bit_generator.state
+    state["state"]["state"] = int(random[0]) << 64 | int(random[1])
+    agent._generator.bit_generator.state = state
+    agent._draw()
+
+
+def _dimensions(plan: tuple[NDArray[Any], ...]) -> int:
+    """How many readings are tile-coded, where features are one exact tile coding with even knots; else 0."""
+    unit = plan[6]  # (op, first slot, first feature, first member, members, …)
+    if len(unit) != 1 or unit[0, 0] != EXACT:
+        return 0
+    for _, start, count in plan[5][:, :3].tolist():
+        gaps = np.diff(plan[10][start : start + count])
+        if gaps.max() > (1.0 + 1e-6) * gaps.min():
+            return 0
+    return int(unit[0, 4])
+
+
+@functools.cache
+def _kernel(rule: AnyRule, dtype: str, known: Known, world: int, dimensions: int, interpreted: bool) -> Any:
+    """``run`` of ``episode_kernels``, for this rule and world."""
+    from emphatic.features import kernels as of_features
+
+    if isinstance(of_features.activate, compiled.LazyKernel) and not interpreted:
+        of_features.activate.compile()  # a kernel calls what is compiled
+    functions, kernels = acting_functions(rule, dtype, known)
+    functions.constant("WORLD", world)
+    functions.constant("DIMENSIONS", dimensions)
+    for name, number in (("DONE", DONE), ("STARTS", STARTS), ("DIVERGED", DIVERGED)):
+        functions.constant(name, number)
+    if isinstance(rule, ElementwiseRule):
+        forget = [
+            "settle(state[0][0], state[1][0], state[2][0], state[3][0])",
+            "for i in range(state[0].shape[1]):",
+            *(f"    state[0][0, i]['H{j}'] = 0.0" for j in functions.u.traces),
+            "    state[0][0, i]['Q'] = 0",
+            "state[6][0] = 0",
+        ]
+    else:
+        forget = ["forget(state[0], state[1], state[2], state[3])"]
+    forget += ["for i in range(FORGOTTEN):", "    state[4][0, i] = 0.0"]
+    forget_traces = "\n    ".join(["@small\ndef forget_traces(state):", *forget])
+    # the machine code of ``activate`` is linked in: its module's name is a hash of its source
+    activate = f"from emphatic.features.kernels import activate  # {of_features.activate.__module__}\n"
+    sources = [compiled.source_of(f"emphatic.{name}") for name in ("problems.worlds", "control.episode_kernels")]
+    text = compiled.lean("\n\n".join([compiled.compose(functions, *kernels), forget_traces, activate, *sources]))
+    module = compiled.module(f"episodes_{rule.name}_{dtype}", text)
+
+    def array(kind: types.Type, ndim: int) -> types.Type:
+        return types.Array(kind, ndim, "C")
+
+    f8, i8, words = types.float64, types.int64, array(types.uint64, 1)
+    flat, counts = array(f8, 1), array(i8, 1)
+    work = (array(i8, 2), array(f8, 2), counts, flat, flat, flat, flat)
+    plan = types.Tuple([array(f8 if kind == "f8" else i8, ndim) for kind, ndim in _PLAN])  # type: ignore[no-untyped-call]
+    signature = (
+        *(state_type(rule, dtype), flat, flat, *work, table_types(), flat, words),
+        *(words, array(f8, 2), plan, i8, types.boolean, i8, counts, flat, counts),
+    )
+    return compiled.direct(compiled.kernel(module, "run", *signature))
