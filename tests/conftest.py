@@ -65,7 +65,7 @@ LONG = (
 
 #: Files that take longest.
 FIRST = (
-    "test_nexting", "test_docs", "test_live", "test_cluster_nexting", "test_instrument", "test_streams", "test_local",
+    "test_nexting", "test_docs", "test_live", "test_instrument", "test_streams", "test_local",
     "test_app", "test_models",
 )  # fmt: skip
 

@@ -471,32 +471,31 @@ class ClusterHorde:
         return Horde.join(hordes, makers_of)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save all shards in a folder, from which ``load`` continues. ``gather().save`` writes one ordinary Horde.
+        """Write the file of an ordinary Horde with all questions, for ``Horde.load``.
 
         Args:
-            path: The folder. It must not hold another cluster.
+            path: The file.
         """
-        self._require_warm_up()
-        self._save()
-        shutil.copytree(self._newest.folder, Path(path) / self._manifest.folder)
-        replace(self._manifest, run=None).write(Path(path))
+        self.gather().save(path)
 
     @staticmethod
-    def load(path: str | os.PathLike[str], *, address: str | None = None, rule: AnyRule | None = None) -> ClusterHorde:
-        """A ClusterHorde that continues from a folder: one that ``save`` wrote, or the storage of a run that ended.
+    def load(
+        storage: str | os.PathLike[str], *, address: str | None = None, rule: AnyRule | None = None
+    ) -> ClusterHorde:
+        """The ClusterHorde whose shards were saved in a storage, with the arguments that are noted there.
 
         Args:
-            path: The folder, which becomes the storage.
+            storage: The folder.
             address: As for ``ClusterHorde``.
             rule: Must be passed again if it was a rule of your own.
         """
-        manifest = _Manifest.read(Path(path))
+        manifest = _Manifest.read(Path(storage))
         if manifest is None:
-            raise FileNotFoundError(2, "There is no manifest of a cluster in this folder", os.fspath(path))
+            raise FileNotFoundError(2, "There is no manifest of a cluster in this folder", os.fspath(storage))
         setup = dict(manifest.setup)
         questions = [GVF.from_config(config) for config in setup.pop("questions")]
         features, named = _make_features(setup.pop("features")), setup.pop("rule")
-        return ClusterHorde(questions, features, rule or named, storage=path, address=address, **setup)
+        return ClusterHorde(questions, features, rule or named, storage=storage, address=address, **setup)
 
     def close(self) -> None:
         """End the shards, and a Ray that was started for them. What was saved stays in the storage."""

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,23 +47,19 @@ def blocks(first: int = 0, rows: int = ROWS, pause: float = 0.0) -> Iterator[dic
         yield {name: column[begin : begin + BLOCK] for name, column in log(rows).items()}
 
 
-def processes(title: bytes, root: int | None = None) -> list[int]:
-    """The descendants of a process, by default of this one, whose title begins with these words."""
+def processes(title: bytes) -> list[int]:
+    """The descendants of this process whose title begins with these words."""
     parents, titled = {}, []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                if (entry / "cmdline").read_bytes().startswith(title):
-                    titled.append(int(entry.name))
-            except OSError:
-                continue
-    root = root or os.getpid()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if (entry / "cmdline").read_bytes().startswith(title):
+                titled.append(int(entry.name))
 
     def descends(pid: int) -> bool:
         while pid > 1:
             pid = parents.get(pid, 0)
-            if pid == root:
+            if pid == os.getpid():
                 return True
         return False
 

@@ -35,7 +35,7 @@ def test_shards_answer_as_one_horde(engine: str, tmp_path: Path) -> None:
     alone = np.concatenate(list(whole.stream(blocks(0, 900))))
     with local(questions(), features(), shards=2, engine=engine, block=BLOCK) as horde:
         together = horde.run(table)
-        horde.gather().save(tmp_path / "model.safetensors")
+        horde.save(tmp_path / "model.safetensors")
     np.testing.assert_allclose(together, alone, rtol=0, atol=1e-10)
     if engine == "dense":
         np.testing.assert_array_equal(together, alone)
@@ -241,16 +241,13 @@ def test_a_run_continues(again: str, expected: Any, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("options", [{}, {"stepsize": "autostep", "dtype": "float32"}])
-def test_a_saved_cluster_continues(options: dict[str, Any], tmp_path: Path) -> None:
-    """Without its questions, features and options, which lie in the folder."""
+def test_a_storage_is_loaded(options: dict[str, Any], tmp_path: Path) -> None:
+    """Without its questions, features and options, which are noted there."""
     with local(questions(), makers(), **SETUP, **options) as horde:
         expected = horde.run(log())
-    with local(questions(), makers(), **SETUP, **options) as horde:
-        horde.warm_up(log())
-        answers = list(horde.stream(blocks(0, 1000)))
-        horde.save(tmp_path / "saved")
-        list(horde.stream(blocks(1000, 1500)))
-    with ClusterHorde.load(tmp_path / "saved", address="in-process") as horde:
+    with local(questions(), makers(), **SETUP, **options, storage=tmp_path / "storage") as horde:
+        answers = list(horde.warm_up(log()).stream(blocks(0, 1000)))
+    with ClusterHorde.load(tmp_path / "storage", address="in-process") as horde:
         assert horde.position == 1000
         answers += horde.stream(blocks)
     np.testing.assert_array_equal(np.concatenate(answers), expected)
