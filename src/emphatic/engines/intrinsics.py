@@ -16,12 +16,11 @@ Node = Any
 #: Numbers of arrays that do not overlap; those beyond are arrays like any other.
 MOST_APART = 16
 
-__all__ = ["address", "get_apart", "prefetch", "prefetch_near", "put_apart", "tail", "use_widest_vectors"]
+__all__ = ["address", "get_apart", "prefetch", "put_apart", "tail", "use_widest_vectors"]
 
 #: (array, offset): ask for the cache line so many bytes after the array's beginning. It need not be the array's own: to
-#: ask for memory that is not there does nothing. Into the second-level cache, and into the first-level one.
+#: ask for memory that is not there does nothing. Into the second-level cache.
 prefetch: Callable[[Any, int], None]
-prefetch_near: Callable[[Any, int], None]
 #: (array): where it begins. (``array.ctypes.data`` counts references, which takes longer than a short step's products.)
 address: Callable[[Any], int]
 #: (array, i, number) → array[i], and (array, i, number, value) sets it. Arrays of different numbers must not overlap: a
@@ -46,28 +45,18 @@ def __getattr__(name: str) -> Any:
     return (_IN_PYTHON if interpreted else _COMPILED)[name]
 
 
-def _prefetch_into(level: int, array: Node) -> Node:
-    """Level 3 is the first-level cache, 2 the second-level one."""
-
+def _prefetch(typing: Node, array: Node, offset: Node) -> Node:
     def code(context: Node, builder: Node, signature: Node, arguments: Node) -> Node:
         byte, integer = ir.IntType(8).as_pointer(), ir.IntType(32)
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         place = builder.gep(builder.bitcast(data, byte), [arguments[1]])
         function = ir.FunctionType(ir.VoidType(), [byte, integer, integer, integer])
         call: Any = cgutils.get_or_insert_function
-        to_read, data = integer(0), integer(1)
-        builder.call(call(builder.module, function, "llvm.prefetch.p0"), [place, to_read, integer(level), data])
+        to_read, second_level, data = integer(0), integer(2), integer(1)
+        builder.call(call(builder.module, function, "llvm.prefetch.p0"), [place, to_read, second_level, data])
         return context.get_dummy_value()
 
     return types.void(array, types.int64), code
-
-
-def _prefetch(typing: Node, array: Node, offset: Node) -> Node:
-    return _prefetch_into(2, array)
-
-
-def _prefetch_near(typing: Node, array: Node, offset: Node) -> Node:
-    return _prefetch_into(3, array)
 
 
 def _address(typing: Node, array: Node) -> Node:
@@ -132,7 +121,6 @@ def _use_widest_vectors(typing: Node) -> Node:
 
 _COMPILED: dict[str, Any] = {
     "prefetch": intrinsic(_prefetch),
-    "prefetch_near": intrinsic(_prefetch_near),
     "address": intrinsic(_address),
     "get_apart": intrinsic(prefer_literal=True)(_get_apart),
     "put_apart": intrinsic(prefer_literal=True)(_put_apart),
@@ -141,7 +129,6 @@ _COMPILED: dict[str, Any] = {
 }
 _IN_PYTHON: dict[str, Any] = {
     "prefetch": lambda array, offset: None,
-    "prefetch_near": lambda array, offset: None,
     "address": lambda array: array.ctypes.data,
     "get_apart": lambda array, i, number: array[i],
     "put_apart": lambda array, i, number, value: array.__setitem__(i, value),
