@@ -23,14 +23,14 @@ def features() -> f.Features:
 
 
 def actors() -> list[int]:
-    """The processes of Ray's actors on this machine."""
+    """The processes of shards on this machine."""
     pids = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             command = (process / "cmdline").read_text()
         except OSError:
             continue
-        if command.startswith("ray::") and not command.startswith("ray::IDLE"):
+        if command.startswith("ray::Shard"):
             pids.append(int(process.name))
     return pids
 
@@ -51,7 +51,7 @@ assert undisturbed.shape == (ROWS, 8)
 with ClusterHorde(QUESTIONS, features(), shards=2, engine="sparse", storage="storage") as cluster:
     cluster.warm_up(FIRST)
     killed = np.concatenate(list(cluster.stream(blocks(kill_before=(1000, 7000, 13000)))))
-    cluster.gather().save("model.safetensors")
+    cluster.save("model.safetensors")
 assert np.array_equal(killed, undisturbed), "the predictions are those of shards that were not killed"
 
 horde = Horde.load("model.safetensors")
