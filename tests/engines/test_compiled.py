@@ -425,20 +425,6 @@ def test_lanes_are_vectorised(dtype: str) -> None:
     assert '"prefer-vector-width"="512"' in next(iter(fresh.inspect_llvm().values()))
 
 
-def test_a_function_asks_for_the_widest_vectors() -> None:
-    import numba
-
-    from emphatic.engines.intrinsics import use_widest_vectors
-
-    def double(x: float) -> float:
-        use_widest_vectors()
-        return 2.0 * x
-
-    compiled_double: Any = numba.njit("float64(float64)")(double)
-    assert compiled_double(1.5) == 3.0
-    assert '"prefer-vector-width"="512"' in next(iter(compiled_double.inspect_llvm().values()))
-
-
 SLOW = """
 import sys, time
 from numba import types

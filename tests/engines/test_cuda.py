@@ -82,20 +82,6 @@ def test_halves_hold_what_they_claim_to() -> None:
         assert (error <= 2.0**-38 * largest[chunk].double()).logical_or(clear).all()
 
 
-def test_a_pass_takes_what_is_still_old() -> None:
-    """Nobody moves before those that take of it, and a weight goes with a trace of its own."""
-    from emphatic.engines.cuda.engine import _passes
-
-    for name in emphatic.rules.names():
-        A, _ = emphatic.rules.get(name).form
-        passes = _passes(A)
-        when = {r: i for i, pair in enumerate(passes) for r in pair}
-        assert sorted(when) == list(range(len(A)))
-        for r, row in enumerate(A):
-            assert all(when[r] <= when[c] for c, a in enumerate(row) if a != 0.0), (name, passes)
-    assert _passes(emphatic.rules.get("true_online_gtd").form[0]) == [(0, 2), (1, 4), (3, 3)]
-
-
 def test_it_is_only_ever_chosen_by_name() -> None:
     sizes = (1, 100, 1_000_000)
     chosen = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,31 +164,6 @@ def test_a_rule_without_traces_runs_too(engine: str, K: int | None) -> None:
 def test_what_is_no_function_of_such_a_rule_is_named(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         _bare_rule(**changed)
-
-
-@pytest.mark.plain
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize(("rule", "stepsize"), [("td", "tidbd"), ("true_online_td", "swifttd")])
-def test_growth_without_features_neither_diverges_nor_spoils_a_file(
-    rule: str, stepsize: str, dtype: str, tmp_path: Path
-) -> None:
-    """ργλ = 3.6 for 600 steps without a feature, after one that left no trace: only the engine's C grows."""
-    rng, T = np.random.default_rng(8), 640
-    index = np.full((T + 1, 2), -1)
-    index[0, 0] = 2
-    index[600:] = [rng.permutation(4)[:2] for _ in range(41)]
-    R, rho = np.where(np.arange(T) < 600, 0.0, rng.normal(size=T)), np.where(np.arange(T) < 600, 4.0, 0.5)
-    rho[0] = 0.0
-    theta = {}
-    for engine in ("reference", "sparse"):
-        learner = emphatic.Learner(rule, 4, dtype=dtype, engine=engine, stepsize=stepsize)
-        learner.run(emphatic.Active(index[:596]), R[:595], 0.9, alpha=1.0, lambda_=1.0, rho=rho[:595])
-        learner.save(tmp_path / "model.safetensors")
-        learner = emphatic.load(tmp_path / "model.safetensors")
-        learner.run(emphatic.Active(index[595:]), R[595:], 0.9, alpha=1.0, lambda_=1.0, rho=rho[595:])
-        theta[engine] = learner.theta
-    assert np.abs(theta["reference"]).max() > 1e-3
-    assert np.allclose(theta["sparse"], theta["reference"], rtol=0, atol=1e-12 if dtype == "float64" else 1e-5)
 
 
 def _reciprocal(step: Scalars, memory: Scalars, sums: Scalars) -> Any:

@@ -200,16 +200,6 @@ def test_parameters_of_any_shape_are_as_if_written_out(engine: str) -> None:
     assert everything(brief) == everything(full)
 
 
-def test_threads_change_nothing() -> None:
-    """More learners than a block, more steps than a chunk: the same bits for any number of threads."""
-    stream = make(2, 301, 20, 700)
-    seen = []
-    for threads in (1, 2, 3):
-        horde = Learner(RULE, 20, 700, engine="chunked", threads=threads)
-        seen.append((stream.run(horde).tobytes(), everything(horde)))
-    assert seen[0] == seen[1] == seen[2]
-
-
 def test_between_runs_a_chunked_horde_is_its_state() -> None:
     """m K n numbers and less than a tenth, whatever its runs and threads needed: all of it goes into a pickle."""
     n, K = 400, 300

@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import emphatic
-from tests.support.contract import COMPILED, STRUCTURES
 from tests.support.equations import CORE, RULES, Array
 from tests.support.looping import for_each
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
@@ -301,42 +300,6 @@ def test_run_is_learn_step_by_step(rule: str, engine: str, learners: int | None,
     assert relative_error(delta, expected) < CLOSE
 
 
-@every_rule
-@every_engine
-def test_learners_do_not_know_of_each_other(rule: str, engine: str) -> None:
-    """K learners on one stream are K learners alone, in any order."""
-    stream, theta_0, order = stream_for(rule, 17, K=K), start(17, K, N), np.array([2, 0, 1])
-    together = learner_at(rule, engine, theta_0)
-    predictions = stream.run(together)
-    permuted = learner_at(rule, engine, theta_0[order])
-    assert relative_error(stream.of_learners(order).run(permuted), predictions[:, order]) < CLOSE
-    assert relative_error(permuted.theta, together.theta[order]) < CLOSE
-    for k in range(K):
-        alone = learner_at(rule, engine, theta_0[k : k + 1])
-        assert relative_error(stream.of_learners([k]).run(alone), predictions[:, k : k + 1]) < CLOSE
-        for name in alone.rule.vectors:
-            assert relative_error(getattr(alone, name)[0], getattr(together, name)[k]) < CLOSE, name
-
-
-@every_rule
-@every_engine
-@for_each(learners=[None, K])
-def test_active_features_are_their_dense_vectors(rule: str, engine: str, learners: int | None) -> None:
-    """`Active` in `run`, in `learn` and in `predict`, and the same features as full vectors, on every
-    engine: what the equations say. So sparse = dense. (test_contract has binary ones for one learner too.)"""
-    binary = learners is not None
-    for separate in (False, True):
-        stream = stream_for(rule, 18, T=11, n=12, K=learners, active=4, binary=binary, separate=separate)
-        theta_0 = start(18, 12) if learners is None else start(18, learners, 12)
-        expected = stream.expected(rule, theta_0)
-        for feed in (stream.run, stream.learn):
-            for active in (True, False):
-                learner = learner_at(rule, engine, theta_0)
-                assert relative_error(feed(learner, active=active), expected.predictions) < CLOSE
-                for name in learner.rule.vectors:
-                    assert relative_error(getattr(learner, name), expected.vectors[name]) < CLOSE, name
-
-
 @pytest.mark.parametrize("rule", [name for name in WITH_INTEREST if emphatic.rules.get(name).traces])
 @every_engine
 def test_a_trace_may_shrink_to_nothing_and_grow_again(rule: str, engine: str) -> None:
@@ -364,20 +327,3 @@ def test_a_trace_may_shrink_to_nothing_and_grow_again(rule: str, engine: str) ->
     assert relative_error(stream.run(learner), expected.predictions) < CLOSE
     assert relative_error(learner.theta, expected.theta) < CLOSE
     assert relative_error(learner.e, expected.e) < CLOSE
-
-
-@every_rule
-@every_engine
-@pytest.mark.parametrize("dtype", ["float32"])
-def test_float32_stays_near(rule: str, engine: str, dtype: str) -> None:
-    """In single precision the same, to single precision: one learner of every structure, and a few of the others."""
-    K = None if rule in STRUCTURES else 2
-    stream = stream_for(rule, 20, T=301 if rule in COMPILED[dtype] else T, K=K)
-    theta_0 = start(20, *(() if K is None else (K,)), N)
-    expected = stream.expected(rule, theta_0)
-    learner = learner_at(rule, engine, theta_0, dtype=dtype)
-    predictions = stream.run(learner)
-    assert learner.theta.dtype == np.float32
-    assert relative_error(predictions, expected.predictions) < TOLERANCE["float32"]
-    for name in learner.rule.vectors:
-        assert relative_error(getattr(learner, name), expected.vectors[name]) < TOLERANCE["float32"], name

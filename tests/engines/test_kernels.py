@@ -6,12 +6,11 @@ import ast
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import emphatic
-from emphatic.engines import compiled, rule_functions
+from emphatic.engines import compiled
 from emphatic.engines.unrolled import Functions
 from tests.engines.test_compiled import environment, files, start
 from tests.support.plain import COMPILED_ON_IMPORT
@@ -49,33 +48,6 @@ def test_no_kernel_calls_one_that_is_compiled_when_python_calls_it() -> None:
         called = {ast.unparse(node.func) for f in functions for node in ast.walk(f) if isinstance(node, ast.Call)}
         assert kernels, name
         assert not kernels & called, name
-
-
-@pytest.mark.parametrize("rule", emphatic.rules.names())
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_what_is_declared_is_what_is_written(rule: str, dtype: str) -> None:
-    """A rule's small functions and constants are those that ``rule_functions`` declares, each once."""
-    made = Functions(emphatic.rules.get(rule), dtype)
-    assert len(made.names) == len(set(made.names))
-    assert set(made.names) == set(rule_functions.__annotations__)
-    ast.parse("\n".join(made.text))
-
-
-def test_no_name_of_a_rule_leaves_its_function() -> None:
-    """Under other names for all its parameters a rule has the same small functions, character by character."""
-
-    def scaled(step, memory, x, x_next, g):  # type: ignore[no-untyped-def]
-        alpha, I, lambda_, rho, gamma_next, delta, one, other = step
-        (gamma,) = memory
-        w = alpha * delta * one + other
-        return ((1.0, w), (0.0, gamma * lambda_)), ((w, 0.0), (1.0, 0.0)), (gamma_next,)
-
-    of: Any = {"weights": ("theta",), "traces": ("e",), "memory": ("gamma",)}
-    texts = {
-        tuple(Functions(emphatic.Rule("r", scaled, extra=extra, **of), "float64").text)
-        for extra in (("one", "other"), ("p", "X"), ("decide", "real"))
-    }
-    assert len(texts) == 1
 
 
 USE = """

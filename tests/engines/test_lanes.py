@@ -1,4 +1,4 @@
-"""Lanes: compiled, every function has the bits of plain Python."""
+"""Lanes: what moves and raises them, and the name of a kernel that uses them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,10 @@ from emphatic.asking import headline_kernels
 from emphatic.engines import compiled
 from emphatic.engines.lanes import (
     WIDTH,
-    any_of,
-    below,
-    every,
-    gather,
-    get,
-    larger,
     load,
     load_row,
     mirror,
     power,
-    put,
-    root,
-    scatter,
-    select,
-    smaller,
     store,
     store_row,
     tally,
@@ -37,31 +26,6 @@ from emphatic.engines.lanes import (
 from emphatic.hordes import blend_kernels, ridge_kernels
 
 Array = NDArray[np.float64]
-
-
-def compute(a: Array, results: Array, table: Array, size: int) -> int:
-    x, y, first = get(a, 0), get(a, 1), below(size)
-    put(results, 0, x + 2.0 * y - x / y)
-    put(results, 1, 1.0 - abs(x))
-    put(results, 2, select((x < y) & first | ~(x != y), 5.0, root(y * y)))
-    put(results, 3, smaller(larger(x, 0.5), y))
-    put(results, 4, select(x >= y, gather(table, 1, 3, size), select(x <= 0.0, every(2.0), y)))
-    scatter(table, 2, 3, size, x * x)
-    return int(any_of(x > y)) + 2 * int(any_of(below(0))) + 4 * int(any_of(x == y))
-
-
-@pytest.mark.parametrize("size", [1, 5, WIDTH])
-def test_compiled_lanes_have_the_bits_of_plain_python(size: int) -> None:
-    rng = np.random.default_rng(size)
-    a, table = rng.normal(size=(2, WIDTH)), rng.normal(size=(WIDTH, 3))
-    a[0, 2], a[0, 3], a[1, 4] = a[1, 2], np.nan, np.inf
-    njit: Any = numba.njit(error_model="numpy")
-    plain, other = (np.zeros((5, WIDTH)), table.copy()), (np.zeros((5, WIDTH)), table.copy())
-    with np.errstate(all="ignore"):
-        assert compute(a, *plain, size) == njit(compute)(a, *other, size)
-    assert np.array_equal(plain[0], other[0], equal_nan=True)
-    assert np.array_equal(plain[1], other[1], equal_nan=True)
-    assert np.array_equal(other[1][size:], table[size:])
 
 
 def move(a: Array, matrix: Array, i: int) -> tuple[int, float, float]:

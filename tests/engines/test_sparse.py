@@ -250,21 +250,32 @@ def test_rows_of_predict_are_answered_one_by_one() -> None:
 
 @pytest.mark.plain
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("rule", ["td", "proximal_gtd2"])
-def test_growth_where_there_is_no_trace_is_saved_and_loaded(rule: str, dtype: str, tmp_path: Path) -> None:
-    """ργλ = 3.6 for 1,000 steps after one of no interest: X is 0 all the while, and C must not overflow instead."""
+@pytest.mark.parametrize(
+    ("rule", "stepsize", "K"),
+    [
+        ("td", None, None),
+        ("proximal_gtd2", None, None),
+        ("td", None, 3),
+        ("td", "tidbd", None),
+        ("true_online_td", "swifttd", None),
+    ],
+)
+def test_growth_where_there_is_no_trace_is_saved_and_loaded(
+    rule: str, stepsize: str | None, K: int | None, dtype: str, tmp_path: Path
+) -> None:
+    """ργλ = 3.6 for 1,000 steps without a feature, after one that left no trace: C must not overflow where X is 0."""
     rng, T = np.random.default_rng(9), 1040
     index = np.full((T + 1, 2), -1)
     index[0, 0] = 2
     index[1000:] = [rng.permutation(4)[:2] for _ in range(41)]
     late = np.arange(T) >= 1000
     R, rho, I = np.where(late, rng.normal(size=T), 0.0), np.where(late, 0.5, 4.0), np.where(late, 1.0, 0.0)
-    theta = {}
+    theta, alpha = {}, 0.1 if stepsize is None else 1.0
     for engine in ("reference", "sparse"):
-        learner = emphatic.Learner(rule, 4, dtype=dtype, engine=engine)
+        learner = emphatic.Learner(rule, 4, K, dtype=dtype, engine=engine, stepsize=stepsize)
         for begin, end in ((0, 995), (995, T)):
             given: dict[str, Any] = {"rho": rho[begin:end], "I": I[begin:end]}
-            learner.run(emphatic.Active(index[begin : end + 1]), R[begin:end], 0.9, alpha=0.1, lambda_=1.0, **given)
+            learner.run(emphatic.Active(index[begin : end + 1]), R[begin:end], 0.9, alpha=alpha, lambda_=1.0, **given)
             learner.save(tmp_path / "model.safetensors")
             learner = emphatic.load(tmp_path / "model.safetensors")
         theta[engine] = learner.theta

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numba.core.config
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from emphatic import Learner, load, rules
+from emphatic import rules
 from emphatic.engines.base import Rows, Watch
 from emphatic.engines.reference import Reference
 from emphatic.engines.sparse.sparse_many import SparseMany
@@ -208,41 +207,6 @@ def test_rows_that_share_their_columns(rule: Rule, compiled: bool, dtype: str, m
     assert differences_of_neighbours(rule, dtype) == []
 
 
-def growing(dtype: str, rule: Rule, seed: int, K: int = 5) -> Log:
-    """Learners 1 and 3 blow up, the others do not."""
-    log = Log.drawn(rule, seed, K=K, T=150, dtype=dtype)
-    log.parameters[0][:, 1], log.parameters[0][:, 3] = 1e5, 1e6
-    return log
-
-
-@pytest.mark.usefixtures("interpreted")
-@every_dtype
-@pytest.mark.parametrize("rule", [rules.get("td"), rules.get("tdrc"), ODD[0]], ids=lambda r: r.name)
-def test_freezing(rule: Rule, dtype: str) -> None:
-    """Who would diverge is frozen before that step; no bit of it changes from then on, and the others do not notice."""
-    log = growing(dtype, rule, 2)
-    alone, together = np.zeros(5, bool), np.zeros(5, bool)
-    alone[4] = together[4] = True  # it stands still from the start
-    engine, reference = SparseMany(rule, 6, 5, dtype), Reference(rule, 6, 5, dtype)
-    assert log.run(engine, 0, 130, Watch(together, freeze=True))[0] == -1
-    with np.errstate(all="ignore"):
-        log.run(reference, 0, 130, Watch(alone, freeze=True))
-    assert together.tolist() == alone.tolist() == [False, True, False, True, True]
-    assert np.array_equal(engine.scalars[:, -1], reference.scalars[:, -1])
-    assert apart(engine, reference, [0, 2, 4]) <= SAME[dtype]
-    assert apart(engine, reference, [1, 3]) <= {"float64": 1e-9, "float32": 0.1}[dtype]
-    together[2] = True  # in the midst of its lazy form
-    before, others = state(engine), engine.select(np.array([0]))
-    assert log.run(engine, 130, 140, Watch(together))[0] == -1
-    for t in range(140, 150):
-        assert np.isfinite(log.step(engine, t, together)[[0, 2, 4]]).all()
-    for a, b in zip(before, state(engine), strict=True):
-        assert np.array_equal(a[together], b[together])
-    log.parameters = tuple(p[:, [0]] for p in log.parameters)
-    log.run(others, 130, 150)
-    assert apart(others, engine.select(np.array([0]))) <= SAME[dtype]
-
-
 @pytest.mark.usefixtures("interpreted")
 @every_dtype
 def test_a_frozen_learner_does_not_fold_with_its_neighbours(dtype: str) -> None:
@@ -261,23 +225,6 @@ def test_a_frozen_learner_does_not_fold_with_its_neighbours(dtype: str) -> None:
         assert np.array_equal(a[1], b[1])
 
 
-@pytest.mark.usefixtures("interpreted")
-@every_dtype
-@pytest.mark.parametrize("rule", [rules.get("td"), rules.get("tdrc"), ODD[0]], ids=lambda r: r.name)
-def test_all_stand_before_the_same_step(rule: Rule, dtype: str) -> None:
-    """Where nobody may freeze, the first that would diverge is named, and a step by ``stepper`` is refused."""
-    log = growing(dtype, rule, 3)
-    engine, reference = SparseMany(rule, 6, 5, dtype), Reference(rule, 6, 5, dtype)
-    status, _ = log.run(engine, 0, 150)
-    with np.errstate(all="ignore"):
-        assert status == log.run(reference, 0, 150)[0] >= 0
-    assert apart(engine, reference, [0, 2, 4]) <= SAME[dtype]
-    assert all(np.isfinite(array).all() for array in state(engine))
-    before = state(engine)
-    assert log.step(engine, status // 5) is None
-    assert all(np.array_equal(a, b) for a, b in zip(before, state(engine), strict=True))
-
-
 @every_dtype
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "interpreted"])
 def test_settling_changes_no_bit(dtype: str, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,33 +238,6 @@ def test_settling_changes_no_bit(dtype: str, compiled: bool, monkeypatch: pytest
     engine.set_vector(0, engine.vector(0))
     assert (engine.pending()["take"] == 0.0).all()
     assert all(np.array_equal(a, b) for a, b in zip(before, state(engine), strict=True))
-
-
-@pytest.mark.usefixtures("interpreted")
-def test_what_is_amiss_is_refused_and_changes_nothing() -> None:
-    """Features that do not exist, values that are none, parameters out of range: of every learner."""
-    rule = rules.get("tdrc")
-    log = Log.drawn(rule, 5)
-    engine = SparseMany(rule, 6, 3, "float64")
-    log.run(engine, 0, 40)
-    before = {name: array.copy() for name, array in engine.pending().items()}
-    step, frozen, scalars = engine.stepper(False), np.zeros(3, bool), engine.scalars.copy()
-
-    def phi(index: Any, value: Any) -> Rows:
-        return Rows(np.array([0, len(index)]), np.array(index), np.array(value, np.float64))
-
-    good, parameters = phi([1, -1, 2], [1, 1, 1]), tuple(p[:1] for p in log.parameters)
-    bad = [phi([0, 6], [1, 1]), phi([-2], [1]), phi([0], [np.nan]), phi([0], [np.inf]), phi([3], [1e200])]
-    for pair in [(good, b) for b in bad] + [(b, good) for b in bad]:
-        assert step(*pair, parameters, frozen) is None
-    for i, name in enumerate(rule.parameters):
-        for wrong in (np.nan, np.inf, -1.0) if name != "R" else (np.nan, np.inf):
-            given = [p.copy() for p in parameters]
-            given[i][0, 2] = wrong
-            assert step(good, good, tuple(given), frozen) is None, (name, wrong)
-    assert all(np.array_equal(before[name], array) for name, array in engine.pending().items())
-    assert np.array_equal(engine.scalars, scalars)
-    assert step(good, good, parameters, frozen).shape == (3,)
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -336,21 +256,3 @@ def test_time_begins_anew(by_step: bool) -> None:
             log.run(engine, t, t + 10)
     assert engine.pending()["clock"][0] <= 60
     assert apart(engine, reference) <= SAME["float64"]
-
-
-@pytest.mark.usefixtures("interpreted")
-@every_dtype
-def test_growth_without_features_is_saved_and_loaded(dtype: str, tmp_path: Path) -> None:
-    """ργλ = 3.6 for 600 steps, in which φ = 0: nothing grows but a factor that would overflow, and the file loads."""
-    rng, T = np.random.default_rng(7), 640
-    Phi = np.zeros((T + 1, 4))
-    Phi[600:] = rng.normal(size=(41, 4)) / 2
-    R, rho = rng.normal(size=T), np.where(np.arange(T) < 600, 4.0, 0.5)
-    learner, reference = (Learner("td", 4, 3, dtype=dtype, engine=engine) for engine in ("sparse", "reference"))
-    for each in (learner, reference):
-        each.run(Phi[:601], R[:600], 0.9, alpha=0.1, lambda_=1.0, rho=rho[:600])
-    learner.save(tmp_path / "model.safetensors")
-    learner = load(tmp_path / "model.safetensors")
-    for each in (learner, reference):
-        each.run(Phi[600:], R[600:], 0.9, alpha=0.1, lambda_=1.0, rho=rho[600:])
-    assert np.allclose(learner.theta, reference.theta, rtol=0, atol=SAME[dtype])
