@@ -21,7 +21,6 @@ import scipy.sparse as sp
 
 import emphatic
 from emphatic import Active, Learner
-from tests.support.looping import for_each
 from tests.support.plain import plain_python
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
@@ -749,32 +748,6 @@ def test_one_of_K_is_one(engine: str) -> None:
 
 @engines
 @both_K
-@pytest.mark.parametrize("every", [1, 3, 8, 100])
-def test_the_probe(engine: str, K: int | None, every: int) -> None:
-    """RMSVE before each (every-th) update, as NumPy finds it from θ step by step; it disturbs nothing."""
-    rng = np.random.default_rng(8)
-    Phi_s, v, d = rng.normal(size=(S, n)), rng.normal(size=S), rng.random(S)
-    stream = STREAMS[K]
-    probed, plain, stepped = (warm(engine, K) for _ in range(3))
-    answer, error = probed.run(**log(K), probe=(Phi_s.tolist(), v, d), probe_every=every)
-    assert relative_error(answer, plain.run(**log(K))) <= TOLERANCE["float64"]
-    assert relative_error(probed.theta, plain.theta) <= TOLERANCE["float64"]
-    expected = []
-    for t in range(T):
-        if t % every == 0:
-            square = (np.atleast_2d(stepped.theta) @ Phi_s.T - v) ** 2
-            expected.append(np.sqrt((square * d).sum(1) / d.sum()))
-        stream[t : t + 1].learn(stepped)
-    wanted = np.array(expected) if K else np.array(expected)[:, 0]
-    assert error.shape == ((-(-T // every),) if K is None else (-(-T // every), K))
-    assert relative_error(error, wanted) <= TOLERANCE["float64"]
-    again = warm(engine, K)
-    assert again.run(**log(K), probe=(Phi_s, v, d), probe_every=every, predictions=False)[0] is None
-    assert state(again) == state(probed)
-
-
-@engines
-@both_K
 def test_without_predictions(engine: str, K: int | None) -> None:
     quiet, plain = warm(engine, K), warm(engine, K)
     assert quiet.run(**log(K), predictions=False) is None
@@ -834,38 +807,6 @@ def test_theta_can_be_set_at_any_time(engine: str, K: int | None, dtype: str) ->
         stream[5:].learn(each)
     assert relative_error(learner.theta, reference.theta) <= TOLERANCE[dtype]
     assert relative_error(learner.predict(stream.Phi), reference.predict(stream.Phi)) <= TOLERANCE[dtype]
-
-
-@for_each(engine=ENGINES, K=[None, 3])
-@pytest.mark.parametrize("rule", emphatic.rules.names())
-def test_cut(engine: str, K: int | None, rule: str) -> None:
-    """θ, w and lasting memory stay, traces and other memory are 0; where there is neither w nor lasting memory, what
-    follows is as if one had begun at that θ."""
-    learner = warm(engine, K, rule=rule)
-    theta, steps = learner.theta, learner.steps
-    lasting = {name: np.copy(getattr(learner, name)) for name in learner.rule.lasting}
-    learner.cut()
-    learner.cut()
-    assert relative_error(learner.theta, theta) <= (1e-15 if engine == "sparse" else 0.0)
-    assert learner.steps == steps
-    forgotten = set(learner.rule.traces + learner.rule.memory) - set(lasting)
-    assert not any(np.any(getattr(learner, name)) for name in forgotten)
-    assert all(np.array_equal(getattr(learner, name), value) for name, value in lasting.items())
-    if len(learner.rule.weights) > 1:
-        assert learner.w.any()
-        return
-    if lasting:  # tests/engines/test_invariants.py has what follows
-        return
-    fresh = Learner(rule, n, K, engine=engine)
-    fresh.theta = learner.theta
-    stream = make(9, T, n, K, rule=rule)
-    assert np.array_equal(stream.run(learner), stream.run(fresh))
-    for name in learner.rule.vectors:
-        assert np.array_equal(getattr(learner, name), getattr(fresh, name))
-    assert learner.steps == fresh.steps + steps
-    undecided = Learner(rule, n, K)
-    undecided.cut()
-    assert undecided.engine == "auto"
 
 
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
@@ -1033,18 +974,3 @@ def test_what_has_no_rows_to_take() -> None:
     for bad in ([0], (0, 1), np.array([True]), 0.0, None, "a"):
         with pytest.raises(TypeError, match="indexed by a slice or an integer"):
             Phi[bad]
-
-
-@pytest.mark.plain
-@pytest.mark.parametrize("engine", ["dense", "sparse"])
-@pytest.mark.parametrize("beta", [np.array([0.5]), 0.5 + 1j, np.complex128(0.5 + 1j), "0.5"])
-def test_a_plain_kernel_refuses_before_it_begins(engine: str, beta: Any) -> None:
-    """As plain Python a kernel would read an array or a complex number, and fail in the middle of its step."""
-    learner = Learner(RULE, n, engine=engine)
-    STREAMS[None].learn(learner)
-    before = [np.array(getattr(learner, name)) for name in (*learner.rule.vectors, *learner.rule.memory)]
-    step = {"alpha": 0.1, "I": 1.0, "lambda_": 0.5, "rho": 1.0, "R": 1.0, "gamma_next": 0.9, "kappa": 1.0}
-    with pytest.raises(ValueError, match="'beta' parameter of learn"):
-        learner.learn(phi=np.ones(n), phi_next=np.ones(n), **step, beta=beta)
-    after = [np.array(getattr(learner, name)) for name in (*learner.rule.vectors, *learner.rule.memory)]
-    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))

@@ -114,31 +114,6 @@ def test_a_mask_is_a_cut_at_every_break(rule: str, engine: str) -> None:
                 compare(rule, stream, first, engine, dtype)
 
 
-@every_engine
-@pytest.mark.parametrize("seed", range(40))
-def test_any_rule_any_mask(seed: int, engine: str) -> None:
-    """Drawn cases, 200 for each engine: a rule, K, n, T, sparse or not, a mask of any density, any kind of φ'."""
-    rng = np.random.default_rng([seed, 29])
-    with plain_python():
-        for _ in range(5):
-            rule = str(rng.choice(emphatic.rules.names()))
-            K = [None, 1, 2, 8, 9][int(rng.integers(5))]
-            T = int(rng.integers(1, CHUNK + 12 if (K or 1) < 8 else 9))
-            active = None if rng.random() < 0.5 else int(rng.integers(1, 4))
-            stream = make(
-                int(rng.integers(1 << 30)),
-                T,
-                6 if active is None else 13,
-                K,
-                rule=rule,
-                active=active,
-                binary=bool(rng.random() < 0.5),
-                separate=bool(rng.random() < 0.7),
-            )
-            dtype = "float64" if rng.random() < 0.7 else "float32"
-            compare(rule, stream, rng.random(T) < rng.choice([0.02, 0.1, 0.3, 0.9]), engine, dtype)
-
-
 @pytest.mark.parametrize("K", [None, 3, 9])
 @pytest.mark.parametrize("engine", ["dense", "sparse", "chunked"])
 def test_compiled_kernels(engine: str, K: int | None) -> None:
@@ -450,31 +425,15 @@ def test_an_error_is_not_preceded_by_a_warning_and_a_warning_that_raises_changes
 
 @pytest.mark.parametrize("rule", EXACT_FORMS)
 @every_engine
-def test_equal_to_the_plain_rule_in_one_sequence_and_to_the_printed_update_elsewhere(rule: str, engine: str) -> None:
-    """Where each φ' is the next φ the two rules are one; where it is not they differ, and breaks are respected."""
+def test_equal_to_the_plain_rule_in_one_sequence(rule: str, engine: str) -> None:
+    """Where each φ' is the next φ the two rules are one, and elsewhere they differ."""
     with plain_python():
         for seed, K in ((1, None), (2, 2)):
-            T = 2 * CHUNK + 7
-            stream = make(seed, T, 6, K, rule=rule)
-            one, other = Learner(rule, 6, K, engine=engine), Learner(EXACT_FORMS[rule], 6, K, engine=engine)
-            assert relative_error(stream.run(one), stream.run(other)) <= TOLERANCE["float64"]
-            assert relative_error(one.theta, other.theta) <= TOLERANCE["float64"]
-            stream = make(seed, T, 6, K, rule=rule, separate=True)
-            first = np.random.default_rng(seed).random(T) < 0.1
-            learner, plain = Learner(rule, 6, K, engine=engine), Learner(EXACT_FORMS[rule], 6, K, engine=engine)
-            predictions = masked(learner, stream, first)
-            masked(plain, stream, first)
-            for k in range(K or 1):
-                theta, w, expected = np.zeros(6), np.zeros(6), []
-                for steps in pieces(first):
-                    s = stream[steps].sequence(None if K is None else k, theta)
-                    result = RULES[rule](replace(s, w_0=w))
-                    theta, w = result.theta, result.last.get("w", w)
-                    expected.append(result.predictions)
-                got = predictions if K is None else predictions[:, k]
-                assert relative_error(got, np.concatenate(expected)) <= TOLERANCE["float64"]
-                assert relative_error(np.atleast_2d(learner.theta)[k], theta) <= TOLERANCE["float64"]
-            assert relative_error(plain.theta, learner.theta) > 1e-5
+            for separate in (False, True):
+                stream = make(seed, 2 * CHUNK + 7, 6, K, rule=rule, separate=separate)
+                one, other = Learner(rule, 6, K, engine=engine), Learner(EXACT_FORMS[rule], 6, K, engine=engine)
+                error = relative_error(masked(one, stream, None), masked(other, stream, None))
+                assert error > 1e-5 if separate else error <= TOLERANCE["float64"]
 
 
 @pytest.mark.parametrize("rule", EXACT_FORMS)

@@ -129,29 +129,6 @@ def test_every_transition_in_its_proportion_gives_the_fixed_point(problem: str, 
     assert np.allclose(learner.theta, mdp.fixed_point(rule), atol=1e-9)
 
 
-@pytest.mark.parametrize(("emphasis", "rule"), [(False, "td"), (True, "etd")])
-@pytest.mark.parametrize("lambda_", [0.0, 0.5])
-def test_it_tends_to_the_fixed_point(emphasis: bool, rule: str, lambda_: float) -> None:
-    mdp = problems.chain().replace(lambda_=lambda_)
-    stream = mdp.simulate(400_000, seed=1)
-    learner = LeastSquares(mdp.n, emphatic=emphasis)
-    learner.run(**stream.inputs(rule), predictions=False)
-    assert np.abs(learner.theta - mdp.fixed_point(rule)).max() < 0.05
-
-
-@pytest.mark.parametrize(("emphasis", "rule"), [(False, "td"), (True, "etd")])
-def test_td_replayed_to_convergence_agrees(emphasis: bool, rule: str) -> None:
-    mdp = problems.chain()
-    stream = mdp.simulate(60, seed=3)
-    given = stream.inputs(rule) | {"lambda_": 0.5}
-    least, replayed = LeastSquares(mdp.n, emphatic=emphasis, ridge=1e-12), emphatic.Learner(rule, mdp.n)
-    least.run(**given)
-    for alpha in np.geomspace(0.01, 1e-5, 4000):
-        replayed.run(**given, alpha=alpha, predictions=False)
-        replayed.cut()
-    assert np.abs(replayed.theta - least.theta).max() < 1e-2 * np.abs(least.theta).max()
-
-
 def test_learners_share_a_matrix_until_they_differ_in_more_than_the_cumulant() -> None:
     stream, rng = Stream(300, 5), np.random.default_rng(1)
     R, lambda_ = rng.normal(size=(300, 3)), np.array([[0.0, 0.5, 1.0]])
@@ -349,38 +326,6 @@ def test_the_streams_share_a_matrix_and_leave_it() -> None:
     assert sum(once for once, _ in ends) > 60
     assert sum(once and not still for once, still in ends) > 20
     assert sum(still for _, still in ends) > 20
-
-
-@pytest.mark.parametrize("gamma", [0.5, 0.9, 1.0])
-@pytest.mark.parametrize("emphasis", [False, True])
-def test_a_step_to_a_state_without_features_counts_for_the_step_after(emphasis: bool, gamma: float) -> None:
-    """φ' = 0 with γ' ≠ 0, and φ ≠ 0 in the next step: its trace is not empty, whatever φ' was."""
-    rng = np.random.default_rng(2)
-    Phi, R = rng.normal(size=(60, 3)), rng.normal(size=60)
-    Phi_next = np.vstack([Phi[1:], Phi[:1]])
-    Phi_next[19::20] = 0.0
-    both = LeastSquares(3, 2, emphatic=emphasis)
-    both.run(Phi, R, [0.3, gamma], Phi_next=Phi_next, lambda_=1.0)
-    for k, own in enumerate((0.3, gamma)):
-        alone = LeastSquares(3, emphatic=emphasis)
-        alone.run(Phi, R, own, Phi_next=Phi_next, lambda_=1.0)
-        np.testing.assert_allclose(both.theta[k], alone.theta, rtol=1e-10, atol=1e-12)
-    assert both.matrices == 2
-
-
-def test_a_cut_after_a_step_to_a_state_without_features_keeps_the_matrix_in_common() -> None:
-    """Nothing of the trace is in A then, and the cut forgets it."""
-    rng = np.random.default_rng(3)
-    Phi, R = rng.normal(size=(40, 3)), rng.normal(size=40)
-    Phi_next = np.vstack([Phi[1:], np.zeros((1, 3))])
-    both = LeastSquares(3, 2)
-    alone = [LeastSquares(3), LeastSquares(3)]
-    for _ in range(3):
-        for learner, gamma in ((both, np.array([0.5, 0.9])), (alone[0], 0.5), (alone[1], 0.9)):
-            learner.run(Phi, R, gamma, Phi_next=Phi_next, lambda_=1.0)
-            learner.cut()
-    assert both.matrices == 1
-    np.testing.assert_allclose(both.theta, [learner.theta for learner in alone], rtol=1e-10, atol=1e-12)
 
 
 def test_a_cut_after_an_episode_keeps_the_matrix_in_common() -> None:

@@ -1,6 +1,5 @@
 """The helpers against their definitions, written out here as sums and products."""
 
-import doctest
 import os
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import numpy.typing as npt
 import pytest
 
 import emphatic
-from emphatic.learning import returns as sequences
 from emphatic.learning.returns import (
     UndiscountedWarning,
     interest,
@@ -24,12 +22,6 @@ from emphatic.learning.returns import (
 )
 
 FloatArray = npt.NDArray[np.float64]
-
-
-def test_examples_in_the_docstrings_run() -> None:
-    outcome = doctest.testmod(sequences)
-    assert outcome.attempted >= 7
-    assert outcome.failed == 0
 
 
 def ref_returns(R: FloatArray, gamma_next: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -193,18 +185,6 @@ def test_interest_is_that_of_a_walk_through_the_log(kind: Any, terminal_rows: bo
             assert I.shape == (length,)
             assert I.dtype == np.float64
             assert close(I, np.array(ref_interest(gamma_next.tolist(), kind, terminal_rows)))
-
-
-def test_interest_of_two_episodes_by_hand() -> None:
-    skipped = [0.9, 0.9, 0.0, 0.9, 0.0]
-    assert interest(skipped).tolist() == [1, 1, 1, 1, 1]
-    assert interest(skipped, "first").tolist() == [1, 0, 0, 1, 0]
-    assert interest(skipped, "discounted").tolist() == [1, 0.9, 0.81, 1, 0.9]
-    rows = [0.9, 0.9, 0.0, 0.9, 0.9, 0.0, 0.9]  # steps 3 and 6 are the terminal state
-    assert interest(rows, terminal_rows=True).tolist() == [1, 1, 1, 0, 1, 1, 0]
-    assert interest(rows, "first", terminal_rows=True).tolist() == [1, 0, 0, 0, 1, 0, 0]
-    assert interest(rows, "discounted", terminal_rows=True).tolist() == [1, 0.9, 0.81, 0, 1, 0.9, 0]
-    assert interest([0.9] * 4, "first").tolist() == [1, 0, 0, 0]
 
 
 def test_rho_is_the_ratio() -> None:

@@ -17,7 +17,6 @@ import pytest
 import emphatic
 from emphatic import GVF, Active, Horde, Learner
 from emphatic import features as f
-from emphatic.common.locks import Guard
 
 n = 64
 BUSY = "in use by another thread"
@@ -190,17 +189,6 @@ def test_errors_leave_a_learner_free(learner: Learner) -> None:
     with pytest.raises(emphatic.Diverged):
         learner.learn(1e308, 1.0, 0.5, np.ones(3), 1e308, 1e308, np.ones(3), 0.5)
     learner.learn(0.1, 1.0, 0.5, np.ones(3), 1.0, 1.0, np.ones(3), 0.5)
-
-
-def test_the_guard_itself() -> None:
-    guard = Guard("thing")
-    with guard.shared, guard.shared:
-        assert guard.users == 2
-    with guard:
-        for entrance in (guard, guard.shared):
-            with pytest.raises(RuntimeError, match=f"This thing is {BUSY}"), entrance:
-                pass
-    assert guard.users == 0
 
 
 def test_a_horde_too_belongs_to_one_thread_at_a_time(tmp_path: Any) -> None:
