@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import io
-import re
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -338,33 +335,7 @@ def test_the_logs_of_several_environments_replay_to_the_same_weights(weights: st
     )
 
 
-def test_one_environment_is_a_vector_of_one() -> None:
-    single, several = made(9), vector("SameStep", "one", count=1)
-    agent = Agent(0)
-    observation, _ = single.reset(seed=5)
-    batch, _ = several.reset(seed=5)
-    for _ in range(100):
-        np.testing.assert_array_equal(observation, batch[0])
-        action, single.mu = agent(observation)
-        several.mu = [single.mu]
-        observation, _, terminated, truncated, info = single.step(action)
-        batch, *_, infos = several.step(np.array([action]))
-        if terminated or truncated:
-            observation, info = single.reset()
-        np.testing.assert_array_equal(info["predictions"], infos["predictions"][0])
-    np.testing.assert_array_equal(single.episodes.theta, several.episodes.theta)
-
-
 # ------------------------------------------------------------------------------------------------ as in a horde
-
-
-@pytest.mark.parametrize(("rule", "interest"), [("td", 1.0), ("gtd", 1.0), ("true_online_etd", 0.01)])
-def test_interest_is_what_it_is_in_a_horde(rule: str, interest: float) -> None:
-    env = LearnGVFs(
-        gymnasium.make("CartPole-v1"), [GVF("o2", horizon=100)], coder(), rule=rule, engine="reference", record=True
-    )
-    drive(env, 10)
-    assert env.log()["I"][0, 0] == pytest.approx(interest)
 
 
 def named(row: Any) -> float:
@@ -383,19 +354,6 @@ def test_a_function_of_one_parameter_is_given_the_row_that_follows() -> None:
         LearnGVFs(gymnasium.make("CartPole-v1"), [GVF(lambda o, a: 1.0, gamma=0.9)], coder())
 
 
-def test_what_the_agent_says_of_mu_is_first() -> None:
-    ask = [
-        GVF("o2", gamma=0.9, policy=Policy({0: 1.0}, behaviour=0.25), name="own"),
-        GVF("o2", gamma=0.9, policy=Policy({0: 1.0}), name="default"),
-    ]
-    env = LearnGVFs(gymnasium.make("CartPole-v1"), ask, coder(), record=True)
-    env.reset(seed=0)
-    env.mu = 0.8
-    env.step(0)
-    env.step(0)
-    assert env.log()["rho"].tolist() == [[1 / 0.8, 1 / 0.8], [4.0, 2.0]]
-
-
 def test_where_nothing_gives_mu_actions_are_counted() -> None:
     ask = [GVF("o2", gamma=0.9, policy=Policy({0: 0.5, 1: 0.5}))]
     pushes = gymnasium.spaces.Box(0.0, 1.0, (), np.float64)  # of which nothing says how likely one is
@@ -407,30 +365,6 @@ def test_where_nothing_gives_mu_actions_are_counted() -> None:
     assert env.log()["rho"][:, 0].tolist() == [0.5, 0.5 / (1 / 2), 0.5 / (2 / 3), 0.5 / (2 / 4)]
     (horde,) = env.episodes.hordes
     assert horde.counts == {"o2@0.9": {"0": 2, "1": 2}}
-
-
-def test_duplicate_names_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"'o2@0.9' twice"):
-        LearnGVFs(gymnasium.make("CartPole-v1"), [GVF("o2", gamma=0.9)] * 2, coder())
-
-
-def test_several_rates_are_blended() -> None:
-    ask = [GVF("o2", horizon=5), GVF("o2", horizon=5, policy=Policy({0: 0.5, 1: 0.5}), name="middle")]
-
-    def env(**more: Any) -> LearnGVFs:
-        return LearnGVFs(gymnasium.make("CartPole-v1", max_episode_steps=30), ask, coder(), **more)
-
-    rates = (0.05, 0.2, 0.8)
-    blended = env(rates=rates)
-    answers = np.array([info["predictions"] for info in drive(blended, 600)])
-    assert blended.episodes.theta.shape == (6, maker().n)
-    alone = []
-    for rate in rates:
-        one = env(rates=rate)
-        alone.append(np.array([info["predictions"] for info in drive(one, 600)]))
-    np.testing.assert_allclose(answers[:, 1], alone[1][:, 1], rtol=1e-9, atol=1e-12)
-    assert not np.allclose(answers[300:, 0], alone[1][300:, 0], rtol=1e-3)
-    assert np.isfinite(answers).all()
 
 
 # ------------------------------------------------------------------------------------------------ keeping
@@ -567,15 +501,6 @@ def test_a_question_that_diverges_stands_still_and_the_others_go_on(every: int) 
     np.testing.assert_allclose(again.theta, env.episodes.theta, rtol=1e-10)
 
 
-def test_a_reading_that_is_missing_teaches_nothing() -> None:
-    gap = GVF(lambda o, a, r, o_next: np.nan, gamma=0.9, name="gap")
-    env = LearnGVFs(gymnasium.make("CartPole-v1"), [gap, QUESTIONS[0]], coder(), record=True)
-    drive(env, 30)
-    assert not env.episodes.theta[0].any()
-    assert env.episodes.theta[1].any()
-    assert not env.log()["rho"][:, 0].any()
-
-
 def test_continuous_actions_need_a_density() -> None:
     env = gymnasium.make("Pendulum-v1")
     ask = [GVF("reward", gamma=0.9, policy=Policy(lambda observation, action: 2.0 - abs(float(action[0]))))]
@@ -615,33 +540,11 @@ def test_bad_input_is_refused(given: dict[str, Any], said: str) -> None:
         LearnGVFs(gymnasium.make("CartPole-v1"), **(right | given))
 
 
-def test_a_rule_without_interest_has_interest_1() -> None:
-    env = LearnGVFs(
-        gymnasium.make("CartPole-v1"), [GVF("o2", gamma=0.9)], coder(), rule="vtrace", engine="reference", record=True
-    )
-    drive(env, 12)
-    log = env.log()
-    assert (log["I"] == 1.0).all()
-    again = emphatic.Learner("vtrace", maker().n, K=1, engine="reference")
-    again.run(**log)
-    np.testing.assert_allclose(again.theta, env.episodes.theta, rtol=1e-12)
-    with pytest.raises(ValueError, match="be left out for rule 'vtrace'"):
-        LearnGVFs(gymnasium.make("CartPole-v1"), QUESTIONS, coder(), rule="vtrace")
-
-
 def test_weights_besides_theta_cannot_be_shared() -> None:
     with pytest.raises(ValueError, match="be 'several' for rule 'gtd'"):
         vector("NextStep", "one", rule="gtd")
     with pytest.raises(ValueError, match="be 'one' or 'several'"):
         vector("NextStep", "two")
-
-
-def test_a_wrong_gamma_is_refused_and_nothing_is_learned() -> None:
-    env = LearnGVFs(gymnasium.make("CartPole-v1"), [GVF("o2", gamma=lambda *_: 1.5, name="wrong")], coder())
-    env.reset(seed=0)
-    with pytest.raises(ValueError, match="'gamma' parameter of GVF"):
-        env.step(0)
-    assert env.episodes.learners[0].steps == 0
 
 
 def test_nothing_is_recorded_unless_asked() -> None:
@@ -659,18 +562,6 @@ def test_the_examples_are_right(example: str, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / f"{example}.py"), "--quick"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_page_s_examples_run_and_print_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "gymnasium.md").read_text(encoding="utf-8")
-    namespace: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", page, re.S):
-        out = io.StringIO()
-        with redirect_stdout(out):
-            exec(block, namespace)
-        assert out.getvalue().splitlines() == re.findall(r"^ *print\(.*\)  # (.*)$", block, re.M)
-    assert namespace
 
 
 def test_without_the_extra_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,13 +49,6 @@ def test_it_answers_as_observe_does() -> None:
     assert got.shape == (B, 3)
     assert np.allclose(got, expected, rtol=0, atol=1e-12)
     assert many.rows == B
-
-
-def test_gaps() -> None:
-    gap = np.zeros(B, bool)
-    gap[[0, 5, 40]] = True
-    expected = one_by_one(horde(), rows(), gap)
-    assert np.allclose(horde().observe_many(rows(), gap=gap), expected, rtol=0, atol=1e-12)
 
 
 def test_without_learning_nothing_changes() -> None:
@@ -122,19 +114,6 @@ def test_without_learning_rows_may_come_one_by_one_or_together() -> None:
     x = rows()["x"]
     together = hordes[0].observe_many({"x": x}, learn=False)
     assert np.array_equal(together, [hordes[1].observe({"x": one}, learn=False) for one in x])
-
-
-def test_a_horde_goes_on_with_another_engine(tmp_path: Path) -> None:
-    one = horde()
-    one.observe_many(rows())
-    one.save(tmp_path / "h")
-    other = Horde.load(tmp_path / "h", engine="dense")
-    assert (one.learner.engine, other.learner.engine) == ("sparse", "dense")
-    assert np.allclose(one.observe_many(rows()), other.observe_many(rows()), rtol=0, atol=1e-12)
-    with pytest.raises(
-        ValueError, match=r"'engine' parameter of load must be 'auto' or one of reference, dense.*Got 'fast'"
-    ):
-        Horde.load(tmp_path / "h", engine="fast")
 
 
 def test_a_row_that_follows_and_lacks_nothing_goes_its_own_way_to_the_same_bits(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -206,41 +205,6 @@ def test_predictions_do_not_get_worse_at_the_first_solution() -> None:
         G[t] = 0.5 * (x[t + 1] + G[t + 1])
     error = np.abs(made - G)
     assert error[64:96].mean() < 1.2 * error[32:64].mean()
-
-
-def test_a_saved_horde_goes_on_bit_for_bit_with_its_ridges(tmp_path: Path) -> None:
-    table, path = log(), tmp_path / "model.safetensors"
-    first, last = ({name: column[rows] for name, column in table.items()} for rows in (slice(0, 777), slice(777, None)))
-    made = horde().warm_up(table)
-    made.observe_many(first)
-    made.save(path)
-    loaded = Horde.load(path)
-    assert np.array_equal(loaded.observe_many(last), made.observe_many(last))
-    assert np.array_equal(loaded.answers["ridge 30"], made.answers["ridge 30"])
-
-
-def test_row_by_row_ridges_give_the_same_bits() -> None:
-    table = {name: column[:400] for name, column in log().items()}
-    many, one = horde().warm_up(table), horde().warm_up(table)
-    many.observe_many(table)
-    for t in range(400):
-        one.observe({name: column[t] for name, column in table.items()})
-        for name in ("ridge 30", "ridge 3000", "trace"):
-            assert np.array_equal(one.answers[name][0], many.answers[name][t])
-
-
-def test_a_log_that_is_cut_or_disturbed_later_has_the_same_predictions_before() -> None:
-    table = log(3000)
-    whole = horde().warm_up(table, 500)
-    want = whole.observe_many(table)
-    for rows in (1000, 2011):
-        cut = horde().warm_up(table, 500)
-        assert np.array_equal(cut.observe_many({name: column[:rows] for name, column in table.items()}), want[:rows])
-        noisy = {name: column.copy() for name, column in table.items()}
-        for column in noisy.values():
-            column[rows:] = np.random.default_rng(1).normal(size=3000 - rows) * 100
-        disturbed = horde().warm_up(table, 500)
-        assert np.array_equal(disturbed.observe_many(noisy)[:rows], want[:rows])
 
 
 def test_without_learning_nothing_is_learned() -> None:

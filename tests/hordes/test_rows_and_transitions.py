@@ -288,18 +288,6 @@ def test_goes_on_with_the_same_bits(every: int, more: dict[str, Any], tmp_path: 
         assert (other.rows, other.hold.state()) == (horde.rows, horde.hold.state())
 
 
-def test_steps_can_be_learned_from_several_at_a_time() -> None:
-    stream = Stream(5, 120, True, 0.1)
-    one, several = prepared(), prepared()
-    every = Agent(stream).go(one, 120)
-    some = Agent(stream).go(several, 120, every=7)
-    assert sum(answers is None for answers in some) > 60
-    for answers, expected in zip(some, every, strict=True):
-        if answers is not None:
-            np.testing.assert_allclose(answers, expected, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(several.learner.theta, one.learner.theta, rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize("every", [1, 4])
 def test_a_step_that_can_follow_goes_its_own_way_to_the_same_bits(every: int, tmp_path: Path) -> None:
     asked = [GVF("x", gamma=0.9), GVF(1.0, gamma=0.8, name="a constant"), GVF("reward", horizon=5)]
@@ -459,21 +447,6 @@ def test_what_was_missing_when_it_was_saved_is_missing_after(tmp_path: Path) -> 
         np.testing.assert_array_equal(some.learner.theta, before)
         some.learn(1, 2.0, [-1.0, 0.5, 0.0, 0.5], False)
         assert (some.learner.theta != before).any()
-
-
-def test_an_array_is_an_observation_too() -> None:
-    stream = Stream(9, 30, True, 0.0)
-    one, two, agent = prepared(), prepared(), Agent(stream)
-    a: Any
-    b: Any
-    for t in range(10):
-        values: Any = np.array(list(agent.observation(t).values()))
-        if stream.first[t]:
-            a, b = one.begin(agent.observation(t)), two.begin(values)
-        else:
-            step = stream.action(t - 1), stream.columns["reward"][t]
-            a, b = (horde.learn(*step, o, False) for horde, o in ((one, agent.observation(t)), (two, values)))
-        np.testing.assert_array_equal(a, b)
 
 
 def test_functions_see_the_observation_as_it_was_given() -> None:
