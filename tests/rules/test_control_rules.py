@@ -115,62 +115,6 @@ def test_a_horde_of_an_average_reward_does_not_warn_that_gamma_is_1() -> None:
             Horde(questions, f.Features(features), rule="td").run({"x": x})
 
 
-@pytest.mark.parametrize("engine", ["reference", "dense", "sparse", "chunked"])
-@pytest.mark.parametrize("rule", ["differential_td", "differential_etd"])
-def test_the_average_reward_lasts(rule: str, engine: str) -> None:
-    """``cut`` and ``first`` forget the traces, not R̄; and no warning says that γ = 1."""
-    extra: dict[str, Any] = {"decay": 0.5} if rule == "differential_etd" else {}
-    phi = np.eye(3)[np.arange(21) % 3]
-    with plain_python():
-        learner = Learner(rule, 3, engine=engine)
-        learner.run(phi, np.arange(20.0), 1.0, alpha=0.1, lambda_=0.9, predictions=False, **extra)
-        rbar = learner.rbar
-        assert rbar > 1.0
-        learner.cut()
-        assert learner.rbar == rbar
-        assert not learner.e.any()
-        masked = Learner(rule, 3, engine=engine)
-        first = np.arange(20) == 10
-        masked.run(phi, np.arange(20.0), 1.0, alpha=0.1, lambda_=0.9, first=first, predictions=False, **extra)
-        parts = Learner(rule, 3, engine=engine)
-        for a, b in ((0, 10), (10, 20)):
-            parts.cut()
-            parts.run(phi[a : b + 1], np.arange(20.0)[a:b], 1.0, alpha=0.1, lambda_=0.9, predictions=False, **extra)
-        assert masked.rbar == pytest.approx(parts.rbar, abs=1e-12)
-
-
-@pytest.mark.parametrize("engine", emphatic.engines.available())
-@pytest.mark.parametrize("ending", ["cut", "first", "gamma"])
-def test_a_period_goes_on_where_a_sequence_ends(ending: str, engine: str) -> None:
-    """Sequences of 3 steps, periods of 4: θ changes at steps 3, 7 and 11, by e since a sequence or a period began."""
-    T, rng = 12, np.random.default_rng(4)
-    Phi, R = rng.normal(size=(T, 3)), rng.normal(size=T)
-    begins, gamma_next = np.arange(T) % 3 == 0, np.full(T, 0.9)
-    if ending == "gamma":
-        gamma_next[2::3] = 0.0
-    theta, e, F = np.zeros(3), np.zeros(3), 0.0
-    for t in range(T):
-        carried = 0.0 if begins[t] or t % 4 == 0 else 0.9
-        F = 0.5 + carried * F
-        e = 0.6 * carried * e + (0.6 * 0.5 + 0.4 * F) * Phi[t]
-        if t % 4 == 3:
-            theta = theta + 0.1 * (R[t] + gamma_next[t] * theta @ Phi[(t + 1) % T] - theta @ Phi[t]) * e
-    keywords: dict[str, Any] = {"alpha": 0.1, "lambda_": 0.6, "I": 0.5, "period": 3.0, "predictions": False}
-    Phi_next = np.roll(Phi, -1, axis=0)
-    with plain_python():
-        learner = Learner("per_etd", 3, engine=engine)
-        if ending == "cut":
-            for k in range(0, T, 3):
-                learner.cut()
-                steps = slice(k, k + 3)
-                learner.run(Phi[steps], R[steps], gamma_next[steps], Phi_next=Phi_next[steps], **keywords)
-        else:
-            first = begins if ending == "first" else None
-            learner.run(Phi, R, gamma_next, Phi_next=Phi_next, first=first, **keywords)
-    assert relative_error(learner.theta, theta) < TOLERANCE["float64"]
-    assert np.abs(theta).max() > 0.01
-
-
 # ------------------------------------------------------------------ forward views
 
 

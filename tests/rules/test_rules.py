@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import emphatic
 from emphatic.learning.learner import _Named
 from emphatic.rules import STEP, ElementwiseRule, Rule, Scalars, Update
 from emphatic.rules._fields import ATTRIBUTES, KEYWORDS
-from tests.support.streams import TOLERANCE, make, relative_error
+from tests.support.streams import TOLERANCE, relative_error
 
 ALL = [emphatic.rules.get(name) for name in emphatic.rules.names()]
 
@@ -52,42 +51,6 @@ def toy(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars)
 
 
 TOY = Rule("toy", toy, weights=("theta", "w"), traces=("e",), memory=("gamma", "ew", "ee"), extra=("kappa",))
-
-
-def toy_in_vectors(stream: Any, kappa: npt.NDArray[Any], k: int) -> tuple[npt.NDArray[Any], ...]:
-    """The toy rule with e·w as a product of vectors, as its docstring says."""
-    theta, w, e = np.zeros(stream.n), np.zeros(stream.n), np.zeros(stream.n)
-    s, gamma = stream.sequence(k), 0.0
-    for t in range(stream.T):
-        phi, phi_next, alpha = s.Phi[t], s.Phi_next[t], s.alpha[t]
-        delta = s.R[t] + s.gamma_next[t] * theta @ phi_next - theta @ phi
-        e = s.rho[t] * gamma * s.lambda_[t] * e + phi
-        theta, w = (
-            theta + alpha * (delta * e - kappa[t] * (e @ w) * phi_next),
-            (1 - alpha * kappa[t]) * w + alpha * kappa[t] * (delta * e - (w @ phi) * phi + phi_next),
-        )
-        gamma = s.gamma_next[t]
-    return theta, w, e
-
-
-@pytest.mark.plain
-@pytest.mark.parametrize("engine", emphatic.engines.available())
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("active", [None, 3])
-def test_a_rule_of_three_vectors_runs_on_every_engine(engine: str, dtype: str, active: int | None) -> None:
-    K = 3
-    stream = make(5, 151, 9, K, active=active, binary=False, separate=True)
-    kappa = np.random.default_rng(1).random(stream.T)
-    learner = emphatic.Learner(TOY, stream.n, K, dtype=dtype, engine=engine)
-    Phi, Phi_next = stream.features()
-    p: dict[str, Any] = stream.parameters()
-    learner.run(Phi, p.pop("R"), p.pop("gamma_next"), Phi_next=Phi_next, kappa=kappa, **p)
-    for k in range(K):
-        theta, w, e = toy_in_vectors(stream, kappa, k)
-        assert np.abs(w).max() > 0.01
-        for got, wanted in ((learner.theta[k], theta), (learner.w[k], w), (learner.e[k], e)):
-            assert relative_error(got, wanted) <= TOLERANCE[dtype]
-        assert relative_error(learner.ew[k], e @ w) <= TOLERANCE[dtype]
 
 
 @pytest.mark.plain
@@ -409,67 +372,7 @@ def test_a_file_that_was_changed_since_gives_no_other_rule(tmp_path: Path, monke
             td_like(changing.f)
 
 
-#: As other people may write a rule: with whole numbers, a number from outside, indices, and many extras of names that
-#: kernels have too; and as a lambda that remembers nothing.
-DRESSED = {
-    "much": td_like(
-        written(
-            """def f(s, n, X, k, index):
-    (min,) = n
-    rule = s[0] * s[5] * C * s[6] * s[7] * s[8] * s[9] * s[10] * s[11]
-    return ((1, rule * min), (0, min)), ((2 * rule, 0), (1, 0)), (s[4] / 2,)
-""",
-            C=0.5,
-        ),
-        extra=("q", "s", "p", "n", "rule", "k"),
-    ),
-    "little": td_like(lambda s, m, x, y, g: (((1, 0), (0, s[2])), ((s[0] * s[5], 0), (1, 0)), ()), memory=()),
-}
-
-
-@pytest.mark.plain
-@pytest.mark.parametrize("K", [None, 3])
-@pytest.mark.parametrize("engine", emphatic.engines.available())
-@pytest.mark.parametrize("name", DRESSED)
-def test_a_rule_in_any_dress_runs_on_every_engine(name: str, engine: str, K: int | None) -> None:
-    rule = DRESSED[name]
-    stream = make(3, 31, 6, K)
-    p: dict[str, Any] = stream.parameters() | dict.fromkeys(rule.extra, 0.9)
-    R, gamma_next = p.pop("R"), p.pop("gamma_next")
-    results = []
-    for which in (engine, "reference"):
-        learner = emphatic.Learner(rule, stream.n, K, engine=which)
-        learner.run(stream.Phi, R, gamma_next, **p)
-        results.append(np.stack([learner.theta, learner.e]))
-    assert np.abs(results[1]).max() > 0.01
-    assert relative_error(*results) <= TOLERANCE["float64"]
-
-
 # ------------------------------------------------------------------ names
-
-#: Names that kernels, engines, NumPy or the library itself have for something.
-NASTY = (
-    "p", "n", "v", "i", "p1", "f0", "q", "s", "k", "t", "x", "X", "S", "T", "begins", "real", "scale", "index",
-    "value", "z", "a", "c", "A", "B", "H", "C", "E", "W", "Q", "G", "D", "M", "m", "K", "step", "memory", "size",
-    "read", "write", "update", "decide", "rule", "np", "numba", "min", "max", "HUGE", "LIMIT", "given", "out",
-    "learn", "run", "predict", "x0", "y0", "a01", "b0", "d0", "pp", "pq", "qq", "new0", "e", "F", "w", "theta",
-    "gamma", "x_next", "g", "def_", "lambda_next", "eta", "beta", "kappa", "pi", "mu", "xi", "extra", "name",
-    "function", "quick", "delta_", "e_phi", "predictions_", "_", "__init__", "_private", "self_", "match", "case",
-    "type", "λ", "ω", "true", "None_", "copy", "save", "cut", "frozen", "steps", "engine", "dtype",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NASTY)
-def test_every_identifier_is_an_extra_parameter_s_name(name: str) -> None:
-    if name in ("gamma", "theta", "e"):
-        with pytest.raises(ValueError, match=rf"that the rule's vectors and memory do not have. Got '{name}' instead"):
-            with_extra(name)
-        return
-    rule = with_extra(name)
-    assert rule.parameters[-1] == name
-    learner = emphatic.Learner(rule, 2, engine="reference")
-    assert learner.learn(0.1, 1.0, 0.5, [1.0, 0.0], 1.0, 0.5, [0.0, 1.0], 0.9, **{name: 0.5}) == 0.5
-    assert learner.theta.tolist() == [0.1 * 0.5 * 0.5, 0.0]
 
 
 def test_the_refused_names_are_those_of_learn_and_run() -> None:
@@ -523,6 +426,7 @@ def test_names_are_identifiers(field: str, name: Any) -> None:
         ({"weights": ("theta", "theta")}, "'weights' .* name each once. Got 'theta' 2 times"),
         ({"extra": ("q", "q")}, "'extra' .* name each once. Got 'q' 2 times"),
         ({"traces": ("w",)}, "'traces' .* other names than 'weights'. Got 'w' in both"),
+        ({"extra": ("gamma",)}, "'extra' .* that the rule's vectors and memory do not have. Got 'gamma' instead"),
         ({"memory": ("gamma", "ew", "e")}, "'memory' .* other names than 'traces'. Got 'e' in both"),
         ({"weights": ("v", "theta")}, "'weights' .* 'theta' only for the first of the weights"),
         ({"weights": ("v", "w"), "traces": ("theta",)}, "'traces' .* 'theta' only for the first of the weights"),
@@ -580,25 +484,6 @@ def test_one_file_a_rule() -> None:
         "td", "true_online_td", "etd", "etd_beta", "true_online_etd", "true_online_etd_beta", "gtd", "gtd2",
         "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq", "tree_backup", "vtrace", "abtd",
     )  # fmt: skip
-
-
-def test_what_others_ask_of_a_rule() -> None:
-    assert {rule.name: rule.emphasis for rule in ALL if rule.emphasis} == {
-        "etd": "gamma", "true_online_etd": "gamma", "etd_beta": "beta", "true_online_etd_beta": "beta",
-        "true_online_etd_last": "gamma", "true_online_etd_beta_last": "beta",
-        "emphatic_q": "gamma", "per_etd": "gamma", "clipped_etd": "gamma", "differential_etd": "decay",
-    }  # fmt: skip
-    assert all(bool(rule.emphasis) == ("F" in rule.memory) for rule in ALL)
-    assert {rule.name for rule in ALL if not rule.fixed_point} == {
-        "gq", "tree_backup", "vtrace", "abtd", "emphatic_q", "differential_td", "differential_etd", "per_etd",
-        "clipped_etd",
-    }  # fmt: skip
-    assert {rule.name: rule.lasting for rule in ALL if rule.lasting} == {
-        "differential_td": ("rbar",), "differential_etd": ("rbar",), "per_etd": ("count",),
-    }  # fmt: skip
-    assert [rule.name for rule in ALL if rule.continuing] == ["differential_td", "differential_etd"]
-    assert [rule.name for rule in ALL if rule.fixed_point == "residual"] == ["residual_gradient"]
-    assert [rule.name for rule in ALL if rule.action_values] == ["gq", "emphatic_q"]
 
 
 def test_structure_is_found_and_arrows_are_demanded() -> None:

@@ -98,18 +98,3 @@ def test_h_and_the_meta_gradient_are_those_of_finite_differences(seed: int) -> N
     Y = lambda_returns(s, path)
     found = -(error(s, up, Y) - error(s, down, Y)) / (2.0 * step)
     assert abs(gradient - found) < 1e-7 * (1.0 + abs(found))
-
-
-def test_a_step_size_moves_along_that_gradient() -> None:
-    """β ← β + μ(δp + Dcp⁻)/α in each step."""
-    s, mu = drawn(3), 1e-3
-    method = Emphatic(0.2, mu=mu, eta=np.inf, decay=1.0)
-    learner = emphatic.Learner("true_online_etd", 1, engine="reference", stepsize=method)
-    for t in range(T):
-        p_before, D, before = learner.p[0], learner.D, learner.alphas[0]
-        delta = learner.learn(
-            1.0, s.I[t], s.lambda_[t], s.phi[t : t + 1], s.rho[t], s.R[t], s.phi[t + 1 : t + 2], s.gamma[t + 1]
-        )
-        c = s.rho[t] * s.gamma[t] * s.lambda_[t]
-        moved = mu * (delta * learner.p[0] + D * c * p_before) / before
-        assert np.log(learner.alphas[0] / before) == pytest.approx(moved, abs=1e-13)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 import emphatic
 from emphatic import stepsizes
-from emphatic.stepsizes import AlphaBound, Auto, Constant, Decaying, Scaled, StepSize, scalar
+from emphatic.stepsizes import AlphaBound, Auto, Constant, Decaying, Scaled, StepSize
 from tests.support.equations import RULES
 from tests.support.sequence import Array, Sequence
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
@@ -259,8 +258,3 @@ def test_what_the_bound_cannot_do() -> None:
     learner.theta = [1.0]
     learner.run(**stream)
     assert abs(learner.theta[0]) > 1e6
-
-
-def test_examples_in_the_docstrings_run() -> None:
-    for module in (scalar, stepsizes):
-        assert doctest.testmod(module).failed == 0

@@ -11,8 +11,7 @@ import pytest
 
 import emphatic
 from emphatic import stepsizes
-from emphatic.rules import ElementwiseRule
-from emphatic.stepsizes import RPROP, TIDBD, Autostep, Emphatic, SwiftTD
+from emphatic.stepsizes import RPROP, Autostep, Emphatic, SwiftTD
 from emphatic.stepsizes.weightwise import WeightwiseStepSize
 from tests.support.equations_stepsizes import METHODS
 from tests.support.plain import plain_python
@@ -127,20 +126,6 @@ def test_with_a_meta_step_of_0_it_is_the_plain_rule(method: str, rule: str, engi
     learner = emphatic.Learner(rule, stream.n, engine=engine, stepsize=KINDS[method](alpha=0.3, **STILL[method]))
     assert relative_error(stream.run(learner), expected.predictions) < TOLERANCE["float64"]
     assert relative_error(learner.theta, expected.theta) < TOLERANCE["float64"]
-
-
-@pytest.mark.plain
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("method", KINDS)
-def test_alpha_0_freezes_weights_and_step_sizes(method: str, engine: str) -> None:
-    stream = stream_of(0, "true_online_td")
-    learner = emphatic.Learner("true_online_td", 6, engine=engine, stepsize=KINDS[method](**LIVELY[method]))
-    stream[:20].run(learner)
-    theta, alphas = learner.theta, learner.alphas
-    learner.cut()
-    replace(stream[20:], alpha=np.zeros(11)).run(learner)
-    assert np.array_equal(learner.theta, theta)
-    assert np.array_equal(learner.alphas, alphas)
 
 
 @pytest.mark.plain
@@ -265,16 +250,6 @@ def test_swifttd_is_the_package_of_that_name(engine: str, eta: float, decay: flo
         ours.append(learner.predict(Phi[t + 1]))
         learner.learn(1.0, 1.0, lambda_, Phi[t], 1.0, R[t], Phi[t + 1], gamma)
     assert relative_error(ours, theirs) < 1e-5
-
-
-@pytest.mark.parametrize("method", KINDS)
-def test_rules_of_methods_are_elementwise_rules(method: str) -> None:
-    kind: Any = KINDS[method]()
-    for name in kind.fits:
-        rule = kind.rule(emphatic.rules.get(name))
-        assert isinstance(rule, ElementwiseRule)
-        assert rule.base.name == name
-    assert isinstance(TIDBD(0.1).options()["alpha"], float)
 
 
 def test_the_exponential_of_rules() -> None:
