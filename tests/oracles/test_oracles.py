@@ -259,31 +259,6 @@ def test_five_states_expected_update(rule: str, lambda_: float, engine: str) -> 
         assert np.linalg.solve(A, b) == pytest.approx(expected.theta, abs=EXPECTED[rule])
 
 
-@pytest.mark.parametrize("lambda_", [0.0, 0.5])
-@pytest.mark.parametrize("rule", [*PLAIN, *TRUE_ONLINE])
-def test_five_states_sampled(rule: str, lambda_: float) -> None:
-    """On a sampled stream the weights come to the fixed point: of each rule to its own. ρM ≤ 3·40 is
-    bounded here, so that averages over 300,000 steps mean something: their standard error is about .01, and
-    so is what the constant α adds."""
-    T, blocks = 300_000, 300
-    rng = np.random.default_rng(2016)
-    actions = (rng.random(T) < FIVE.mu[1]).astype(int)
-    states = np.zeros(T + 1, dtype=int)
-    for t, a in enumerate(actions):
-        states[t + 1] = FIVE.to[a][states[t]]
-    rho = np.array([0.0, 3.0])[actions]
-    learner = emphatic.Learner(rule, 3, engine="dense")
-    expected = FIVE.fixed_point(lambda_, is_emphatic(rule)).theta
-    learner.theta = expected + np.array([0.5, -0.5, 0.5])
-    thetas = []
-    for steps in np.array_split(np.arange(T), blocks):
-        Phi = FIVE.Phi[states[steps[0] : steps[-1] + 2]]
-        gamma_next = FIVE.gamma[states[steps + 1]]
-        learner.run(Phi, 1.0, gamma_next, alpha=0.001, lambda_=lambda_, rho=rho[steps])
-        thetas.append(np.array(learner.theta))
-    assert np.mean(thetas[blocks // 4 :], axis=0) == pytest.approx(expected, abs=0.05)
-
-
 # ----------------------------------------------------------------------------------- emphasis in the long run
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import subprocess
@@ -23,7 +22,7 @@ from emphatic.nexting.outlook import History, SignalVerdict, make_outlook, read_
 from emphatic.nexting.report import FILES, NextingPage, nexting_page
 from emphatic.nexting.scoring import PlotBuilder, SignalPlot
 from emphatic.report import Column, Html, amount, plots, share, table, text
-from emphatic.report.plots import Store, read_plots
+from emphatic.report.plots import read_plots
 from emphatic.scores.measures import Verdict, judge_signal
 from tests.support.browser import found, in_a_browser
 
@@ -239,17 +238,6 @@ def test_figures_as_svg_are_those_of_the_page(tmp_path: Path) -> None:
     assert "30 steps · variance explained 0.951" in words
 
 
-def test_ticks_of_figures_tell_numbers_apart() -> None:
-    for low, high, expected in (
-        (123_457_500.0, 123_459_900.0, ["123,458,000", "123,459,000"]),
-        (0.0, 1.2, ["0.0", "0.5", "1.0"]),
-        (-2e-7, 2e-7, ["-2e-07", "-1e-07", "0", "1e-07", "2e-07"]),
-    ):
-        assert plots._ticks(low, high, 4)[1] == expected
-    day = 86_400_000.0
-    assert plots._times(1.5 * day, 9.2 * day)[1] == ["1970-01-03", "1970-01-05", "1970-01-07", "1970-01-09"]
-
-
 def test_curves_must_be_those_of_the_scores() -> None:
     with pytest.raises(ValueError, match=r"'curves\['ours'\]' parameter of nexting_page must have one curve .* Got 0"):
         nexting_page(NextingPage("", "", [{"signal": "a", "horizon": 2}], {"rows": [], "ours": []}))
@@ -313,23 +301,6 @@ def test_lines_break_at_gaps_in_time() -> None:
     plot = signal_plot("a", times, [1.0, 2.0, 3.0, 4.0], {}, {})
     np.testing.assert_array_equal(plot.close.reading, [1.0, 2.0, 3.0, np.nan, 4.0])
     assert plot.close.x[3] == plot.close.x[4]
-
-
-def test_packed_numbers_come_back() -> None:
-    store = Store()
-    values = np.array([-3.0, np.nan, 1e3, 17.123, np.inf])
-    packed = store.arrays[store.values(values)]
-    levels = np.frombuffer(base64.b64decode(packed["data"]), "<u2")
-    np.testing.assert_array_equal(levels == 65535, ~np.isfinite(values))
-    back = packed["low"] + levels * packed["scale"]
-    np.testing.assert_allclose(back[[0, 2, 3]], values[[0, 2, 3]], rtol=0, atol=1003 / 131_000)
-    for same in (np.array([5.0, 5.0]), np.array([None, None]), np.array([])):
-        assert store.arrays[store.values(same)]["scale"] == 1.0
-    times = np.array(["2007-02-01T00:00:00.5", "NaT"], "datetime64[ns]")
-    packed = store.arrays[store.positions(times)]
-    assert packed["kind"] == "date"
-    np.testing.assert_array_equal(np.frombuffer(base64.b64decode(packed["data"])), [1170288000500.0, np.nan])
-    assert store.positions([1, 2]) == store.positions(np.array([1.0, 2.0]))
 
 
 def test_the_best_as_shown_is_marked() -> None:

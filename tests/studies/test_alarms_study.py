@@ -49,16 +49,6 @@ def test_a_fault_is_not_put_where_readings_are_missing() -> None:
     assert inject(x, 3_000, np.random.default_rng(0))[1] == []
 
 
-def test_faults_can_be_of_other_lengths_and_closer_together() -> None:
-    x = np.random.default_rng(0).normal(size=(2_000, 2))
-    rows = {"spike": 1, "level": 30}
-    y, faults = inject(x, 1_000, np.random.default_rng(1), rows, 100, 20)
-    assert len(faults) == 9
-    assert {(fault.kind, fault.end - fault.begin) for fault in faults} == set(rows.items())
-    assert all(0 <= fault.begin - (1_020 + 100 * i) < 20 for i, fault in enumerate(faults))
-    assert np.flatnonzero((x != y).any(axis=1)).tolist() == [t for f in faults for t in range(f.begin, f.end)]
-
-
 def test_charts_are_their_equations() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(3.0, 2.0, size=(2_500, 2))

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-import emphatic
 from emphatic import Learner, Rule, problems
 from emphatic.cli import app
 from emphatic.problems import MDP
@@ -344,7 +343,3 @@ def test_learning_curves_are_tracked() -> None:
     assert [step for tag, _, step in calls if tag == "td/RMSVE"] == found.points.tolist()
     values = [value for tag, value, _ in calls if tag == "etd/RMSVE"]
     assert values == pytest.approx(found.curve[1].mean(axis=0), rel=1e-6)
-
-
-def test_learners_take_the_rules() -> None:
-    assert emphatic.Learner(PLAIN, 3).rule is PLAIN

@@ -39,7 +39,6 @@ from reproductions.open_questions import StepSizesStudy as step_sizes
 from reproductions.pages import verdict
 from reproductions.small_problems import ChainStudy as chain
 from reproductions.small_problems import FollowonVarianceStudy as followon_variance
-from reproductions.small_problems import RandomWalkStudy as random_walk
 from tests.support.plain import plain_python
 
 OTHERS = [name for name in reproductions.names() if name != "collision" and not name.startswith("four-rooms")]
@@ -271,23 +270,6 @@ def test_the_random_walk_says_how_well_it_agrees(tmp_path: Path) -> None:
     page = (tmp_path / "random-walk" / "report.html").read_text("utf-8")
     assert f"ours is lower in {bias['lower']} of 21" in page
     assert "in errors</button>" in page
-
-
-def test_chance_in_the_walks_of_the_book() -> None:
-    """Groups of a hundred whose numbers move together are compared with the bias that was found."""
-    study = random_walk()
-    count = len(study.settings()[0])
-    published = np.concatenate([study.BEST["true_online_td"], study.BEST["td"], study.AT_ONE])
-    rng = np.random.default_rng(0)
-    luck = np.repeat(rng.choice([-0.01, 0.01], 20), 100)[:, None]  # of each hundred walks, for all settings
-    by_rule = {rule: np.full((2000, count), 0.3) + luck for rule in study.BEST}
-    measures = {name: {rule: np.full(count, 0.4) for rule in study.BEST} for name in study.OTHER_MEASURES}
-    (measure, chance) = study._explain_bias(by_rule, measures)
-    apart = np.full(21, 0.3 + luck.mean()) - published
-    assert f"{int(np.sum(apart < 0))} of our 21 numbers are lower" in chance
-    assert "Of 20 sets of 100 of our own walks, 20 have as many numbers on one side" in chance
-    assert "is unknown" in chance
-    assert measure.count("off on average") == 2
 
 
 def test_an_outcome_disagrees_where_one_number_does() -> None:

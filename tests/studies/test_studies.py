@@ -5,10 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -75,19 +73,6 @@ def test_a_rule_takes_its_own_parameters() -> None:
     made = settings({"rule": ["td", "gtd", "abtd"], "alpha": [0.1, 0.2], "lambda": [0, 1], "eta": [1, 2], "zeta": 0})
     assert [(one.name, len(one)) for one in made] == [("td", 4), ("gtd", 8), ("abtd", 2)]
     assert made[1].values["eta"].tolist() == [1, 2] * 4
-
-
-def test_the_published_grid_of_the_collision_study() -> None:
-    alpha, many = "2^-18..2^0", "0, .1, .2, .3, .5, .9, 1, 1-2^-2, 1-2^-3, 1-2^-4, 1-2^-5, 1-2^-6"
-    made = settings(
-        [
-            {"rule": ["td", "tdrc", "etd", "tree_backup", "vtrace"], "alpha": alpha, "lambda": many},
-            {"rule": "abtd", "alpha": alpha, "zeta": many},
-            {"rule": ["gtd", "gtd2", "htd", "proximal_gtd2"], "alpha": alpha, "lambda": many, "eta": "2^-6..2^8"},
-            {"rule": "etd_beta", "alpha": alpha, "lambda": many, "beta": "0..1:+.2"},
-        ]
-    )
-    assert sum(map(len, made)) == 16_416
 
 
 @pytest.mark.parametrize(
@@ -371,27 +356,6 @@ def test_parts_of_another_sweep_do_not_count(tmp_path: Path) -> None:
         swept(out=tmp_path, progress=lambda *told, went=went: went.append(told), **other)
         assert went[0][0] > 20_000
         assert not (tmp_path / ".unfinished").exists()
-
-
-@pytest.mark.long
-def test_killed_outright(tmp_path: Path) -> None:
-    """The command is killed as it works, and given again."""
-    command = [
-        sys.executable, "-m", "emphatic.cli", "sweep", "chain", "--rules", "td", "--alpha", "2^-6..2^-3",
-        "--lambda", "0", "--runs", "300", "--steps", "2000", "--out",
-    ]  # fmt: skip
-    command.append(str(tmp_path))
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while len(list(tmp_path.glob(".unfinished/*/*.npz"))) < 5 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert len(list(tmp_path.glob(".unfinished/*/*.npz"))) >= 5
-    assert not (tmp_path / "results.parquet").exists()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    whole = sweep("chain", {"rule": "td", "alpha": "2^-6..2^-3", "lambda": 0}, runs=300, steps=2000)
-    assert pq.read_table(tmp_path / "results.parquet").equals(whole.table)
 
 
 # ---------------------------------------------------------------------- logs

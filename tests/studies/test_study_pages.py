@@ -25,7 +25,6 @@ from emphatic.report import (
     Panel,
     Plot,
     category,
-    shades,
     text,
 )
 from emphatic.report.plots import draw_file, read_plots
@@ -204,20 +203,6 @@ def test_a_rule_without_lambda_has_no_key() -> None:
     assert data(page)["plots"][0]["views"][""][0]["lines"][0]["name"] == "td"
 
 
-def test_the_grid_of_collision_stays_small() -> None:
-    values = [k / 11 for k in range(12)]
-    line = {"alpha": [2.0**k for k in range(-18, 1)], "se": [0.1] * 19, "diverged": [0.5] * 19}
-    rng = np.random.default_rng(0)
-    rules = []
-    for rule in range(11):
-        panels = [
-            {"choice": f"eta = {eta}", "lines": [{**line, "value": v, "mean": rng.random(19)} for v in values]}
-            for eta in range(15)
-        ]
-        rules.append({"rule": f"rule {rule}", "line_name": "lambda", "panels": panels})
-    assert len(sweep_page(sweep(sensitivity=rules))) < 10e6
-
-
 def test_a_reproduction_judges_each_number() -> None:
     page = reproduction_page(study(agree=True))
     assert "✓</b> 2 of 2 numbers agree; 1 more is only reported.</span>" in page
@@ -287,12 +272,6 @@ def test_plot_of_a_sweep_without_matplotlib(
     assert stopped.value.code == 2
     assert capsys.readouterr().err == "Error: Figures need matplotlib: pip install 'emphatic[plot]'\n"
     assert not (tmp_path / "out").exists()
-
-
-def test_inks() -> None:
-    assert [category(i) for i in (0, 7, 15, 16)] == ["c0", "c7", "c15", "c0"]
-    assert shades([0.5, 0.5, 0.9, 1.0]) == {0.5: 0.0, 0.9: 0.5, 1.0: 1.0}
-    assert shades(["only"]) == {"only": 0.0}
 
 
 @in_a_browser
