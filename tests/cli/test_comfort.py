@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -17,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import emphatic
-from emphatic.cli import app
 from emphatic.hordes.horde import BLOCK
 from tests.support import processes
+from tests.support.command import nexting
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -29,14 +30,7 @@ def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
     """The command in this process, in an empty folder: exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
 
-    def command(*given: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            app(["nexting", *map(str, given)])
-        assert isinstance(stopped.value.code, int)
-        return stopped.value.code, *capsys.readouterr()
-
-    return command
+    return functools.partial(nexting, capsys)
 
 
 @pytest.fixture
@@ -124,11 +118,9 @@ with compile_notice(lambda *given: print(*given)):
 def test_the_help_has_the_ten_options_that_matter_first_and_the_others_in_groups(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(SystemExit):
-        app(["nexting", "--help"])
     sections: dict[str, list[str]] = {}
     heading = ""
-    for line in capsys.readouterr().out.splitlines():
+    for line in nexting(capsys, "--help")[1].splitlines():
         if re.fullmatch(r"[A-Z][\w ]+:", line):
             heading = line.removesuffix(":")
         elif found := re.match(r"  (?:-\w, )?--([a-z-]+)", line):

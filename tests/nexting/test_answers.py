@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 
 import emphatic
-from emphatic.nexting.predictor import Predictor
 
 Array = NDArray[np.float64]
 NAMES = ["rate 0.1", "rate 0.3", "rate 1", "ridge 30", "ridge 300", "ridge 3000"]
@@ -61,20 +60,6 @@ def test_what_comes_after_a_row_changes_nothing_before_it(horizons: list[int], r
         assert np.array_equal(one[:row], other[:row])
         assert np.array_equal(one[:row], cut)
         assert name == "row" or not np.array_equal(one, other)
-
-
-def test_a_pipe_gives_what_the_file_gives(tmp_path: Path) -> None:
-    table = log()
-    first = {name: column[:800] for name, column in table.items()}
-    model = emphatic.nexting.run(first, horizons=[2, 10], offline=False).model
-    model.save(tmp_path / "model.safetensors")
-    want = emphatic.Horde.load(tmp_path / "model.safetensors").observe_many(
-        {name: column[800:] for name, column in table.items()}
-    )
-    live = Predictor.load(tmp_path / "model.safetensors")[0].horde
-    assert live is not None
-    made = [live.observe({name: column[t] for name, column in table.items()}) for t in range(800, 1600)]
-    assert np.array_equal(np.array(made), want)
 
 
 def test_scores_do_not_depend_on_how_the_rows_were_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""One folder, one run: locks, marked parts, and a resume that knows every row it has read."""
+"""One folder, one run: refusals, marked parts, and a resume that knows every row it has read."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ import emphatic
 from emphatic.common.locks import InUseError
 from emphatic.hordes.horde import BLOCK
 from emphatic.nexting import runner
-from emphatic.nexting.learning import RowChecksum as RowDigest
 from emphatic.nexting.runner import Nexting
 from emphatic.nexting.settings import Settings
-from emphatic.tables import open_table
 from tests.support.processes import COMMAND, Forked, run
 
 FILES = ["model.safetensors", "predictions.parquet", "report.html", "summary.json"]
@@ -121,27 +119,6 @@ def test_resume_knows_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert sorted(path.name for path in out.iterdir()) == FILES
 
 
-def test_the_digest_does_not_depend_on_blocks() -> None:
-    rng = np.random.default_rng(0)
-    columns = {"x": rng.normal(size=500), "who": rng.choice(["a", "b", ""], 500), "y": rng.normal(size=500)}
-    digests = []
-    for size in (500, 7, 499):
-        digest = RowDigest()
-        for block in open_table(columns).blocks(size):
-            digest.add(block)
-        digests.append(digest.hexdigest())
-    changed = columns | {"who": np.where(np.arange(500) == 499, "c", columns["who"])}
-    other, part = RowDigest(), RowDigest()
-    for block in open_table(changed).blocks(500):
-        other.add(block)
-        part.add(block, 499)
-    for block in open_table(columns).blocks(500):
-        part.add(block, 0)
-    assert len({*digests}) == 1
-    assert other.hexdigest() not in digests
-    assert part.rows == 499
-
-
 def test_parts_of_another_run_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As are pages that do not match their checksum."""
     source, out = {"x": np.sin(np.arange(400) / 9)}, tmp_path / "out"
@@ -210,22 +187,3 @@ def test_two_pipes_do_not_share_a_model(tmp_path: Path) -> None:
     only = run(COMMAND, *given, "--no-learn", input=rows)
     assert only.returncode == 0
     assert only.stdout
-
-
-def test_locks_on_files(tmp_path: Path) -> None:
-    from emphatic.common.locks import RunLock, remove_abandoned
-
-    path = tmp_path / "lock"
-    with RunLock(path, tmp_path):
-        assert path.read_text() == f"{os.getpid()}\n"
-        with pytest.raises(InUseError), RunLock(path, tmp_path):
-            pass
-        remove_abandoned(path)
-        assert path.exists()
-    assert not path.exists()
-    path.write_text("999999999\n")
-    with RunLock(path, tmp_path):
-        assert path.read_text() == f"{os.getpid()}\n"
-    path.write_text("1\n")
-    remove_abandoned(path)
-    assert not path.exists()

@@ -226,23 +226,6 @@ def test_csv_no_learning_and_thinning(whole: tuple[list[bytes], Path], tmp_path:
     assert (code, "needs a model" in stderr) == (2, True)
 
 
-def test_from_a_log_to_a_pipe(tmp_path: Path) -> None:
-    """A model trained on a log goes on learning; its steps count on."""
-    text = readings(900)
-    (tmp_path / "log.jsonl").write_bytes(b"".join(text[:600]))
-    learned(tmp_path / "log.jsonl", tmp_path / "out")
-    model = tmp_path / "out" / "model.safetensors"
-    before = Horde.load(model)
-    code, out, stderr = fed(b"".join(text[600:]), "--model", str(model))
-    assert code == 0, stderr
-    assert [one["step"] for one in out] == list(range(600, 900))
-    after = Horde.load(model)
-    assert after.rows == before.rows + 300 == 900
-    expected = [before.observe(json.loads(line), time=json.loads(line)["time"]) for line in text[600:]]
-    made = [[one["predictions"][s][h] for s in ("S1", "S2") for h in ("2", "9")] for one in out]
-    assert np.allclose(made, expected, rtol=1e-9, atol=1e-9)
-
-
 def nonsense() -> Iterator[bytes]:
     """A thousand times a good line and 99 hostile ones of every kind."""
     rng = np.random.default_rng(0)
@@ -330,15 +313,6 @@ def test_messages_are_plain_lines_whatever_logging_is_set_up(level: str, lines_:
             "emphatic: stopped after 1 of 576 readings of the warm-up: saved; the next run continues with them.",
         ][:lines_]
     )
-
-
-def test_it_cannot_learn_from_text_alone(tmp_path: Path) -> None:
-    code, out, stderr = fed(b'{"a": "x"}\n' * 70, *FLAGS, "--model", str(tmp_path / "m"))
-    assert code != 0
-    assert out == []
-    assert "cannot be learned from" in stderr
-    assert "Traceback" not in stderr
-    assert not (tmp_path / "m").exists()
 
 
 def test_a_pipe_that_ends_within_the_warm_up_goes_on_from_there(

@@ -18,7 +18,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -31,13 +31,13 @@ from numpy.typing import NDArray
 
 import emphatic
 from emphatic import features as f
-from emphatic.cli import app
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
 from emphatic.nexting import runner as nexting
 from emphatic.nexting import settings
 from emphatic.streams import open_table
 from emphatic.tables.text import Delimited
+from tests.support import command
 from tests.support.processes import COMMAND, Forked, run
 
 T = 4 * BLOCK + 1234
@@ -85,15 +85,11 @@ def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
     """The command in this process, in an empty folder: exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
 
-    def command(*given: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            app(["nexting", *map(str, given)])
-        assert isinstance(stopped.value.code, int)
-        said, wrong = capsys.readouterr()
-        return stopped.value.code, said, without_progress(wrong)
+    def called(*given: object) -> tuple[int, str, str]:
+        code, said, wrong = command.nexting(capsys, *given)
+        return code, said, without_progress(wrong)
 
-    return command
+    return called
 
 
 def without_progress(lines: str) -> str:
@@ -794,34 +790,6 @@ def test_the_table_is_read_once_and_text_once_more_to_count_its_rows(
     assert sum(phi) == min(rows, 500) + 2 * rows
 
 
-def test_first_rows_are_kept_until_something_reads_on() -> None:
-    counted: list[int] = []
-
-    class Source:
-        rows = None
-
-        def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]:
-            counted.append(start)
-            for begin in range(start, 25_000, 3000):
-                yield pa.record_batch({"x": np.arange(begin, min(begin + 3000, 25_000), dtype=float)})
-
-    table = open_table({"x": np.zeros(3)})
-    table._source = cast(Any, Source())
-    table = table.keep_first_rows(10_000)
-    for _ in range(3):
-        assert len(next(table.blocks(10_000))) == 10_000
-    for rows, reads in ((4096, [0]), (700, [0, 0])):
-        np.testing.assert_array_equal(np.concatenate([b.values[:, 0] for b in table.blocks(rows)]), np.arange(25_000.0))
-        assert counted == reads
-    assert next(table.blocks(500, 20_000)).values[0, 0] == 20_000
-    assert counted == [0, 0, 20_000]
-    assert sum(table.lengths()) == 25_000
-    # Two who read side by side do not take each other's rows.
-    for one, other in zip(table.blocks(1000), table.blocks(1000), strict=True):
-        np.testing.assert_array_equal(one.values, other.values)
-    assert other.values[-1, 0] == 24_999
-
-
 def test_what_is_still_open_is_closed(monkeypatch: pytest.MonkeyPatch, small: Path, tmp_path: Path) -> None:
     """A reader that reads ahead must not be alive when the program ends, however it ends."""
     open_: list[int] = []
@@ -941,10 +909,6 @@ def test_from_python_settings_come_as_a_mapping_or_a_file(tmp_path: Path) -> Non
 def test_from_python_what_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         emphatic.nexting.run({"x": np.arange(99.0) % 7}, **given)
-
-
-def test_the_type_of_progress_is_there() -> None:
-    assert emphatic.nexting.Progress is nexting.Progress
 
 
 # ---------------------------------------------------------------------- what is logged

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import emphatic
-from emphatic.cli import app
 from emphatic.scores.returns import rows_to_score
 from emphatic.streams import open_table
+from tests.support.command import nexting
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 N = 300
@@ -34,12 +34,8 @@ def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
 
     def command(lines: list[str], *given: object) -> tuple[int, str, str]:
         Path("log.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            app(["nexting", "log.csv", "--out", "out", "--overwrite", "--config", "few.toml", *map(str, given)])
-        assert isinstance(stopped.value.code, int)
-        out, err = capsys.readouterr()
-        return stopped.value.code, " ".join(out.split()), err
+        code, out, err = nexting(capsys, "log.csv", "--out", "out", "--overwrite", "--config", "few.toml", *given)
+        return code, " ".join(out.split()), err
 
     return command
 
@@ -265,10 +261,9 @@ def test_too_few_rows_say_how_many_would_do(call: Call) -> None:
 
 def test_a_pipe_is_neither_sorted_nor_a_run_to_resume(capsys: pytest.CaptureFixture[str]) -> None:
     for given in (["--sort"], ["--resume"], ["--overwrite"], ["--print-config"]):
-        with pytest.raises(SystemExit) as stopped:
-            app(["nexting", "-", *given])
-        assert stopped.value.code == 2
-        assert "a file" in capsys.readouterr().err
+        code, _, err = nexting(capsys, "-", *given)
+        assert code == 2
+        assert "a file" in err
 
 
 def test_a_column_that_is_never_read_says_why_it_has_no_score(call: Call) -> None:
