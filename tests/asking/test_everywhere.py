@@ -1,4 +1,4 @@
-"""Questions in text, the headline and own questions: the same answers from a table and a service."""
+"""Questions in text, the headline and own questions: the same from a table, a run that was killed, a service."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from emphatic import nexting
+from emphatic.nexting import learning
 from emphatic.nexting.settings import Settings
 from emphatic.serve.service import Service
 from tests.asking.test_nexting import ASK, readings, table
@@ -75,6 +76,29 @@ def test_a_service_gives_the_answers_of_the_table_and_after_a_kill_too(whole: di
     assert last == 699
     service.close()
     again.close()
+
+
+def test_a_killed_run_resumes_with_the_same_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = nexting.run(table(), config=SETTINGS, offline=False)
+    monkeypatch.setattr(learning, "SAVE", 0.0)
+    monkeypatch.setattr(learning, "block_rows", lambda questions: 128)
+    monkeypatch.setattr(learning, "WAITING", 1000)
+
+    def stop(phase: str, done: int, total: int) -> None:
+        if phase == "learning" and done > 400:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        nexting.run(table(), config=SETTINGS, offline=False, out=tmp_path / "out", progress=stop)
+    resumed = nexting.run(table(), config=SETTINGS, offline=False, out=tmp_path / "out", resume=True)
+    for name in whole.predictions.column_names:
+        column, again = (result.predictions.column(name).to_numpy() for result in (whole, resumed))
+        np.testing.assert_array_equal(column, again, err_msg=name)
+    asked, asked_again = (
+        [score for score in result.summary if "text" in score or "question" in score] for result in (whole, resumed)
+    )
+    assert len(asked) == len(HEADLINE) + len(ASK) + len(OWN)
+    assert asked == asked_again
 
 
 @pytest.mark.serve

@@ -14,11 +14,7 @@ from numpy.typing import NDArray
 from emphatic import GVF, Horde, Policy, nexting
 from emphatic import features as f
 from emphatic.asking.gvfs import FollowedGVFs
-from emphatic.nexting import learning
-from emphatic.nexting.predictor import Predictor
-from emphatic.nexting.settings import Settings
 from tests.asking.test_answers import wave
-from tests.asking.test_nexting import readings
 
 Array = NDArray[np.float64]
 LEFT = Policy({"left": 1.0}, column="move")
@@ -168,38 +164,3 @@ def test_own_questions_have_columns_scores_and_a_section(tmp_path: Path) -> None
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "Prediction and actual return, at the row that predicts" in page
     assert "until high: " in page
-
-
-def test_a_killed_run_and_a_pipe_give_the_same_own_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = run(out=tmp_path / "whole")
-    predictor = Predictor(Settings(predict=("x",), horizons=(2,), questions=tuple(TABLES)), warm_up=500)
-    rows = readings(700)
-    outcomes: list[Any] = list(predictor.take(rows[:600]))
-    assert predictor.horde is not None
-    predictor.horde.save(tmp_path / "model.safetensors", **predictor.state())
-    loaded, _ = Predictor.load(tmp_path / "model.safetensors")
-    outcomes += loaded.take(rows[600:])
-    for q, question in enumerate(QUESTIONS[:4], 1):
-        for kind in ("low", "high"):
-            column = whole.predictions.column(f"{question.name}.{kind}").to_numpy()
-            live = np.array([outcome.derived[kind][q] for outcome in outcomes[500:]], np.float32)
-            np.testing.assert_array_equal(column[500:], live)
-        live = np.array([outcome.values[q] for outcome in outcomes[500:]], np.float32)
-        np.testing.assert_array_equal(whole.predictions.column(question.name).to_numpy()[500:], live)
-    monkeypatch.setattr(learning, "SAVE", 0.0)
-    monkeypatch.setattr(learning, "block_rows", lambda questions: 128)
-    monkeypatch.setattr(learning, "WAITING", 1000)
-
-    def stop(phase: str, done: int, total: int) -> None:
-        if phase == "learning" and done > 400:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(out=tmp_path / "stopped", progress=stop)
-    resumed = run(out=tmp_path / "stopped", resume=True)
-    for name in whole.predictions.column_names:
-        column, again = (result.predictions.column(name).to_numpy() for result in (whole, resumed))
-        np.testing.assert_array_equal(column, again, err_msg=name)
-    assert [score for score in whole.summary if "question" in score] == [
-        score for score in resumed.summary if "question" in score
-    ]

@@ -1,4 +1,4 @@
-"""The headline: values at each horizon and means up to it of every signal, on tables, live, saved and resumed."""
+"""The headline: values at each horizon and means up to it of every signal, on tables and saved."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from emphatic import nexting
 from emphatic.asking.answers import Asked, Timing
 from emphatic.asking.headline import Headline, headline_questions
-from emphatic.hordes.horde import Horde
 from emphatic.hordes.seasons import find_periods
 from emphatic.nexting import learning
-from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.runner import forecast_lines
 from emphatic.nexting.settings import Settings
 from emphatic.scores.measures import ErrorBlocks
@@ -293,56 +291,6 @@ def test_a_run_without_further_words_has_the_headline(tmp_path: Path) -> None:
     assert title == "Forecast from the last row, with 80% intervals:"
     assert of_x.startswith("  x: ")
     assert of_the_x.endswith(" at +6h")
-
-
-@pytest.mark.usefixtures("headline")
-def test_a_killed_run_resumes_with_the_same_headline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = run(out=tmp_path / "whole")
-    monkeypatch.setattr(learning, "SAVE", 0.0)
-    monkeypatch.setattr(learning, "block_rows", lambda questions: 128)
-    monkeypatch.setattr(learning, "WAITING", 1000)
-
-    def stop(phase: str, done: int, total: int) -> None:
-        if phase == "learning" and done > 400:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(out=tmp_path / "stopped", progress=stop)
-    resumed = run(out=tmp_path / "stopped", resume=True)
-    for name in whole.predictions.column_names:
-        np.testing.assert_array_equal(
-            resumed.predictions.column(name).to_numpy(), whole.predictions.column(name).to_numpy()
-        )
-    assert [score for score in whole.summary if "text" in score] == [s for s in resumed.summary if "text" in s]
-
-
-@pytest.mark.usefixtures("headline")
-def test_a_pipe_gives_the_headline_of_the_table_and_a_model_goes_on_as_it_was_saved(tmp_path: Path) -> None:
-    columns = table(700)
-    readings = [
-        (t + 1, {"when": str(columns["when"][t]), "x": float(columns["x"][t]), "the x": float(columns["the x"][t])})
-        for t in range(700)
-    ]
-    result = run(out=tmp_path / "out", predict="x")
-    predictor = Predictor(Settings(predict=("x",), horizons=(2, "6h")))
-    outcomes = predictor.take(readings[:650])
-    assert predictor.horde is not None
-    predictor.horde.save(tmp_path / "model", **predictor.state())
-    again, _ = Predictor.load(tmp_path / "model")
-    outcomes += again.take(readings[650:])
-    line = json.loads(outcomes[-1].line)  # type: ignore[union-attr]
-    texts = ["x at +2", "mean of x over 2", "x at +6h", "mean of x over 6h"]
-    assert list(line["asked"]) == texts
-    for text in texts:
-        for kind in ("answer", "low", "high", "usual"):
-            name = text if kind == "answer" else f"{text}.{kind}"
-            assert np.float32(line["asked"][text][kind]) == result.predictions.column(name).to_numpy()[-1]
-    # A model of a run goes on with its headline, and one that was saved without goes on without.
-    live, _ = Predictor.load(tmp_path / "out" / "model.safetensors")
-    assert live.asked.texts == texts
-    horde, state = Horde.load_with(tmp_path / "model")
-    without = {name: value for name, value in state.items() if not name.startswith(("headline.", "asked"))}
-    assert Predictor.restore(horde, without).asked.headline is None
 
 
 @pytest.mark.usefixtures("headline")

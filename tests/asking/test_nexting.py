@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from emphatic import GVF, Horde, features, nexting
-from emphatic.nexting import learning
 from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
 from tests.asking.test_answers import wave
@@ -53,52 +52,12 @@ def test_answers_scores_and_report_of_a_table(tmp_path: Path) -> None:
     assert "Within the next 3 h x exceeds 3 with probability" in page
 
 
-def test_a_killed_run_resumes_with_the_same_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = run(out=tmp_path / "whole")
-    monkeypatch.setattr(learning, "SAVE", 0.0)
-    monkeypatch.setattr(learning, "block_rows", lambda questions: 128)
-    monkeypatch.setattr(learning, "WAITING", 1000)
-
-    def stop(phase: str, done: int, total: int) -> None:
-        if phase == "learning" and done > 400:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(out=tmp_path / "stopped", progress=stop)
-    resumed = run(out=tmp_path / "stopped", resume=True)
-    for text in ASK:
-        np.testing.assert_array_equal(
-            whole.predictions.column(text).to_numpy(), resumed.predictions.column(text).to_numpy()
-        )
-    assert [score for score in whole.summary if "text" in score] == [s for s in resumed.summary if "text" in s]
-
-
 def readings(rows: int) -> list[tuple[int, dict[str, Any]]]:
     columns = table(rows)
     return [
         (t + 1, {"when": str(columns["when"][t]), "x": float(columns["x"][t]), "the x": float(columns["the x"][t])})
         for t in range(rows)
     ]
-
-
-def test_a_pipe_gives_the_answers_of_the_table_and_goes_on_from_a_file(tmp_path: Path) -> None:
-    whole = run()
-    predictor = Predictor(Settings(predict=("x",), horizons=(2,), ask=tuple(ASK)), warm_up=300)
-    rows = readings(700)
-    outcomes: list[Any] = list(predictor.take(rows[:500]))
-    assert predictor.horde is not None
-    predictor.horde.save(tmp_path / "model.safetensors", **predictor.state())
-    loaded, _ = Predictor.load(tmp_path / "model.safetensors")
-    for cut in (501, 640, 700):
-        outcomes += loaded.take(rows[len(outcomes) : cut])
-    for q, text in enumerate(ASK):
-        column = whole.predictions.column(text).to_numpy()
-        live = np.array([outcome.asked[q, 0] for outcome in outcomes[300:]], np.float32)
-        np.testing.assert_array_equal(column[300:], live)
-    line = json.loads(outcomes[-1].line)
-    assert set(line["asked"]) == set(ASK)
-    assert set(line["asked"][ASK[0]]) == {"answer", "low", "high", "usual"}
-    assert np.float32(line["asked"][ASK[1]]["answer"]) == whole.predictions.column(ASK[1]).to_numpy()[-1]
 
 
 def test_a_live_model_is_asked_more_and_less() -> None:
