@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import math
@@ -10,7 +9,6 @@ import re
 import runpy
 import tomllib
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -209,20 +207,6 @@ def test_tiles_of_one_signal_and_of_a_pair(tilings: int) -> None:
         each = phi.reshape(300, -1, side ** len(columns[0]))
         active = (each > 0).sum(2)
         assert (active == np.repeat(~np.isnan(values[:, columns]).any(2), tilings, axis=1)).all()
-
-
-def test_tilings_make_the_resolution_and_are_displaced_asymmetrically() -> None:
-    values = (np.arange(3200)[:, None] + 0.5) / 3200
-    _, phi = made(f.Tiles("*", tiles=4, tilings=8, range=(0, 1), spacing="equal"), values)
-    assert len(np.unique(phi, axis=0)) == 32
-    changes = (np.diff(phi, axis=0) != 0).sum(1)
-    assert set(changes.tolist()) == {0, 2}  # at each border of a fine cell, one tiling moves on
-    pairs = np.stack(np.meshgrid(values[::20, 0], values[::20, 0]), -1).reshape(-1, 2)
-    _, phi = made(f.Tiles(["S1", "S2"], tiles=2, tilings=8, range=(0, 1), spacing="equal"), pairs)
-    # Along the diagonal symmetric offsets change all at once in each tiling; these change in the two by turns.
-    diagonal = phi.reshape(160, 160, -1)[np.arange(160), np.arange(160)]
-    assert len(np.unique(diagonal, axis=0)) == 16
-    assert (np.diff(diagonal, axis=0) != 0).sum(1).max() == 4
 
 
 def test_hashing_is_a_fixed_function() -> None:
@@ -463,14 +447,6 @@ def test_no_index_is_repeated_and_nothing_is_nan(
     np.testing.assert_allclose(joint, np.where(np.isfinite(rows).all(1), tilings**0.5, 0))
 
 
-def test_a_learner_takes_them() -> None:
-    maker, values, more = everything()
-    learner = emphatic.TrueOnlineETD(maker.n, engine="sparse")
-    R = np.nan_to_num(values[1:, 0])
-    out = learner.run(maker(values, **more(slice(None))), R, 0.9, alpha=0.1 / maker.norm, lambda_=0.9, I=0.1)
-    assert np.isfinite(out).all()
-
-
 # ------------------------------------------------------------------ refusals
 
 
@@ -554,21 +530,6 @@ def test_bad_rows_are_refused_and_change_nothing() -> None:
 
 
 # ------------------------------------------------------------------ the page
-
-
-def test_the_page_runs_and_prints_what_it_says() -> None:
-    page = (DOCS / "features.md").read_text(encoding="utf-8")
-    out = io.StringIO()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
-    namespace: dict[str, Any] = {}
-    with redirect_stdout(out):
-        for block in blocks:
-            exec(block, namespace)
-    assert out.getvalue().splitlines() == re.findall(r"^print\(.*\)  # (.*)$", "\n".join(blocks), re.M)
-    (table,) = re.findall(r"```toml\n(.*?)```", page, re.S)
-    assert len(f.Features.from_config(tomllib.loads(table)["features"]).parts) == 2
-    for part in f.__all__:
-        assert part in ("Features", "Part") or f"`{part}(" in page
 
 
 def test_the_pictures_are_those_that_the_script_draws(tmp_path: Path) -> None:

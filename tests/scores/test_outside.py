@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emphatic.common.discovery import Plugins
-from emphatic.scores import Baseline, Measure, measures
+from emphatic.scores import Baseline, measures
 from emphatic.scores.baselines import OfflineFit, find_baselines, find_members
 from emphatic.scores.measures import LogScores, find_measures
 from tests.support.distributions import run_with, write_distribution
@@ -147,7 +147,3 @@ def test_predictions_of_a_wrong_shape_are_refused(monkeypatch: pytest.MonkeyPatc
         LogScores(["x"], [1], np.zeros(1), 3).add(
             0, np.zeros((3, 1)), np.zeros((3, 1), bool), np.zeros((3, 1)), {}, np.zeros((1, 3)), np.ones((1, 3), bool)
         )
-
-
-def test_a_measure_has_a_name_and_a_function() -> None:
-    assert Measure("mse", lambda moments: moments.error).loss is None

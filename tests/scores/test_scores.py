@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import math
 import sys
@@ -21,7 +20,6 @@ from emphatic import scores
 from emphatic.scores.baselines import PlainAnswers
 from emphatic.scores.measures import LogScores
 from emphatic.scores.returns import Returns, rows_between, share_masks
-from emphatic.scores.returns import count_bits as count
 from emphatic.scores.returns import unpack_bits as unpack
 
 GAMMAS = (0.0, 0.5, 0.9)
@@ -43,13 +41,6 @@ def features(Phi: np.ndarray, block: int = 64) -> Callable[[], Iterator[emphatic
 
 def sparse(rng: np.random.Generator, T: int, n: int) -> np.ndarray:
     return rng.normal(size=(T, n)) * (rng.random((T, n)) < 0.5)
-
-
-@pytest.mark.parametrize("module", ["returns", "measures"])
-def test_examples_in_the_docstrings_run(module: str) -> None:
-    outcome = doctest.testmod(sys.modules[f"emphatic.scores.{module}"], extraglobs={"np": np})
-    assert outcome.attempted > 0
-    assert outcome.failed == 0
 
 
 # ------------------------------------------------------------------ returns
@@ -327,14 +318,6 @@ def test_masks_are_shared() -> None:
         assert mask.sum() >= known[q].sum() / 2
     np.testing.assert_array_equal(masks[group[6]], known[6])
     np.testing.assert_array_equal(masks[group[1]], known[1::2].all(axis=0))
-
-
-def test_masks_in_bits() -> None:
-    flags = np.random.default_rng(0).random((3, 77)) < 0.4
-    bits = np.packbits(flags, axis=1)
-    assert [count(row) for row in bits] == flags.sum(axis=1).tolist()
-    for start, stop in ((0, 77), (5, 6), (8, 16), (13, 77), (40, 40)):
-        np.testing.assert_array_equal(unpack(bits, start, stop), flags[:, start:stop])
 
 
 # ------------------------------------------------------------------ the whole account
