@@ -1,4 +1,4 @@
-"""Everything else that takes input: questions, features, problems, tables, pipes, files, and rules of all kinds.
+"""Everything else that takes input: expressions, features, tables, pipes, files, and rules of all kinds.
 
 Each function makes one attempt from a seed, and raises AssertionError where anything but a documented error comes out.
 """
@@ -6,18 +6,15 @@ Each function makes one attempt from a seed, and raises AssertionError where any
 from __future__ import annotations
 
 import tempfile
-import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import emphatic
-from emphatic import GVF, CheckpointError, Horde, Learner, Policy
+from emphatic import GVF, CheckpointError, Horde, Learner
 from emphatic import features as f
-from emphatic.problems import MDP
 from emphatic.questions.evaluator import Expression
 from emphatic.tables import open_table
 from emphatic.tables.pipe import Malformed, Readings
@@ -53,31 +50,6 @@ def expressions(rng: Rng) -> None:
     assert value.shape in ((), (4,)), text
 
 
-def policies(rng: Rng) -> None:
-    """Target probabilities and behaviour of any kind."""
-    target = {0: strange_value(rng), "left": strange_value(rng), 1: 0.5}
-    chosen = dict(list(target.items())[: int(rng.integers(0, 4))])
-    try:
-        policy = Policy(chosen, column="x", behaviour=strange_value(rng) if rng.random() < 0.5 else "count")
-        GVF("x", horizon=2, policy=policy)
-    except (ValueError, TypeError):
-        pass
-
-
-def questions(rng: Rng) -> None:
-    """Cumulants, horizons and γ of any kind, asked of a little table."""
-    given: dict[str, Any] = {"cumulant": "x"}
-    for name in rng.choice(["gamma", "horizon", "interest", "lambda_", "terminal", "name", "cumulant"], size=2):
-        given[str(name)] = strange_value(rng)
-    try:
-        question = GVF(**given)
-        horde = Horde([question], f.Features([f.Bias(), f.SoftBins("x", bins=2)]), engine="reference")
-        values = horde.run({"x": rng.normal(size=5)})
-    except (ValueError, TypeError):
-        return
-    assert values.shape == (5, 1)
-
-
 def features(rng: Rng) -> None:
     """Parts with any arguments, on rows with any numbers: what is made are features below n, and finite."""
     kinds: list[Callable[[], Any]] = [
@@ -104,31 +76,6 @@ def features(rng: Rng) -> None:
     assert len(phi) == 6
     assert phi.indices.max(initial=-1) < maker.n
     assert np.isfinite(phi.values).all()
-
-
-def problems(rng: Rng) -> None:
-    """MDPs whose probabilities, features and rewards are anything."""
-    S, A, n = int(rng.integers(1, 4)), int(rng.integers(1, 3)), 2
-    P = rng.dirichlet(np.ones(S), size=(S, A))
-    given: dict[str, Any] = {
-        "P": P, "R": rng.normal(size=(S, A)), "gamma": rng.uniform(0, 1, S), "pi": rng.dirichlet(np.ones(A), size=S),
-        "mu": rng.dirichlet(np.ones(A), size=S), "Phi": rng.normal(size=(S, n)),
-    }  # fmt: skip
-    spoiled = rng.random() < 0.8
-    if spoiled:
-        name = str(rng.choice(list(given)))
-        given[name] = strange_array(rng, np.shape(given[name])) if rng.random() < 0.7 else strange_value(rng)
-    try:
-        problem = MDP(**given)
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            problem.simulate(5, seed=1)
-            problem.fixed_point("etd")
-            assert problem.d_mu.shape == (S,)
-    except (ValueError, ArithmeticError, np.linalg.LinAlgError):
-        assert True
-    except TypeError:
-        assert spoiled
 
 
 def damage(rng: Rng, data: bytes) -> bytes:
@@ -229,20 +176,10 @@ def observations(rng: Rng) -> None:
         assert np.isfinite(answer).all()
 
 
-def settings(rng: Rng) -> None:
-    """Settings of ``nexting`` of any kind."""
-    from emphatic.nexting.settings import Settings
-
-    keys = ["predict", "horizons", "time", "delimiter", "rates", "rule", "features", "questions", "no_such"]
-    given = {str(key): strange_value(rng) for key in rng.choice(keys, size=2)}
-    with suppress(ValueError, TypeError):
-        Settings.of(given)
-
-
 SURFACES: dict[str, Callable[[Rng], None]] = {
     function.__name__: function
     for function in (
-        expressions, policies, questions, features, problems, tables, pipes, checkpoints, observations, settings,
+        expressions, features, tables, pipes, checkpoints, observations,
         own_rules, own_elementwise_rules, own_stepsizes,
     )
 }  # fmt: skip

@@ -60,8 +60,8 @@ def test_engines_stay_together() -> None:
 
 @pytest.mark.plain
 def test_a_failure_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaign, "SURFACES", {"policies": lambda rng: 1 / 0})
+    monkeypatch.setattr(campaign, "SURFACES", {"expressions": lambda rng: 1 / 0})
     found = campaign.attack_once(3, {"engines": ("sparse",)})
-    assert found.failures == {"policies": campaign.ATTEMPTS}
+    assert found.failures == {"expressions": campaign.ATTEMPTS}
     assert "ZeroDivisionError" in found.reports[0]
     assert found.total > 100
