@@ -28,7 +28,7 @@ from emphatic.cli import app
 from emphatic.nexting.settings import Settings
 from emphatic.studies.grid import settings
 from emphatic.studies.sweep_config import SweepConfig as Order
-from tools import make_screenshot, trace_modules
+from tools import trace_modules
 from tools.list_rules import LISTS
 
 ROOT = Path(__file__).parents[2]
@@ -260,31 +260,3 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing(tmp_path: Path) -
             assert re.search(rf'id="emphatic\.{package}\.{name}(\.{name})?"', page), f"{package}: {name}"
     for name in set(emphatic.__all__) - set(emphatic.rules.class_names()):
         assert not callable(getattr(emphatic, name)) or f'id="emphatic.{name}"' in pages["api/emphatic.html"], name
-
-
-def test_examples_in_the_tools_run() -> None:
-    assert doctest.testmod(trace_modules).failed == 0
-
-
-def test_issue_forms_and_the_citation_are_well_formed() -> None:
-    yaml = pytest.importorskip("yaml", reason="needs pip install --group docs")
-    forms = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / ".github").rglob("*.yml")}
-    assert set(forms) == {"bug", "wrong_number", "feature", "config"}
-    for name in set(forms) - {"config"}:
-        fields = [part["id"] for part in forms[name]["body"]]
-        assert forms[name]["name"]
-        assert len(set(fields)) == len(fields)
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
-    assert {"cff-version", "message", "title", "authors"} <= set(citation)
-    assert citation["license"] == tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["license"]
-    assert [reference["year"] for reference in citation["references"]] == [2015, 2016]
-
-
-def test_a_picture_needs_a_browser_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert make_screenshot.PICTURE.read_bytes().startswith(b"\x89PNG")
-    assert f"({make_screenshot.PICTURE.relative_to(ROOT).as_posix()})" in README
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert make_screenshot.main() == 2
-    assert "apt-get install chromium" in capsys.readouterr().err
