@@ -201,51 +201,6 @@ def test_a_guard_that_is_saved_still_names_codes() -> None:
 # ---------------------------------------------------------------------- services and spreadsheets
 
 
-def test_line_protocol(tmp_path: Path) -> None:
-    lines = ["# exported"]
-    for i, x in enumerate(X):
-        for host in ("a", "b"):
-            when = int(START.timestamp() + 60 * i) * 10**9
-            lines.append(
-                f'cpu,host={host},room=hall\\ 3 user={x},count={i}i,on={"t" if i % 2 else "f"},say="a, b" {when}'
-            )
-    table = opened(tmp_path, lines, "influx.lp")
-    assert sorted(table.names) == ["count a", "count b", "on a", "on b", "user a", "user b"]
-    assert table.categories == ("say a", "say b")
-    assert signal(table, "user b") == X
-    assert signal(table, "count a") == list(range(N))
-    assert set(signal(table, "on a")) == {0.0, 1.0}
-    assert table.zone == "UTC"
-
-
-def test_annotated_csv(tmp_path: Path) -> None:
-    head = ["#group,false,false,true,false,false,true", "#datatype,string,long,dateTime:RFC3339,double,string,string"]
-    head += ["#default,mean,,,,,", ",result,table,_time,_value,_field,host"]
-    lines = list(head)
-    for number, (field, host) in enumerate([("user", "a"), ("user", "b"), ("idle", "a"), ("idle", "b")]):
-        lines += [f",,{number},{stamp(i, '%Y-%m-%dT%H:%M:%SZ')},{x + number},{field},{host}" for i, x in enumerate(X)]
-    table = opened(tmp_path, [*lines, ""], "influx.csv")
-    assert sorted(table.names) == ["idle a", "idle b", "user a", "user b"]
-    np.testing.assert_allclose(signal(table, "idle b"), np.array(X) + 3)
-
-
-def test_prometheus(tmp_path: Path) -> None:
-    def answer(series: list[dict[str, Any]]) -> list[str]:
-        return [json.dumps({"status": "success", "data": {"resultType": "matrix", "result": series}})]
-
-    values = [[START.timestamp() + 15 * i, str(x)] for i, x in enumerate(X)]
-    one: dict[str, Any] = {"metric": {"__name__": "load1", "job": "node"}, "values": values}
-    assert opened(tmp_path, answer([one]), "a.json").names == ("load1",)
-    two = {"metric": {"__name__": "load1", "job": "node", "instance": "b:9100"}, "values": values[:90]}
-    table = opened(tmp_path, answer([one, two]), "b.json")
-    assert table.names == ("load1", "load1 b:9100")
-    assert signal(table, "load1") == X
-    with pytest.raises(TableError, match="no series"):
-        opened(tmp_path, answer([]), "c.json")
-    with pytest.raises(TableError, match="incomplete"):
-        opened(tmp_path, [answer([one])[0][:900]], "d.json")
-
-
 def test_spreadsheets(tmp_path: Path) -> None:
     pytest.importorskip("python_calamine")
     openpyxl = pytest.importorskip("openpyxl")
@@ -321,32 +276,6 @@ def test_months_as_digits(tmp_path: Path) -> None:
     clock = table.clock()
     assert clock is not None
     assert clock.step == MONTH
-
-
-def test_blocks_of_annotated_csv_have_columns_of_their_own(tmp_path: Path) -> None:
-    lines = [
-        "#group,false,false,true,false,false,true,true",
-        "#datatype,string,long,string,dateTime:RFC3339,double,string,string",
-    ]
-    lines += ["#default,_result,,,,,,", ",result,table,host,_time,_value,_field,_measurement"]
-    lines += [f",,0,a,{stamp(i, '%Y-%m-%dT%H:%M:%SZ')},{x},user,cpu" for i, x in enumerate(X)]
-    lines += [
-        "",
-        "#group,false,false,false,false,true,true",
-        "#datatype,string,long,dateTime:RFC3339,boolean,string,string",
-    ]
-    lines += ["#default,_result,,,,,", ",result,table,_time,_value,_measurement,_field"]
-    lines += [f",,1,{stamp(i, '%Y-%m-%dT%H:%M:%SZ')},{'true' if i % 3 else 'false'},door,open" for i in range(N)]
-    table = opened(tmp_path, lines, "query.csv")
-    assert {*table.names} == {"user cpu a", "open door"}
-    assert signal(table, "user cpu a") == X
-    assert signal(table, "open door")[:4] == [0.0, 1.0, 1.0, 0.0]
-
-
-def test_an_export_of_line_protocol_with_its_database(tmp_path: Path) -> None:
-    lines = ["# DDL", "CREATE DATABASE plant", "# DML", "# CONTEXT-DATABASE: plant"]
-    lines += [f"mem,host=a used={x} {int(START.timestamp()) + 10 * i}" for i, x in enumerate(X)]
-    assert signal(opened(tmp_path, lines), "used") == X
 
 
 @pytest.mark.parametrize("indent", [None, 1])
@@ -458,8 +387,6 @@ def test_a_log_of_wincc_is_in_long_format(tmp_path: Path) -> None:
 def test_a_json_document_without_a_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="no table in this JSON document"):
         opened(tmp_path, [json.dumps([1, 2, 3])], "log.json")
-    with pytest.raises(TableError, match="an error of Prometheus: parse error"):
-        opened(tmp_path, ['{"status": "error", "errorType": "bad_data", "error": "parse error"}'], "answer.json")
 
 
 def test_sensors_that_alternate_beside_the_name_of_their_device(tmp_path: Path) -> None:
