@@ -383,10 +383,7 @@ def find_machines(look: pa.Table, kinds: Mapping[str, str], when: TimeColumn | N
         clocks_of = [
             clock for other, clock in clocks.items() if other != name and (not chance or _starts_again(codes, clock))
         ]
-        is_told = any(_separates(codes, clock) and (is_named or _is_complete(codes, clock)) for clock in clocks_of)
-        if is_told or (
-            is_named and when is not None and _alternate(codes, [numbers[c] for c in signals if c in numbers])
-        ):
+        if any(_separates(codes, clock) and (is_named or _is_complete(codes, clock)) for clock in clocks_of):
             rank = 0 if _names_id(name) else 1 if is_named else 2
             keys.append(_Key(name, rank, int(codes.max()) + 1))
     return min(keys, key=lambda key: (key.rank, key.machines)).name if keys else None
@@ -404,21 +401,6 @@ def _starts_again(codes: NDArray[np.int64], count: Array) -> bool:
     begins = np.flatnonzero(np.diff(codes, prepend=-1))
     falls = np.flatnonzero(np.diff(count) < 0) + 1
     return len(begins) >= 3 and np.array_equal(begins[1:], falls) and bool((count[begins] == count[0]).all())
-
-
-def _alternate(codes: NDArray[np.int64], signals: Sequence[Array]) -> bool:
-    """Whether rows of several codes alternate, and a signal goes on within each code but jumps between them."""
-    shares = np.bincount(codes) / len(codes)
-    by_chance = 1.0 - float((shares**2).sum())
-    if len(codes) < 60 or np.mean(np.diff(codes) != 0) < 0.5 * by_chance or len(codes) * shares.min() < 10:
-        return False
-    order = np.argsort(codes, kind="stable")
-    same = np.diff(codes[order]) == 0
-    for x in signals:
-        within, between = np.diff(x[order])[same] ** 2, np.diff(x) ** 2
-        if np.isfinite(x).all() and np.mean(within) < 0.5 * np.mean(between):
-            return True
-    return False
 
 
 def _goes_back(x: Array) -> bool:

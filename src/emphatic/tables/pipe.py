@@ -87,7 +87,7 @@ class Readings:
     CSV is one line; fields at its end may be absent. ``known`` are the columns of a model, if there is one: the first
     line must have some of them, or be a row of the columns ``header`` that the model's own log had. ``delimiter`` is
     the first that is tried. Without a model, CSV is held back until ``look`` lines tell how it is written. A first line
-    that is not text, or names a column twice, is a ``TableError``.
+    that names a column twice is a ``TableError``.
 
     >>> list(Readings([b"time;power", b"0;1,5", b"1;2;3"], look=2))
     [(2, {'time': '0', 'power': '1,5'}), (3, Malformed('3 fields, where the header has 2'))]
@@ -123,8 +123,6 @@ class Readings:
         """The readings in the next lines."""
         for number, line in enumerate(lines, start=self._number + 1):
             self._number = number
-            if line is not None and not (self._json or self._header or self._waiting):
-                _refuse_encoding(line, number)
             try:
                 text = _text(line)
             except Malformed as error:
@@ -303,20 +301,6 @@ def _text(line: bytes | None) -> str:
     except UnicodeDecodeError:
         raise Malformed("not UTF-8 text") from None
     return text.removeprefix("\ufeff")
-
-
-def _refuse_encoding(line: bytes, number: int) -> None:
-    """An error, as of a file, if the first line is not text: then neither are those that follow."""
-    if line.lstrip().startswith(b"{"):
-        return
-    if line.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in line:
-        raise TableError(f"line {number} of the readings is UTF-16 or binary. Convert them: iconv -f utf-16 -t utf-8")
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError:
-        raise TableError(
-            f"line {number} of the readings is not UTF-8. Convert them: iconv -f latin1 -t utf-8"
-        ) from None
 
 
 # ---------------------------------------------------------------------- rows

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from emphatic.tables.fields import Notation, NumberStyle, TimeColumn
-    from emphatic.tables.files import DroppedRows, File, Source
+    from emphatic.tables.files import DroppedRows, Source
     from emphatic.tables.grid import Grid, GridPlan, LongFormat
     from emphatic.tables.pipe import ParsedRow
 
@@ -61,12 +61,11 @@ class Malformed(ValueError):
 
 
 @contextmanager
-def reading(name: str, find_line: Callable[[], int | None] = lambda: None) -> Iterator[None]:
+def reading(name: str) -> Iterator[None]:
     """Turn any error of the readers underneath into a ``TableError`` in one sentence.
 
     Args:
         name: The name of the table.
-        find_line: Gives the first line that is not UTF-8, once it is known that there is one.
     """
     import pyarrow as pa
 
@@ -84,10 +83,8 @@ def reading(name: str, find_line: Callable[[], int | None] = lambda: None) -> It
     except (pa.ArrowException, csv.Error, OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
         reason = _one_line(error)
         if isinstance(error, UnicodeDecodeError) or "invalid utf8" in reason.lower():
-            line = find_line()
-            place = f"line {line}" if line else "some of its text"
             remedy = f"Convert it: iconv -f latin1 -t utf-8 {name} > converted.csv"
-            raise TableError(f"{name}: {place} is not UTF-8. {remedy}") from None
+            raise TableError(f"{name}: the file is not UTF-8. {remedy}") from None
         raise TableError(
             f"{name}: the file is damaged or incomplete ({reason}). Export or download it again."
         ) from None
@@ -276,7 +273,6 @@ class Table:
         name: The name of the table, for messages.
         source: What its rows are read from.
         options: What the user says about its rows.
-        file: The file of text that the source reads, if it reads one.
 
     - ``names``: the signals, all columns of numbers (True is 1) but the time, in their order;
     - ``categories``: the columns of text;
@@ -290,13 +286,12 @@ class Table:
     - ``notation``: how its text is written.
     """
 
-    def __init__(self, name: str, source: Source, options: ReadingOptions, file: File | None = None) -> None:
+    def __init__(self, name: str, source: Source, options: ReadingOptions) -> None:
         from emphatic.tables import frames, grid
 
         self.name = name
         #: What rows are read from, before they are sorted, pivoted or put on a grid; and after.
         self._origin = self._source = source
-        self._find_line = file.not_utf8 if file else lambda: None
         view = _View.of(name, source, options)
         self._header = tuple(view.look.column_names)
         self.ignored = dict.fromkeys(getattr(source, "nested", ()), "nested") | getattr(source, "rare", {})
@@ -523,7 +518,7 @@ class Table:
         """The number of rows of each batch, from a pass over a single column that is not parsed."""
         batches = self._source.batches(self.names[:1], 0)
         while True:
-            with reading(self.name, self._find_line):
+            with reading(self.name):
                 batch = next(batches, None)
             if batch is None:
                 return
@@ -552,7 +547,7 @@ class Table:
         available = 0
         batches = self._source.batches(names, row)
         while True:
-            with reading(self.name, self._find_line):
+            with reading(self.name):
                 batch = next(batches, None)
             if batch:  # one without rows would keep the rows it was cut from in memory
                 waiting.append(batch)
@@ -560,7 +555,7 @@ class Table:
             while available >= rows or (batch is None and available):
                 batches_of_block = _split_off(waiting, min(rows, available))
                 available -= sum(map(len, batches_of_block))
-                with reading(self.name, self._find_line):
+                with reading(self.name):
                     block = self._block(row, batches_of_block)
                 block.gap = block.find_gaps(clock)
                 if increments is not None:
@@ -796,21 +791,20 @@ def open_table(
     if is_address(name):
         return table_of(*open_store(name, request), options)
     with reading(name):
-        opened, file = open_file(name, OpenOptions(delimiter, chosen, above, line, request))
-    return table_of(name, opened, options, file)
+        opened = open_file(name, OpenOptions(delimiter, chosen, above, line, request))
+    return table_of(name, opened, options)
 
 
-def table_of(name: str, source: Source, options: ReadingOptions, file: File | None = None) -> Table:
+def table_of(name: str, source: Source, options: ReadingOptions) -> Table:
     """The table that a source holds.
 
     Args:
         name: The name of the table, for messages.
         source: What its rows are read from.
         options: What the user says about its rows.
-        file: The file of text that the source reads, if it reads one.
     """
-    with reading(name, file.not_utf8 if file else lambda: None):
-        return Table(name, source, options, file)
+    with reading(name):
+        return Table(name, source, options)
 
 
 def arrange(

@@ -153,11 +153,10 @@ class Delimited:
         name, start = self.file.name, self.file.head[self._skip :]
         repeated = find_repeated(self.names)
         if repeated is not None:
-            remedy = "Give each its own name."
-            if not any("," in column or '"' in column for column in self.names):
-                names = ",".join(make_distinct(self.names))
-                remedy = f'Give each its own name: skip_lines={self._line - 1}, header="{names}"'
-            raise TableError(f"{name}: line {self._line - 1} names more than one column {repeated!r}. {remedy}")
+            raise TableError(
+                f"{name}: line {self._line - 1} names more than one column {repeated!r}. Give each its own name: "
+                f"skip_lines={self._line - 1}, header=…"
+            )
         table = pa.Table.from_batches([self._batch(start, self.names, True, self._start())[0]])
         # Most rows are odd: the delimiter, or the header, is probably not what it seems.
         if 2 * (self.dropped.count + self.dropped.short) > table.num_rows:
@@ -217,16 +216,6 @@ class Delimited:
         odd = [
             i for i, have in enumerate(widths) if have > width or have == 1 < width or (is_blank and 0 < have < width)
         ]
-        # A table of another width begins after a blank line.
-        second = next(
-            (i for i, have in enumerate(widths) if i and have not in (0, 1, width) and not widths[i - 1]), None
-        )
-        if second is not None and {*widths[second:]} <= {0, widths[second]}:
-            line = self._line + second
-            raise TableError(
-                f"{self.file.name}: another table begins at line {line}. Divide the file: "
-                f"head -n {line - 1} {self.file.name} > table1.csv; tail -n +{line} {self.file.name} > table2.csv"
-            )
         if 2 * len(odd) > sum(map(bool, widths)):
             raise TableError(
                 f"{self.file.name}: line {self._line + odd[0]} has {count_fields(widths[odd[0]])} where the first has "
@@ -373,19 +362,6 @@ def find_repeated(names: Sequence[str]) -> str | None:
     """A name that is there more than once."""
     counts = Counter(names)
     return next((name for name in names if counts[name] > 1), None)
-
-
-def make_distinct(names: Sequence[str]) -> list[str]:
-    """The names, each but the first of several that are equal with a number.
-
-    >>> make_distinct(["t", "x", "x", "x"])
-    ['t', 'x', 'x_2', 'x_3']
-    """
-    distinct: list[str] = []
-    for name in names:
-        numbered = (name, *(f"{name}_{i}" for i in range(2, len(names) + 2)))
-        distinct.append(next(candidate for candidate in numbered if candidate not in distinct))
-    return distinct
 
 
 def _join_quoted(lines: list[bytes]) -> None:
@@ -653,7 +629,7 @@ class JsonLines:
         if self.dropped.count and not self.names:
             raise TableError(
                 f"{self.file.name}: line 1 is not a JSON object. A file of JSON lines has one object a line, "
-                'such as {"time": "2007-02-01T17:24:00", "power": 4.2}.' + _remedy(self.file)
+                'such as {"time": "2007-02-01T17:24:00", "power": 4.2}.'
             )
         if not self.names:
             return pa.table({})
@@ -710,15 +686,6 @@ class JsonLines:
         if table.num_rows != lines and table.num_rows != sum(bool(line.strip()) for line in text.split(b"\n")):
             return None
         return table.combine_chunks().to_batches()[0]
-
-
-def _remedy(file: File) -> str:
-    """How to make JSON of what Python prints."""
-    if not file.head.startswith(b"{'"):
-        return ""
-    return (
-        f""" Write it as JSON: sed "s/'/\\"/g; s/None/null/g; s/True/true/g; s/False/false/g" {file.name} > log.jsonl"""
-    )
 
 
 def _objects(text: bytes, reading: ReadingPass) -> tuple[list[dict[str, Any]], list[int], int]:
