@@ -18,7 +18,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -792,34 +792,6 @@ def test_the_table_is_read_once_and_text_once_more_to_count_its_rows(
     assert result.rows == rows
     # To warm up, to learn from, and to score.
     assert sum(phi) == min(rows, 500) + 2 * rows
-
-
-def test_first_rows_are_kept_until_something_reads_on() -> None:
-    counted: list[int] = []
-
-    class Source:
-        rows = None
-
-        def batches(self, names: tuple[str, ...], start: int) -> Iterator[Any]:
-            counted.append(start)
-            for begin in range(start, 25_000, 3000):
-                yield pa.record_batch({"x": np.arange(begin, min(begin + 3000, 25_000), dtype=float)})
-
-    table = open_table({"x": np.zeros(3)})
-    table._source = cast(Any, Source())
-    table = table.keep_first_rows(10_000)
-    for _ in range(3):
-        assert len(next(table.blocks(10_000))) == 10_000
-    for rows, reads in ((4096, [0]), (700, [0, 0])):
-        np.testing.assert_array_equal(np.concatenate([b.values[:, 0] for b in table.blocks(rows)]), np.arange(25_000.0))
-        assert counted == reads
-    assert next(table.blocks(500, 20_000)).values[0, 0] == 20_000
-    assert counted == [0, 0, 20_000]
-    assert sum(table.lengths()) == 25_000
-    # Two who read side by side do not take each other's rows.
-    for one, other in zip(table.blocks(1000), table.blocks(1000), strict=True):
-        np.testing.assert_array_equal(one.values, other.values)
-    assert other.values[-1, 0] == 24_999
 
 
 def test_what_is_still_open_is_closed(monkeypatch: pytest.MonkeyPatch, small: Path, tmp_path: Path) -> None:

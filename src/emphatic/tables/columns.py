@@ -378,11 +378,9 @@ def find_machines(look: pa.Table, kinds: Mapping[str, str], when: TimeColumn | N
         signals = [c for c in signals if not _names_id(c)]
         if not signals or (len(signals) == 1 and not is_named) or any(_is_long(name, c) for c in signals):
             continue
-        # Without a time a count must start again with each number, from the same value.
-        chance = when is None and kinds[name] == "number" and not is_named
-        clocks_of = [
-            clock for other, clock in clocks.items() if other != name and (not chance or _starts_again(codes, clock))
-        ]
+        if when is None and kinds[name] == "number" and not is_named:  # a count that starts again, by chance
+            continue
+        clocks_of = [clock for other, clock in clocks.items() if other != name]
         if any(_separates(codes, clock) and (is_named or _is_complete(codes, clock)) for clock in clocks_of):
             rank = 0 if _names_id(name) else 1 if is_named else 2
             keys.append(_Key(name, rank, int(codes.max()) + 1))
@@ -394,13 +392,6 @@ def _is_complete(codes: NDArray[np.int64], time: Array) -> bool:
     machines = int(codes.max()) + 1
     stacked = int((np.diff(codes) != 0).sum()) == machines - 1
     return stacked or len(np.unique(time)) * machines == len(codes)
-
-
-def _starts_again(codes: NDArray[np.int64], count: Array) -> bool:
-    """Whether a count starts with the same number wherever the code changes, of at least three, and only there."""
-    begins = np.flatnonzero(np.diff(codes, prepend=-1))
-    falls = np.flatnonzero(np.diff(count) < 0) + 1
-    return len(begins) >= 3 and np.array_equal(begins[1:], falls) and bool((count[begins] == count[0]).all())
 
 
 def _goes_back(x: Array) -> bool:

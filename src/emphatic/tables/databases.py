@@ -248,10 +248,6 @@ def _explaining(name: str, database: Database) -> Iterator[None]:
                 tables = database.tables()
             there = f" It has: {', '.join(tables[:_LISTED])}." if tables else ""
             raise TableError(f"{name}: {reason}.{there}") from None
-        if re.search(r"read-?only", reason):
-            raise TableError(f"{name}: the query must change nothing: {reason}.") from None
-        if isinstance(error, OSError) and "space" in reason.lower():
-            raise
         raise TableError(f"{name}: the query failed: {reason}.") from None
 
 
@@ -334,16 +330,8 @@ class _DuckDb:
             raise TableError(f"{path}: there is no such file.")
         try:
             self._connection = duckdb.connect(path, read_only=bool(path))
-        except duckdb.Error as error:
-            reason = explain(error)
-            if re.search("lock|different configuration", reason):
-                holder = re.search(r"PID (\d+)", reason)
-                process = f" (process {holder[1]})" if holder else ""
-                raise TableError(
-                    f"{path}: this database is already open elsewhere{process}. Close it there, or read a copy of the "
-                    "file."
-                ) from None
-            raise TableError(f"{path}: the database cannot be opened: {reason}.") from None
+        except duckdb.Error as error:  # such as a lock, with the process that holds it
+            raise TableError(f"{path}: the database cannot be opened: {explain(error)}.") from None
 
     def tables(self) -> list[str]:
         sql = (
@@ -394,13 +382,10 @@ def _connect_postgresql(address: StoreAddress) -> Any:
     try:
         return adbc_driver_postgresql.dbapi.connect(uri)
     except adbc_driver_manager.Error as error:
-        reason = address.hide(explain(error))
-    remedy = "Check host and port, and that the server runs"
-    if re.search("password|authentication", reason):
-        remedy = "Set the environment variable EMPHATIC_PASSWORD"
-    elif "does not exist" in reason:
-        remedy = "Check the names of the database and the user"
-    raise TableError(f"{address}: no connection: {reason}. {remedy}.")
+        raise TableError(
+            f"{address}: no connection: {address.hide(explain(error))}. Check host, port, user and the environment "
+            "variable EMPHATIC_PASSWORD, and that the server runs."
+        ) from None
 
 
 class _PostgreSql:
@@ -462,7 +447,6 @@ POSTGRESQL = DataStore(
     schemes=("postgresql", "postgres"),
     form="postgresql://USER@HOST:PORT/DATABASE",
     read=_read_postgresql,
-    package="adbc-driver-postgresql",
     extra="emphatic[postgresql]",
 )
 SQLITE = DataStore(name="SQLite", schemes=("sqlite",), form="sqlite:///PATH", read=_read_sqlite)
@@ -471,7 +455,6 @@ DUCKDB = DataStore(
     schemes=("duckdb",),
     form="duckdb:///PATH or duckdb://",
     read=_read_duckdb,
-    package="duckdb",
     extra="emphatic[duckdb]",
 )
 

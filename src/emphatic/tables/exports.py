@@ -20,9 +20,6 @@ __all__ = ["JSON_DOCUMENT", "SPREADSHEET"]
 
 # ---------------------------------------------------------------------- JSON documents
 
-#: The largest document that is read as a whole, in bytes.
-_DOCUMENT = 1 << 28
-
 
 def _is_document(file: File) -> bool:
     """Whether a file is one JSON array."""
@@ -31,12 +28,7 @@ def _is_document(file: File) -> bool:
 
 def _read_document(file: File) -> Any:
     with file.open() as stream:
-        text = bytes(stream.read(_DOCUMENT + 1))
-    if len(text) > _DOCUMENT:
-        raise TableError(
-            f"{file.name}: this is one JSON document of more than {_DOCUMENT >> 20} MB. Write one object a line "
-            f"instead: jq -c '.[]' {file.name} > objects.jsonl"
-        )
+        text = bytes(stream.read())
     try:
         return json.loads(text.decode().removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:

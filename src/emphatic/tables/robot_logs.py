@@ -12,14 +12,13 @@ with its length in four bytes.
 from __future__ import annotations
 
 import math
-import os
 import struct
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import compress, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -160,14 +159,6 @@ ROS2_BAG = Format("ROS 2 bag", _is_bag, _open_log, topics=True)
 # ---------------------------------------------------------------------- recordings
 
 
-class Message(NamedTuple):
-    """A message: when it was logged, in nanoseconds since 1970, its topic and its bytes."""
-
-    time: int
-    topic: str
-    data: bytes
-
-
 class Channel(NamedTuple):
     """How the messages of a topic are written: the name of their type, and its definition in a language."""
 
@@ -176,26 +167,17 @@ class Channel(NamedTuple):
     language: str
 
 
-class Recording(Protocol):
-    """What a recording has: its topics, each with how it is written or why it cannot be read; and their messages."""
-
-    name: str
-    channels: dict[str, Channel | str]
-
-    def messages(self, topics: Collection[str]) -> Iterator[Message]: ...
-
-
-def open_recording(path: Path) -> Recording:
+def open_recording(path: Path) -> _Mcap | _Bag:
     """The recording in an MCAP file, or in a ROS 2 bag: its folder, or its file of sqlite3."""
     return _Bag(path) if path.is_dir() or path.suffix == ".db3" else _Mcap(path)
 
 
-def read_topic(recording: Recording, topic: str) -> MessageType | str:
+def read_topic(recording: _Mcap | _Bag, topic: str) -> MessageType | str:
     """The numbers of a topic, or why it has none."""
     channel = recording.channels[topic]
     if isinstance(channel, str):
         return channel
-    messages = [message.data for message in islice(recording.messages([topic]), _LOOK)]
+    messages = [data for _, _, data in islice(recording.messages([topic]), _LOOK)]
     if not messages:
         return "a topic without messages"
     try:
@@ -208,13 +190,6 @@ def read_topic(recording: Recording, topic: str) -> MessageType | str:
 class _Mcap:
     def __init__(self, path: Path) -> None:
         self.name, self._path = str(path), path
-        with path.open("rb") as stream:
-            stream.seek(-min(len(MAGIC), path.stat().st_size), os.SEEK_END)
-            if stream.read() != MAGIC:
-                raise TableError(
-                    f"{path}: the file is incomplete: its end is missing. Recover what is there: "
-                    "mcap recover FILE -o WHOLE"
-                )
         with _parsing(self.name), path.open("rb") as stream:
             summary = self._reader(stream).get_summary()
             self._indexed = bool(summary and summary.chunk_indexes)
@@ -234,12 +209,12 @@ class _Mcap:
 
         return make_reader(stream, validate_crcs=True)
 
-    def messages(self, topics: Collection[str]) -> Iterator[Message]:
+    def messages(self, topics: Collection[str]) -> Iterator[tuple[int, str, bytes]]:
         """Without an index they come as they stand in the file: sorting them would need all of them in memory."""
         with _parsing(self.name), self._path.open("rb") as stream:
             messages = self._reader(stream).iter_messages(topics, log_time_order=self._indexed)
             for _, channel, message in messages:
-                yield Message(message.log_time, channel.topic, message.data)
+                yield message.log_time, channel.topic, message.data
 
 
 class _Bag:
@@ -258,11 +233,11 @@ class _Bag:
 
         return Reader(self._path)
 
-    def messages(self, topics: Collection[str]) -> Iterator[Message]:
+    def messages(self, topics: Collection[str]) -> Iterator[tuple[int, str, bytes]]:
         with _parsing(self.name), self._open() as reader:
             connections = [connection for connection in reader.connections if connection.topic in topics]
             for connection, time, data in reader.messages(connections) if connections else ():
-                yield Message(time, connection.topic, data)
+                yield time, connection.topic, data
 
 
 def _encoding(channel: McapChannel, schema: McapSchema | None) -> Channel | str:
@@ -309,7 +284,7 @@ def _parsing(name: str) -> Iterator[None]:
     except Exception as error:  # these readers raise whatever their parts do
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
         raise TableError(
-            f"{name}: the file is damaged or incomplete ({reason}). Record or download it again."
+            f"{name}: the file is damaged or incomplete ({reason}). Repair it (mcap recover), or record it again."
         ) from None
 
 

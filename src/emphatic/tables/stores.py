@@ -302,15 +302,13 @@ class DataStore:
         schemes: The schemes of its addresses.
         form: How an address is written, such as postgresql://USER@HOST:PORT/DATABASE.
         read: Opens the rows of a request.
-        package: The package that its client is in, if it needs one.
-        extra: What pip installs that package by, such as emphatic[postgresql].
+        extra: What pip installs its client by, such as emphatic[postgresql].
     """
 
     name: str
     schemes: tuple[str, ...]
     form: str
     read: Callable[[StoreAddress, Request], Source]
-    package: str = ""
     extra: str = ""
 
     @contextmanager
@@ -321,7 +319,7 @@ class DataStore:
         except ImportError:
             if not self.extra:
                 raise
-            raise TableError(f"{self.name} needs {self.package}: pip install '{self.extra}'") from None
+            raise TableError(f"{self.name} needs another package: pip install '{self.extra}'") from None
 
 
 @functools.cache

@@ -340,10 +340,8 @@ class Table:
         self.categories = tuple(column for column, kind in signals.items() if kind == "text")
         if not self.names:
             what = ", ".join(f"{c!r} ({signals.get(c, self.ignored.get(c, 'the time'))})" for c in list(view.kinds)[:8])
-            nested = getattr(source, "nested", ())
-            remedy = f"Write the fields of {nested[0]!r} out: jq -c '. + .[\"{nested[0]}\"]'" if nested else OTHERWISE
             raise TableError(
-                f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}. {remedy}"
+                f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}. {OTHERWISE}"
             )
         self.rows = self._source.rows
         #: What turns counters into increments, as of the last pass; None where no signal is a counter.
@@ -514,16 +512,6 @@ class Table:
             raise refusal("start", "blocks", "be a whole number of 0 or more", repr(start))
         return self._blocks(rows, int(start), self.clock() if clock is None else clock)
 
-    def lengths(self) -> Iterator[int]:
-        """The number of rows of each batch, from a pass over a single column that is not parsed."""
-        batches = self._source.batches(self.names[:1], 0)
-        while True:
-            with reading(self.name):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield len(batch)
-
     def count_rows(self, progress: Callable[[int], object] = lambda rows: None) -> int:
         """How many rows there are, by reading the table through where it does not say.
 
@@ -532,11 +520,14 @@ class Table:
         """
         if self.rows is not None:
             return self.rows
-        rows = 0
-        for length in self.lengths():
-            rows += length
+        rows, batches = 0, self._source.batches(self.names[:1], 0)  # a single column, which is not parsed
+        while True:
+            with reading(self.name):
+                batch = next(batches, None)
+            if batch is None:
+                return rows
+            rows += len(batch)
             progress(rows)
-        return rows
 
     def _blocks(self, rows: int, row: int, clock: Clock | None) -> Iterator[Block]:
         names = (*self.names, *self.categories, *(self._when.names if self._when else ()))
