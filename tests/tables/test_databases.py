@@ -236,7 +236,7 @@ def test_addresses_of_no_store() -> None:
     ):
         open_table("mysql://me:secret@host/db")
     with pytest.raises(TableError, match=r"127\.0\.0\.1:1/db: .*Connection refused.*Check host and port"):
-        open_table("influxdb://127.0.0.1:1/db")
+        open_table("influxdb://127.0.0.1:1/db", query="select * from x")
 
 
 # ---------------------------------------------------------------------- DuckDB

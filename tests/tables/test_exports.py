@@ -69,6 +69,21 @@ def test_titles_above_the_header(above: list[str], units: list[str], tmp_path: P
     assert why == {"above the header": len(above)} | ({"units below the header": 1} if units else {})
 
 
+def test_lines_that_are_the_same_as_the_line_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond what is looked at when a file is opened, too."""
+    for name in ("files.LOOK", "text._BLOCK"):
+        monkeypatch.setattr(f"emphatic.tables.{name}", 1 << 14)
+    rows = 30 * N
+    lines = [f"{stamp(i)},{X[i % N]},{i % 7}" for i in range(rows)]
+    table = opened(tmp_path, ["time,temp,flow", *(line for line in lines for _ in range(2))])
+    assert table.count_rows() == rows == sum(map(len, table.blocks()))
+    assert table.facts()["rows_dropped"] == [{"why": "the same as the row before", "count": rows, "first": 3}]
+    assert not any(block.gap.any() for block in table.blocks())
+    clock = table.clock()
+    assert clock is not None
+    assert clock.step == 600.0
+
+
 @pytest.mark.parametrize("delimiter", [";", ",", "\t"])
 def test_a_header_that_begins_with_a_hash_and_stamps_in_utc(delimiter: str, tmp_path: Path) -> None:
     lines = ["# by sadf", delimiter.join(["# hostname", "timestamp", "%user", "%idle"])]
@@ -298,6 +313,7 @@ PRINTED = {
     "vmstat": ["procs ---memory--", " r  b   free   buff", *(f" 1  0  {8123456 + i}  {i:5d}" for i in range(N))],
     "iostat": ["Linux 6.1 (host)  (4 CPU)", "", *("avg-cpu:  %user %idle", "     5.1   94.9", "", "sda  1  2", "") * N],
     "logfmt": [f'time="{stamp(i)}" level=info x={x} msg="a b"' for i, x in enumerate(X)],
+    "frame": [json.dumps({"time": {str(i): stamp(i) for i in range(N)}, "x": {str(i): x for i, x in enumerate(X)}})],
     "units": ["time,x", *(f"{stamp(i)},{x} kW" for i, x in enumerate(X))],
     "LabVIEW": [
         *("LabVIEW Measurement\t", "Separator\tTab", "***End_of_Header***\t", "Channels\t1", "Delta_X\t0.01"),
@@ -330,6 +346,8 @@ def test_a_log_of_wincc_is_in_long_format(tmp_path: Path) -> None:
 def test_a_json_document_without_a_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="this JSON document is no list of objects"):
         opened(tmp_path, [json.dumps([1, 2, 3])], "log.json")
+    with pytest.raises(TableError, match="this is one object of JSON"):
+        opened(tmp_path, [json.dumps({"u": 1, "hourly": {"time": [1, 2], "x": X}})], "log.json")
 
 
 def test_sensors_that_alternate_beside_the_name_of_their_device(tmp_path: Path) -> None:
@@ -365,12 +383,6 @@ def test_two_keys_of_long_format(tmp_path: Path) -> None:
     table = opened(tmp_path, lines, "log.csv")
     assert {*table.names} == {"volt 1", "volt 2", "amp 1", "amp 2"}
     np.testing.assert_allclose(signal(table, "volt 2"), np.array(X) + 2)
-
-
-def test_machines_whose_count_starts_again(tmp_path: Path) -> None:
-    lines = [f"{unit},{cycle},{x + unit},{x}" for unit in (1, 2, 3) for cycle, x in enumerate(X, 1)]
-    with pytest.raises(TableError, match=r'several machines.*by="unit"'):
-        opened(tmp_path, ["unit,cycle,x,y", *lines])
 
 
 def test_a_state_that_changes_now_and_then_is_no_machine(tmp_path: Path) -> None:

@@ -166,6 +166,8 @@ class ReadingPass:
         self.line = line
         self._row = 0
         self._last: int | None = None
+        #: The fields of the last record that was read line by line.
+        self.last_record: list[str] | None = None
 
     def number_rows(self, batch: pa.RecordBatch, places: Sequence[int] | None = None, rows: int = 0) -> pa.RecordBatch:
         """A batch with the columns ``ROW`` and ``AFTER_DROP``.

@@ -672,7 +672,6 @@ class Pivoted(NamedTuple):
 
     Args:
         source: Its rows: a column for each sensor.
-        format: Its columns of sensors and values.
         switches: The sensors that take the values on and off.
         percents: Those whose numbers have a percent sign.
         ignored: The sensors that are no columns, and why.
@@ -680,7 +679,6 @@ class Pivoted(NamedTuple):
     """
 
     source: Source
-    format: LongFormat
     switches: tuple[str, ...]
     percents: tuple[str, ...]
     ignored: Mapping[str, str]
@@ -804,7 +802,7 @@ def pivot(
             yield records[0][chunk], records[1][chunk], records[2][chunk]
 
     gridded = GriddedSource(grid, read, when, lambda: dropped, options.is_complete or plan is None, rows_known)
-    return Pivoted(gridded, long, tuple(switches), tuple(percents), ignored, plan)
+    return Pivoted(gridded, tuple(switches), tuple(percents), ignored, plan)
 
 
 # ---------------------------------------------------------------------- what was decided, in words

@@ -39,8 +39,6 @@ _RANGE, _STEP = 7 * 86400.0, 60.0
 _CHUNK = 10_000
 #: The ports of addresses that have none.
 _PORTS = {"prometheus": 9090, "victoriametrics": 8428, "influxdb": 8086}
-#: Measurements that a message lists, at most.
-_LISTED = 12
 #: Names of columns of times, the first that no series has.
 _TIME_NAMES = ("time", "timestamp", "time of row")
 
@@ -296,8 +294,9 @@ def _read_influxdb(address: StoreAddress, request: Request) -> Spool:
         )
     influx = _Influx(_Server(address, token="Token"), database)
     span = _fixed_range(request)
-    query = request.query or _only_measurement(influx)
-    text = check_query(repr(address), query)
+    if request.query is None:
+        raise TableError(f"{address}: a query is needed, such as query='select temperature from boiler'")
+    text = check_query(repr(address), request.query)
     words = set(outline(text).split())
     if "into" in words:
         raise TableError(f"{address}: the query must change nothing, and this one writes into a measurement.")
@@ -306,22 +305,7 @@ def _read_influxdb(address: StoreAddress, request: Request) -> Spool:
     where = "" if span is None else f" where time >= {round(span[0] * 1e9)} and time < {round(span[1] * 1e9)}"
     batches = _influx_batches(influx, f"select * from ({text}){where} group by *")
     extent = request.extent if span is None else {**(request.extent or {}), "range": list(span)}
-    return Spool(batches, _facts(query, span, None), extent, complete=True)
-
-
-def _only_measurement(influx: _Influx) -> str:
-    names = [row[0] for series in influx.query("show measurements") for row in series["values"]]
-    address = influx.server.address
-    if not names:
-        raise TableError(f"{address}: the database has no measurements, or does not exist.")
-    quoted = ['"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"' for name in names]
-    if len(names) > 1:
-        unlisted = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-        raise TableError(
-            f"{address}: the database has {len(names)} measurements: {', '.join(quoted[:_LISTED])}{unlisted}. "
-            f"Choose one: query={f'select * from {quoted[0]}'!r}"
-        )
-    return f"select * from {quoted[0]}"
+    return Spool(batches, _facts(request.query, span, None), extent, complete=True)
 
 
 def _influx_batches(influx: _Influx, text: str) -> Iterator[pa.RecordBatch]:

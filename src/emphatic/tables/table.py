@@ -636,17 +636,10 @@ class _View(NamedTuple):
 
     def present(self, column: str, style: NumberStyle | None) -> NDArray[np.bool_]:
         """Where a column has a value: a number in this style, or a word."""
-        from emphatic.tables.fields import as_floats
+        from emphatic.tables.fields import as_floats, as_plain
 
-        array = as_plain_column(self.look, column)
+        array = as_plain(self.look.column(column))
         return np.isfinite(as_floats(array, style)[0]) if style is not None else ~_holes(array)
-
-
-def as_plain_column(look: pa.Table, column: str) -> pa.Array:
-    """A column of a table as one array."""
-    from emphatic.tables.fields import as_plain
-
-    return as_plain(look.column(column))
 
 
 def _holes(array: pa.Array) -> NDArray[np.bool_]:

@@ -56,6 +56,9 @@ QUOTE = "a quote is never closed"
 HEADER_AGAIN = "the header again"
 COMMENT = "a comment"
 NOT_AN_OBJECT = "not an object of JSON"
+TWICE = "the same as the row before"
+#: Rows that tell whether many are the same as the row before.
+_SAMPLE = 1000
 #: The deepest objects in objects whose fields are columns.
 _DEEPEST = 5
 
@@ -133,6 +136,8 @@ class Delimited:
         self.style = fields.PLAIN
         self.units: dict[str, str] = {}
         self.dropped = ReadingPass(self._line).dropped
+        #: The columns of dates, if rows that are the same as the row before are dropped.
+        self._stamps: list[int] = []
 
     def _pass(self, line: bytes) -> None:
         self._skip += len(line)
@@ -160,15 +165,16 @@ class Delimited:
             raise TableError(f"{name}: the file has a header but no rows.")
         table = table.select(list(self.names))
         self.style = fields.find_style([fields.as_plain(column) for column in table.columns], self.delimiter)
+        self._stamps = self._find_stamps(table.slice(0, _SAMPLE), start[:_BLOCK].splitlines()[:_SAMPLE])
+        if self._stamps:
+            table = pa.Table.from_batches([self._batch(start, self.names, True, self._start())[0]]).select(self.names)
         # What has nothing but words between its blanks is prose, or what a program prints.
         if len(self.names) == 1 or self.delimiter == " ":
             kinds = [fields.find_kind(fields.as_plain(column), self.style) for column in table.columns]
             if 2 * kinds.count("text") > len(kinds):
-                count = "one column" if len(kinds) == 1 else f"{kinds.count('text')} columns"
                 raise TableError(
-                    f"{name}: the file has {count} of text, {self.names[0][:60]!r}, when separated by "
-                    f"{self.delimiter!r}. If something else separates its fields, pass it: "
-                    f"delimiter=… {OTHERWISE}"
+                    f"{name}: the file has only text, {self.names[0][:60]!r}, when separated by {self.delimiter!r}. If "
+                    f"something else separates its fields, pass it: delimiter=… {OTHERWISE}"
                 )
         if self._is_found:
             self._check_top(table)
@@ -178,6 +184,14 @@ class Delimited:
             while self._unit_rows < 3 and find_units(table.slice(self._unit_rows), self.style):
                 self._unit_rows += 1
         return table.slice(self._unit_rows)
+
+    def _find_stamps(self, table: pa.Table, lines: Sequence[bytes]) -> list[int]:
+        """The columns of dates and times of day, if one of a hundred lines or more is the same as the line before."""
+        repeats = sum(bool(line) and line == after for line, after in pairwise(lines))
+        if 100 * repeats <= len(lines):
+            return []
+        kinds = [fields.find_kind(fields.as_plain(column), self.style) for column in table.columns]
+        return [i for i, kind in enumerate(kinds) if kind in ("date", "clock")]
 
     def _check_top(self, table: pa.Table) -> None:
         """Refuse a table of numbers or times that begins with words: its header stands further down."""
@@ -245,12 +259,12 @@ class Delimited:
             reading: The pass, which counts lines and rows.
         """
         ends = text.count(b"\n")
-        batch = self._by_arrow(text, names, ends)
+        batch = None if self._stamps else self._by_arrow(text, names, ends)
         if batch is not None:
             reading.line += ends or text.count(b"\r")
             return reading.number_rows(batch), b""
         lines = text.splitlines()
-        records = Records.read(lines, self.delimiter, len(self.names), self._header, reading, end)
+        records = Records.read(lines, self.delimiter, len(self.names), self._header, reading, end, self._stamps)
         at = [self.names.index(name) for name in names]
         batch = pa.record_batch([pa.array([r[i] for r in records.fields], pa.string()) for i in at], list(names))
         incomplete = records.incomplete and records.incomplete + b"\n"
@@ -517,8 +531,10 @@ class Records:
         header: bytes | None,
         reading: ReadingPass,
         end: bool,
+        stamps: Sequence[int] = (),
     ) -> Records:
-        """Of these lines, where a pass has come to; ``end``: nothing comes after them."""
+        """Of these lines, where a pass has come to; ``end``: nothing comes after them. With ``stamps``, the places of
+        dates, a record with a date that is the same as the one before is dropped as if it were not there."""
         records, dropped, i = cls(), reading.dropped, 0
         while i < len(lines):
             if is_blank(lines[i].decode(), delimiter, width):
@@ -535,13 +551,18 @@ class Records:
                 why = COMMENT
             elif len(record) > width:
                 why = too_many(len(record), width)
+            cells = record + [""] * (width - len(record))
+            is_again = why is None and cells == reading.last_record and any(_DIGIT.search(cells[at]) for at in stamps)
+            if is_again:
+                why = TWICE
             if why is None:
                 dropped.short += len(record) < width
-                records.fields.append(record + [""] * (width - len(record)))
+                records.fields.append(cells)
                 records.places.append(records.rows)
+                reading.last_record = cells
             else:
                 dropped.add(why, reading.line + i)
-            records.rows += 1
+            records.rows += not is_again
             i += max(count, 1)
         return records
 
@@ -606,7 +627,10 @@ class JsonLines:
             )
         if not self.names:
             return pa.table({})
-        return pa.Table.from_batches([self._batch(self.file.head, self.names, self._start())]).select(list(self.names))
+        table = pa.Table.from_batches([self._batch(self.file.head, self.names, self._start())]).select(list(self.names))
+        if table.num_rows == 1 and (self.nested or self._with_fields):
+            raise TableError(f"{self.file.name}: this is one object of JSON. Write one object a line. {OTHERWISE}")
+        return table
 
     def batches(self, names: tuple[str, ...], start: int) -> Iterator[pa.RecordBatch]:
         """All rows from ``start`` on, in batches of any length."""
