@@ -441,7 +441,7 @@ BAD = {
     "header": (b"a,b\n", "no rows"),
     "binary": (bytes(range(256)) * 9, "binary"),
     "words": (b"a,b\nx,y\nz,w\n", "no column holds numbers"),
-    "latin": ("a,b\n1,2\n3,é\n4,5\n".encode("latin1"), "line 3 is not UTF-8"),
+    "latin": ("a,b\n1,2\n3,é\n4,5\n".encode("latin1"), "is not UTF-8"),
     "twice": (b"a,a\n1,2\n3,4\n5,6\n", "more than one column 'a'"),
     "short": (b"a,b\n1,2\n3,4\n", "2 rows are too few"),
     "newest": (b"time,x\n2024-01-03,1\n2024-01-02,2\n2024-01-01,3\n", "--time ''"),

@@ -87,7 +87,7 @@ class Readings:
     CSV is one line; fields at its end may be absent. ``known`` are the columns of a model, if there is one: the first
     line must have some of them, or be a row of the columns ``header`` that the model's own log had. ``delimiter`` is
     the first that is tried. Without a model, CSV is held back until ``look`` lines tell how it is written. A first line
-    that names a column twice is a ``TableError``.
+    that is not text, or names a column twice, is a ``TableError``.
 
     >>> list(Readings([b"time;power", b"0;1,5", b"1;2;3"], look=2))
     [(2, {'time': '0', 'power': '1,5'}), (3, Malformed('3 fields, where the header has 2'))]
@@ -126,6 +126,9 @@ class Readings:
             try:
                 text = _text(line)
             except Malformed as error:
+                if line is not None and not (self._json or self._header or self._waiting or b"{" in line):
+                    remedy = "Convert them: iconv -f latin1 -t utf-8"
+                    raise TableError(f"line {number} of the readings is {error}. {remedy}") from None
                 yield number, error
                 continue
             if self._json or self._header:
