@@ -44,6 +44,12 @@ def times(table: Table) -> list[float]:
     return seconds
 
 
+def usual_step(table: Table) -> float:
+    clock = table.clock()
+    assert clock is not None
+    return clock.step
+
+
 def stamp(i: int, form: str = "%Y-%m-%d %H:%M:%S", minutes: float = 10) -> str:
     return (START + timedelta(minutes=minutes * i)).strftime(form)
 
@@ -79,9 +85,7 @@ def test_lines_that_are_the_same_as_the_line_before(tmp_path: Path, monkeypatch:
     assert table.count_rows() == rows == sum(map(len, table.blocks()))
     assert table.facts()["rows_dropped"] == [{"why": "the same as the row before", "count": rows, "first": 3}]
     assert not any(block.gap.any() for block in table.blocks())
-    clock = table.clock()
-    assert clock is not None
-    assert clock.step == 600.0
+    assert usual_step(table) == 600.0
 
 
 @pytest.mark.parametrize("delimiter", [";", ",", "\t"])
@@ -91,9 +95,7 @@ def test_a_header_that_begins_with_a_hash_and_stamps_in_utc(delimiter: str, tmp_
     table = opened(tmp_path, lines)
     assert (table.names, table.time, table.zone) == (("%user", "%idle"), "timestamp", "UTC")
     assert signal(table, "%user") == X
-    time = only(table).time
-    assert time is not None
-    assert time[3] - START.timestamp() == 1800.0
+    assert times(table)[3] - START.timestamp() == 1800.0
 
 
 def test_the_user_says_where_the_header_is(tmp_path: Path) -> None:
@@ -133,13 +135,9 @@ MONTHS = [(year, month) for year in range(1980, 1996) for month in range(1, 13)]
 def test_months_are_steps(header: str, form: str, tmp_path: Path) -> None:
     lines = [form.format(d=datetime(*when, 1), x=i % 12) for i, when in enumerate(MONTHS)]
     table = opened(tmp_path, [header, *lines])
-    assert table.names == ("x",)
-    block, clock = only(table), table.clock()
-    assert clock is not None
-    assert block.time is not None
-    assert clock.step == MONTH
-    assert not block.gap.any()
-    assert block.time[13] == datetime(1981, 2, 1, tzinfo=UTC).timestamp()
+    assert (table.names, usual_step(table)) == (("x",), MONTH)
+    assert not only(table).gap.any()
+    assert times(table)[13] == datetime(1981, 2, 1, tzinfo=UTC).timestamp()
 
 
 @pytest.mark.parametrize("form", ["{y}Q{q}", "{y}-Q{q}", "{y} Q{q}", "Q{q} {y}", "q{q}-{y}", "{y}/Q{q}"])
@@ -147,13 +145,9 @@ def test_quarters_are_steps(form: str, tmp_path: Path) -> None:
     quarters = [(year, quarter) for year in range(1980, 2010) for quarter in range(1, 5)]
     lines = [f"{form.format(y=year, q=quarter)},{quarter + year % 3}" for year, quarter in quarters]
     table = opened(tmp_path, ["when,x", *lines])
-    assert table.names == ("x",)
-    block, clock = only(table), table.clock()
-    assert clock is not None
-    assert block.time is not None
-    assert clock.step == 3 * MONTH
-    assert not block.gap.any()
-    assert block.time[6] == datetime(1981, 7, 1, tzinfo=UTC).timestamp()
+    assert (table.names, usual_step(table)) == (("x",), 3 * MONTH)
+    assert not only(table).gap.any()
+    assert times(table)[6] == datetime(1981, 7, 1, tzinfo=UTC).timestamp()
 
 
 def test_words_with_a_q_are_no_quarters(tmp_path: Path) -> None:
@@ -165,9 +159,7 @@ def test_words_with_a_q_are_no_quarters(tmp_path: Path) -> None:
 def test_years_are_steps(header: str, tmp_path: Path) -> None:
     pairs = [(year, year % 11) for year in range(1750, 1900)]
     table = opened(tmp_path, [header, *(f"{b},{a}" if header[0] == "x" else f"{a},{b}" for a, b in pairs)])
-    clock = table.clock()
-    assert clock is not None
-    assert (table.names, clock.step) == (("x",), YEAR)
+    assert (table.names, usual_step(table)) == (("x",), YEAR)
     few = {"rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}]}
     result = emphatic.nexting.run(tmp_path / "log.txt", horizons=["1y", "3y"], config=few, offline=False)
     assert result.reading["step_text"] == "1 y"
@@ -254,9 +246,7 @@ def test_hours_beside_a_date(header: str, form: str, tmp_path: Path) -> None:
     stamps = [eval(f"f'{form}'", {"t": moment}) for moment in moments]
     table = opened(tmp_path, [f"{header},x", *(f"{s},{x}" for s, x in zip(stamps, X, strict=True))])
     assert table.names == ("x",)
-    time = only(table).time
-    assert time is not None
-    np.testing.assert_array_equal(time, [moment.timestamp() for moment in moments])
+    assert times(table) == [moment.timestamp() for moment in moments]
 
 
 def test_the_least_value_is_no_minute(tmp_path: Path) -> None:
@@ -269,10 +259,7 @@ def test_the_least_value_is_no_minute(tmp_path: Path) -> None:
 def test_months_as_digits(tmp_path: Path) -> None:
     rows = [f"{1970 + i // 12}{i % 12 + 1:02d},{x}" for i, x in enumerate(X)]
     table = opened(tmp_path, ["yyyymm,x", *rows])
-    assert table.names == ("x",)
-    clock = table.clock()
-    assert clock is not None
-    assert clock.step == MONTH
+    assert (table.names, usual_step(table)) == (("x",), MONTH)
 
 
 @pytest.mark.parametrize("indent", [None, 1])
@@ -309,17 +296,13 @@ def test_a_first_line_with_a_date_like_the_second_is_no_header(tmp_path: Path) -
 #: What programs print: it is refused, or read as it stands.
 PRINTED = {
     "journalctl": [f"{stamp(i, '%b %d %H:%M:%S')} host app[{i}]: temperature={x} ok" for i, x in enumerate(X)],
-    "dmesg": [f"[{10 + 2.0 * i:12.6f}] thermal zone0: temperature {i % 31} C" for i in range(N)],
     "vmstat": ["procs ---memory--", " r  b   free   buff", *(f" 1  0  {8123456 + i}  {i:5d}" for i in range(N))],
-    "iostat": ["Linux 6.1 (host)  (4 CPU)", "", *("avg-cpu:  %user %idle", "     5.1   94.9", "", "sda  1  2", "") * N],
-    "logfmt": [f'time="{stamp(i)}" level=info x={x} msg="a b"' for i, x in enumerate(X)],
     "frame": [json.dumps({"time": {str(i): stamp(i) for i in range(N)}, "x": {str(i): x for i, x in enumerate(X)}})],
     "units": ["time,x", *(f"{stamp(i)},{x} kW" for i, x in enumerate(X))],
     "LabVIEW": [
         *("LabVIEW Measurement\t", "Separator\tTab", "***End_of_Header***\t", "Channels\t1", "Delta_X\t0.01"),
         *("***End_of_Header***\t", "X_Value\tForce\tComment", *(f"{i * 0.01:.2f}\t{x}" for i, x in enumerate(X))),
     ],
-    "ThingsBoard": [json.dumps({name: [{"ts": i, "value": x} for i, x in enumerate(X)] for name in ("hum", "temp")})],
 }
 
 
@@ -328,11 +311,6 @@ def test_what_programs_print_is_refused_with_what_to_do(kind: str, tmp_path: Pat
     with pytest.raises(TableError, match="pass a DataFrame, or use SQL") as refusal:
         opened(tmp_path, PRINTED[kind])
     assert "\n" not in str(refusal.value)
-
-
-def test_a_table_of_markdown_is_read_as_fields_between_bars(tmp_path: Path) -> None:
-    table = opened(tmp_path, ["| time | x |", "|:-----|--:|", *(f"| {stamp(i)} | {x} |" for i, x in enumerate(X))])
-    assert (table.time, table.names, signal(table, "x")) == ("time", ("x",), X)
 
 
 def test_a_log_of_wincc_is_in_long_format(tmp_path: Path) -> None:
