@@ -77,8 +77,8 @@ def outline(sql: str) -> str:
     Args:
         sql: The query.
 
-    >>> outline("SELECT max(x) AS \"order by\" FROM t ORDER BY y -- or z").split()
-    ['select', 'max', 'as', 'from', 't', 'order', 'by', 'y']
+    >>> outline("SELECT max(x) AS m FROM t WHERE w = 'order by' -- or z").split()
+    ['select', 'max', 'as', 'm', 'from', 't', 'where', 'w', '=']
     """
     text = _QUIET.sub(" ", sql).lower()
     while (shorter := re.sub(r"\([^()]*\)", " ", text)) != text:
