@@ -79,7 +79,7 @@ def commands() -> None:
         lines = "".join(json.dumps({"x": i % 7, "y": i % 5}) + "\n" for i in range(20))
         live = command(folder, "nexting", "-", "--horizons", "2", "--warm-up", "5", "--model", "live", text=lines)
         assert len(live.splitlines()) > 5
-        command(folder, "sweep", "chain", "--runs", "2", "--steps", "200", "--rule", "td", "--alpha", ".01,.1")
+        command(folder, "sweep", "chain", "--runs", "2", "--steps", "200", "--rules", "td", "--alpha", ".01,.1")
         assert (folder / "sweep" / "chain" / "report.html").exists()
         assert "v_π" in command(folder, "demo", "--steps", "1000")
 
