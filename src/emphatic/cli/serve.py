@@ -206,7 +206,7 @@ def serve(
         reader = make_source(source, service, password, tls, messages)
         connections = [each for each in (publisher, reader) if each is not None]
         with open_socket(host, port) as listening:
-            service.open(wait=False)
+            service.open()
             try:
                 app = create_app(service, token=token, hosts=hosts, https=tls_cert is not None)
                 return run(service, connections, listening, app, tls_cert, tls_key)
