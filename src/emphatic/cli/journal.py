@@ -105,6 +105,6 @@ def _count(count: int) -> str:
 
 def _ranges(inspection: Inspection) -> str:
     """The numbers of the lost readings, in lines."""
-    ranges = [f"{first}" if first == last else f"{first} to {last}" for first, last in inspection.lost]
-    more = [f"and {len(ranges) - _LISTED} more ranges"] if len(ranges) > _LISTED else []
-    return "".join(f"\n  {text}" for text in [*ranges[:_LISTED], *more])
+    ranges = [f"{begin}" if begin == end else f"{begin} to {end}" for begin, end in inspection.lost]
+    unlisted = [f"and {len(ranges) - _LISTED} more ranges"] if len(ranges) > _LISTED else []
+    return "".join(f"\n  {text}" for text in [*ranges[:_LISTED], *unlisted])

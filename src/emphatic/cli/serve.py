@@ -204,7 +204,7 @@ def serve(
         publisher = make_publisher(publish, path, password, tls, messages)
         service.publish_to(publisher)
         reader = make_source(source, service, password, tls, messages)
-        connections = [each for each in (publisher, reader) if each is not None]
+        connections = [connection for connection in (publisher, reader) if connection is not None]
         with open_socket(host, port) as listening:
             service.open()
             try:

@@ -485,6 +485,27 @@ class Predictor:
         self._model.asked.remove(text)
         self._set_asked(self._model)
 
+    def ask_further(self, settings: Settings, path: Path) -> None:
+        """Ask the questions of settings that a model does not have yet; log which other settings differ from its own.
+
+        Args:
+            settings: The settings.
+            path: The file of the model, for messages.
+        """
+        for text in settings.ask:
+            if text.strip() in self.settings.ask:
+                continue
+            try:
+                self.ask(text)
+            except ValueError as error:
+                if text.strip() not in self.dropped:
+                    raise
+                logger.warning("%s The question is dropped.", error)
+        ignored = settings.differences(replace(self.settings, delimiter=self.delimiter, ask=settings.ask))
+        if ignored:
+            names = ", ".join(ignored)
+            logger.warning("%s: using the settings stored in the model. Ignored, because they differ: %s.", path, names)
+
     def _set_asked(self, model: _Model) -> None:
         texts = tuple(question.text for question in model.asked.questions)
         self.settings = replace(self.settings, ask=texts)
@@ -1046,23 +1067,13 @@ class Live:
     def _load(self) -> tuple[Predictor, bytes]:
         """The predictor of the model, and the predictions that were not written before it was saved."""
         predictor, state = Predictor.load(self.model, learn=self.learn, every=self.every)
-        for text in self.settings.ask:
-            if text.strip() not in predictor.settings.ask:
-                predictor.ask(text)
-        held = replace(predictor.settings, delimiter=predictor.delimiter, ask=self.settings.ask)
-        ignored = self.settings.differences(held)
-        if ignored:
-            logger.warning(
-                "%s: using the settings stored in the model. Ignored, because they differ: %s.",
-                self.model,
-                ", ".join(ignored),
-            )
-        last = predictor.last_time
+        predictor.ask_further(self.settings, self.model)
+        latest = predictor.last_time
         logger.info(
             "resuming from %s at step %d%s. If a run was killed, send the readings after this one again.",
             self.model,
             predictor.step,
-            "" if last is None else f", after the reading of {last}",
+            "" if latest is None else f", after the reading of {latest}",
         )
         return predictor, state.get("live", {}).get("pending", "").encode()
 

@@ -494,17 +494,17 @@ def repair(folder: Path) -> Path | None:
             for line in segment:
                 if (number := _checked_number(line)) is not None:
                     lines.setdefault(number, line)
-    last = max(lines, default=inspection.first - 1)
+    newest = max(lines, default=inspection.first - 1)
     segments = _segments(folder)
     repaired = folder / f"{inspection.first:020d}.jsonl"
     if lines:
         with atomic_file(repaired) as file:
-            for number in range(inspection.first, last + 1):
+            for number in range(inspection.first, newest + 1):
                 file.write(lines.get(number) or _line(number, b"null", b"null"))
     for _, path in segments:
         if path != repaired or not lines:
             path.unlink()
     with atomic_file(folder / "end") as file:
-        file.write(_end_line(last))
+        file.write(_end_line(newest))
     _sync_folder(folder)
     return copy

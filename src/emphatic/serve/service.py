@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
@@ -574,23 +573,7 @@ class Service:
             serve: dict[str, Any] = {"journal": 0}
             if self.model.exists():
                 self.predictor, state = Predictor.load(self.model, **options)
-                for text in self.settings.ask:
-                    if text.strip() in self.predictor.settings.ask:
-                        continue
-                    try:
-                        self.predictor.ask(text)
-                    except ValueError as error:
-                        if text.strip() not in self.predictor.dropped:
-                            raise
-                        logger.warning("%s The question is dropped.", error)
-                settings = replace(self.predictor.settings, delimiter=self.predictor.delimiter, ask=self.settings.ask)
-                ignored = ", ".join(self.settings.differences(settings))
-                if ignored:
-                    logger.warning(
-                        "%s: using the settings stored in the model. Ignored, because they differ: %s.",
-                        self.model,
-                        ignored,
-                    )
+                self.predictor.ask_further(self.settings, self.model)
                 serve = state.get("serve", {})
                 self.alarms = RecentAlarms(serve.get("alarms", ()))
                 if "serve_ids" in state:
