@@ -275,15 +275,12 @@ class PersistenceWarmUp:
         self._names: tuple[str, ...] = ()  # whose questions and lines these are
         self._questions: list[GVF] = []
         self._format = LineFormat((), ())
-        #: What is wrong with the last reading, by kind, as far as the readings tell.
-        self.doubts: Mapping[str, str] = {}
         self._settings = replace(settings, horizons=settings.horizons or tuple(horizons))
         #: The readings to warm up on, by the rule for all streams; horizons as durations count once the step is known.
         self.rows = self._settings.warm_up_rows(None)
 
     def __call__(self, waiting: Waiting, form: TextForm) -> PersistenceAnswers | None:
         """The answers at the last of the readings so far; None if they do not tell yet what they are."""
-        self.doubts = {}
         if len(waiting) < _LEAST:
             return None
         if self._parser is None or len(waiting) == _last_look(len(waiting)):
@@ -303,10 +300,7 @@ class PersistenceWarmUp:
             for row in map(self._parser.parse, rows[self._held : -1]):
                 self._hold(row.values)
         row = self._parser.parse(waiting[-1][1])
-        self.doubts = row.problems
         if not row.readable:
-            signals = ", ".join(self._parser.names[:5]) + (", …" if len(self._parser.names) > 5 else "")
-            self.doubts = row.problems or {"no signal": f"the reading has none of the signals so far ({signals})"}
             return None
         self._hold(row.values)
         self._held = len(waiting)
@@ -435,8 +429,6 @@ class Predictor:
         self._unit, self._first_malformed, self._resilient = unit, "", resilient
         self._warm_up = warm_up
         self._names: set[str] = set()
-        #: Kinds of problems that were logged during the warm-up.
-        self._doubted: set[str] = set()
         self._waiting: list[tuple[int, Reading]] = []
         self._persistence = PersistenceWarmUp(settings, _HORIZONS)
         self._form = JSON
@@ -765,23 +757,9 @@ class Predictor:
                 self._names, self._persistence = set(), PersistenceWarmUp(self.settings, _HORIZONS)
                 return None
         answers, step = self._persistence(self._waiting, self._form), len(self._waiting) - 1
-        if not self._resilient:  # (in a service, devices that report one at a time have different names)
-            self._doubt(number, self._persistence.doubts)
         if answers is None or not self.every(step, answers.time):
             return None
         return Prediction(step, answers.time_text, answers.values, answers.format)
-
-    def _doubt(self, number: int, doubts: Mapping[str, str]) -> None:
-        """Log what seems to be wrong with a reading of the warm-up, when such a thing first occurs."""
-        for problem, text in doubts.items():
-            if problem not in self._doubted:
-                logger.warning(
-                    "%s %d: %s. It is checked again when the warm-up is complete, and so are further ones.",
-                    self._unit,
-                    number,
-                    text if problem == "no signal" else f"{problem}: {text}",
-                )
-        self._doubted |= doubts.keys()
 
     def _begin(self) -> Prediction | None:
         """The warm-up is complete: make the horde, learn from the readings that wait; the prediction at the last."""

@@ -51,7 +51,7 @@ from emphatic.nexting.learning import (
 )
 from emphatic.nexting.machines import Models, run_machines, save_models, unfinished_file
 from emphatic.nexting.outlook import unit_of
-from emphatic.nexting.scoring import Scored, ScoreTable, import_frames, score_log
+from emphatic.nexting.scoring import Scored, ScoreTable, import_pandas, score_log
 from emphatic.nexting.settings import Settings
 from emphatic.questions.durations import format_duration, seconds
 from emphatic.scores.returns import rows_to_score
@@ -218,19 +218,9 @@ class NextingResult:
         >>> result.to_pandas().columns[:2].tolist()
         ['row', 'x@5']
         """
-        import_frames("pandas")
+        import_pandas()
         frame = self.predictions.to_pandas()
         return frame.set_index("time") if "time" in frame.columns else frame
-
-    def to_polars(self) -> Any:
-        """The predictions as a polars DataFrame.
-
-        >>> import emphatic
-        >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5])
-        >>> result.to_polars().columns[:2]
-        ['row', 'x@5']
-        """
-        return import_frames("polars").from_arrow(self.predictions)
 
     def forecast(self) -> ScoreTable:
         """What is predicted from the last row on.
