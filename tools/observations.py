@@ -234,13 +234,12 @@ def _sample_log(count: int | None) -> tuple[str, list[dict[str, Any]]]:
 
 def study(inputs: dict[str, Any]) -> Observations:
     """The files of two small sweeps: of a problem, with a rerun, and of a log."""
-    grid = "alpha = '.1,.05', lambda = '0,.9'"
-    Path("study.toml").write_text(f"grid = [{{ rule = 'td,true_online_etd,tdrc', {grid} }}]\nrerun = 2\nseed = 3\n")
-    Path("log.toml").write_text(f"grid = [{{ rule = 'td', {grid} }}]\n")
-    _command("sweep", "chain", "--config", "study.toml", "--runs", "2", "--steps", "200", "--out", "study")
+    grid = ("--alpha", ".1,.05", "--lambda", "0,.9")
+    _command("sweep", "chain", *grid, "--runs", "2", "--steps", "200",
+             "--rerun", "2", "--seed", "3", "--out", "study")  # fmt: skip
     log, _ = _sample_log(1000)
-    predict = ("--predict", "Global_active_power", "--horizon", "15min")
-    _command("sweep", log, "--config", "log.toml", *predict, "--out", "log_study")
+    column = "Global_active_power"
+    _command("sweep", log, *grid, "--predict", column, "--horizon", "15min", "--out", "log_study")
     return _files("study") | _files("log_study")
 
 
