@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from rosbags.rosbag2 import StoragePlugin
 from rosbags.rosbag2 import Writer as BagWriter
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
-__all__ = ["START", "STORE", "Sent", "message", "write_bag", "write_json", "write_mcap"]
+__all__ = ["START", "STORE", "Sent", "message", "write_bag", "write_mcap"]
 
 START = 1_700_000_000_000_000_000
 STORE = get_typestore(Stores.ROS2_HUMBLE)
@@ -76,21 +75,6 @@ def write_mcap(path: Path, sent: Iterable[Sent], chunk: int = 2000, **options: A
             if topic not in channels:
                 channels[topic] = writer.register_channel(topic, "cdr", schemas[kind])
             data = content if isinstance(content, bytes) else bytes(STORE.serialize_cdr(content, kind))
-            writer.add_message(channels[topic], time, data, time)
-        writer.finish()
-    return path
-
-
-def write_json(path: Path, sent: Iterable[tuple[int, str, Any]], chunk: int = 2000, **options: Any) -> Path:
-    """An MCAP file of JSON messages; bytes are written as they are."""
-    with path.open("wb") as stream:
-        writer = Writer(stream, chunk, CompressionType.LZ4, **options)
-        writer.start("", "tests")
-        channels: dict[str, int] = {}
-        for time, topic, content in sent:
-            if topic not in channels:
-                channels[topic] = writer.register_channel(topic, "json", 0)
-            data = content if isinstance(content, bytes) else json.dumps(content).encode()
             writer.add_message(channels[topic], time, data, time)
         writer.finish()
     return path

@@ -384,7 +384,7 @@ def test_checksums_of_parquet_pages_are_verified(tmp_path: Path) -> None:
 def test_a_hundred_thousand_columns(write: Any) -> None:
     names = [f"sensor_{i:06d}" for i in range(100_000)]
     path = write([",".join(names), ",".join("1" for _ in names), ",".join("2" for _ in names)])
-    source, _ = open_file(str(path), OpenOptions())
+    source = open_file(str(path), OpenOptions())
     assert source.look().column_names == names
     (batch,) = source.batches((names[0], names[-1]), 0)
     assert [batch.column(i).to_pylist() for i in (0, 1)] == [["1", "2"]] * 2

@@ -15,7 +15,7 @@ import pytest
 
 from emphatic.tables import Table, TableError, open_table
 from emphatic.tables.databases import check_query, quoted
-from emphatic.tables.stores import Request, Secret, StoreAddress, open_store
+from emphatic.tables.stores import Request, StoreAddress, open_store
 from tests.support import servers
 
 ROWS = 300
@@ -149,11 +149,11 @@ def test_dates_that_sql_cannot_order(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "delete from r": "must be a select statement, which changes nothing. It begins with 'delete'",
-    "select 1; drop table r": "It has several statements",
-    "select (1": "brackets that do not match",
-    "r": "query='select * from r'",
-    "pragma writable_schema = 1": "It begins with 'pragma'",
+    "delete from r": "must be one select statement, which changes nothing",
+    "select 1; drop table r": "must be one select statement",
+    "select (1": "must be one select statement",
+    "r": "must be one select statement",
+    "pragma writable_schema = 1": "must be one select statement",
     "select time, x from q": "no such table: q. It has: r.",
     "select tme from r where y = 1": "the query failed: no such column",
     "select time, x from r where 0": "the query has no rows",
@@ -214,39 +214,20 @@ def test_a_database_that_grows_is_read_once(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- passwords
 
 
-def test_passwords_come_from_the_environment_or_a_file(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("of file\n")
-    cases = {
-        "of environment": {"EMPHATIC_PASSWORD": "of environment", "EMPHATIC_PASSWORD_FILE": f"{tmp_path}/secret"},
-        "of file": {"EMPHATIC_PASSWORD_FILE": f"{tmp_path}/secret"},
-    }
-    for expected, variables in cases.items():
-        address = StoreAddress.parse("postgresql://me@host/db", variables)
-        assert address.secret is not None
-        assert address.secret.reveal() == expected
-        assert address.options == {}
-    with pytest.raises(TableError, match="cannot be read: No such file"):
-        StoreAddress.parse("postgresql://me@host/db", {"EMPHATIC_PASSWORD_FILE": f"{tmp_path}/none"})
-
-
-def test_passwords_are_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+def test_passwords_come_from_the_address_or_the_environment_and_are_shown_nowhere() -> None:
     word = "pa33/wörd"
-    for text in (
-        f"postgresql://me:{quote(word, safe='')}@host:1/db?sslmode=disable",
-        f"postgresql://me@host:1/db?password={quote(word)}",
-        f"influxdb://host:1/db?token={quote(word)}",
-    ):
-        address = StoreAddress.parse(text, {})
-        assert address.secret is not None
-        assert address.secret.reveal() == word
-        assert "EMPHATIC_PASSWORD_FILE" in caplog.text
-        for shown in (repr(address), str(address), f"{address.secret}", caplog.text, str(vars(address)), address.name):
+    for text, variables in {
+        f"postgresql://me:{quote(word, safe='')}@host:1/db?sslmode=disable": {"EMPHATIC_PASSWORD": "another"},
+        "influxdb://host:1/db": {"EMPHATIC_PASSWORD": word},
+    }.items():
+        address = StoreAddress.parse(text, variables)
+        assert address.password == word
+        for shown in (repr(address), str(address), address.name):
             assert "pa33" not in shown
         assert "pa33" not in address.hide(f"failed: {word} and {quote(word, safe='')}")
     with pytest.raises(TableError) as caught:
         StoreAddress.parse("postgresql://me:pa33/x@host/db", {})
     assert "pa33" not in str(caught.value)
-    assert "pa33" not in repr(Secret(word))
 
 
 def test_addresses_of_no_store() -> None:
@@ -255,7 +236,7 @@ def test_addresses_of_no_store() -> None:
     ):
         open_table("mysql://me:secret@host/db")
     with pytest.raises(TableError, match=r"127\.0\.0\.1:1/db: .*Connection refused.*Check host and port"):
-        open_table("influxdb://127.0.0.1:1/db")
+        open_table("influxdb://127.0.0.1:1/db", query="select * from x")
 
 
 # ---------------------------------------------------------------------- DuckDB
@@ -284,7 +265,7 @@ def test_duckdb(duck: str) -> None:
     assert times[0] == np.datetime64("2025-12-31T22:00:00").astype(np.int64)
     assert np.all(np.diff(times) == 60.0)
     for query, reason in {
-        "create table z as select 1": "It begins with 'create'",
+        "create table z as select 1": "must be one select statement",
         "select * from nothing": "Table with name nothing does not exist. It has: readings.",
         "select time, x from readings where": "the query failed",
     }.items():
@@ -294,7 +275,7 @@ def test_duckdb(duck: str) -> None:
 
 def test_duckdb_that_is_open_elsewhere(duck: str) -> None:
     duckdb = pytest.importorskip("duckdb")
-    with duckdb.connect(duck), pytest.raises(TableError, match=r"already open elsewhere.*read a copy"):
+    with duckdb.connect(duck), pytest.raises(TableError, match="the database cannot be opened"):
         open_table(duck)
 
 
@@ -317,7 +298,7 @@ def test_a_missing_driver_names_its_command(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
     monkeypatch.setitem(__import__("sys").modules, "adbc_driver_manager", None)
     (tmp_path / "x.duckdb").write_bytes(b"\0" * 8 + b"DUCK" + b"\0" * 100)
-    with pytest.raises(TableError, match=r"DuckDB needs duckdb: pip install 'emphatic\[duckdb\]'"):
+    with pytest.raises(TableError, match=r"DuckDB needs another package: pip install 'emphatic\[duckdb\]'"):
         open_table(tmp_path / "x.duckdb")
     with pytest.raises(TableError, match=r"pip install 'emphatic\[postgresql\]'"):
         open_table("postgresql://host/db")
@@ -374,7 +355,7 @@ def test_postgresql(postgresql: str, monkeypatch: pytest.MonkeyPatch) -> None:
         "select amount from readings": "no order",
         "select time, amount, amount from readings": "two columns of the query are named 'amount'",
         "with x as (delete from readings returning *) select * from x": "the query failed",
-        "select nextval('counter'), time, amount from readings": "the query must change nothing",
+        "select nextval('counter'), time, amount from readings": "cannot execute nextval() in a read-only transaction",
         "select time, 1 / (amount - amount) as z from readings": "division by zero",
     }.items():
         with pytest.raises(TableError) as caught:
@@ -390,8 +371,8 @@ def test_postgresql_that_cannot_be_reached(postgresql: str, monkeypatch: pytest.
     for url, reason in {
         postgresql: "password authentication failed .* EMPHATIC_PASSWORD",
         postgresql.replace("plant", "plnt"): "password authentication failed",
-        "postgresql://127.0.0.1:1/x": "Connection refused. Check host and port",
-        "postgresql://nowhere.invalid/x": "Check host and port",
+        "postgresql://127.0.0.1:1/x": "Connection refused. Check host, port",
+        "postgresql://nowhere.invalid/x": "Check host, port",
     }.items():
         with pytest.raises(TableError, match=reason) as caught:
             open_table(url)

@@ -92,12 +92,5 @@ def test_an_entry_point_that_is_no_format_is_named_and_harms_no_file(
 
 def test_every_format_of_the_library_is_found() -> None:
     names = {format.name for format in formats()}
-    tools = {
-        "InfluxDB annotated CSV",
-        "InfluxDB line protocol",
-        "JSON document",
-        "Prometheus",
-        "spreadsheet",
-    }
-    files = {"Arrow", "Arrow stream", "CSV", "JSON lines", "MCAP", "Parquet", "ROS 2 bag"}
-    assert names == tools | {*files, "DuckDB", "SQLite"}
+    files = {"Arrow", "CSV", "JSON document", "JSON lines", "MCAP", "Parquet", "ROS 2 bag", "spreadsheet"}
+    assert names == files | {"DuckDB", "SQLite"}

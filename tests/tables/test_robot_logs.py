@@ -21,7 +21,7 @@ import emphatic
 from emphatic.tables import Clock, TableError, open_table
 from emphatic.tables.robot_logs import MessageType, UnknownType
 from tests.support import processes
-from tests.support.robots import START, Sent, message, write_bag, write_json, write_mcap
+from tests.support.robots import START, Sent, message, write_bag, write_mcap
 
 N = 300
 MS = 1_000_000
@@ -44,6 +44,11 @@ def drive() -> Iterator[Sent]:
         if i % 4 == 0:
             joints = message("sensor_msgs/msg/JointState", name=["a", "b"], position=np.array([1.0 * i, -2.0 * i]))
             yield time + 3 * MS, "/joints", "sensor_msgs/msg/JointState", joints
+
+
+def number_at(time: int, topic: str, x: float) -> Sent:
+    kind = "std_msgs/msg/Float64"
+    return time, topic, kind, message(kind, data=float(x))
 
 
 def rows(table: Any, block: int = 65536) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -102,7 +107,6 @@ def test_the_rows_are_the_messages_joined_by_time(logs: dict[str, Path], kind: s
         np.testing.assert_array_equal(rows(open_table(logs[kind]), cut)[1], values)
     later = np.concatenate([block.values for block in table.blocks(50, 123)])
     np.testing.assert_array_equal(later, values[123:])
-    assert sum(table.lengths()) == len(values)
 
 
 def test_what_is_left_out_is_said(logs: dict[str, Path]) -> None:
@@ -129,50 +133,25 @@ def test_topics_are_chosen(logs: dict[str, Path]) -> None:
         open_table({"x": [1.0]}, topics="/pose")
 
 
-def test_messages_of_json(tmp_path: Path) -> None:
-    first = {
-        "t": {"sec": 1, "nanosec": 5}, "speed": 1.5, "ok": True, "mode": "auto", "deep": {"er": {"x": 1, "none": None}},
-        "four": [1, 2, 3, 4], "long": list(range(17)), "parts": [{"x": 1}], "empty": {},
-    }  # fmt: skip
-    sent: list[tuple[int, str, Any]] = [
-        (START + i * MS, "/base", first | {"speed": i, "varies": [0] * i}) for i in range(5)
-    ]
-    sent += [(START + 5 * MS, "/base", {"speed": "fast", "deep": {"er": {"x": "1"}}, "four": [1, 2]})]
-    sent += [(START + 6 * MS, "/base", b"{not json"), (START + 7 * MS, "/base", {"speed": 10**400, "ok": None})]
-    sent += [(START + 8 * MS, "/base", {"speed": float("inf"), "four": [1, None, 3, 4]})]
-    path = write_json(tmp_path / "robot.mcap", sent)
-    table = open_table(path)
-    assert table.names == ("/base.speed", "/base.ok", "/base.deep.er.x", *(f"/base.four[{i}]" for i in range(4)))
-    assert table.ignored == {
-        "/base.t": "a time stamp: rows have the time of the log", "/base.mode": "text", "/base.long":
-        "an array of 17 values", "/base.parts": "a list that contains other things than numbers", "/base.empty":
-        "an object without fields", "/base.varies": "an array whose length varies",
-    }  # fmt: skip
-    (block,) = table.blocks()
-    nan = np.nan
-    np.testing.assert_array_equal(block.values[:, 0], [0, 1, 2, 3, 4, nan, nan, nan, nan])
-    np.testing.assert_array_equal(block.values[:, 2], [1, 1, 1, 1, 1, nan, nan, nan, nan])
-    np.testing.assert_array_equal(block.values[-1, 3:], [1, nan, 3, 4])
-    assert block.unreadable.tolist() == [3, 1, 2, 2, 2, 2, 2]  # "fast", 10**400, and the message that is not JSON
-    assert block.infinite.tolist() == [1, 0, 0, 0, 0, 0, 0]
-
-
 def test_messages_at_one_time_are_one_row_unless_a_topic_has_several(tmp_path: Path) -> None:
-    sent = [(START, "/a", {"x": 1}), (START, "/b", {"x": 2}), (START, "/a", {"x": 3}), (START + 1000, "/b", {"x": 4})]
-    values = rows(open_table(write_json(tmp_path / "r.mcap", sent)))[1]
+    messages = [(START, "/a", 1), (START, "/b", 2), (START, "/a", 3), (START + 1000, "/b", 4)]
+    sent = [number_at(time, topic, x) for time, topic, x in messages]
+    values = rows(open_table(write_mcap(tmp_path / "r.mcap", sent)))[1]
     assert values.tolist() == [[1, 2], [3, 2], [3, 4]]
 
 
 def test_chunks_that_overlap_are_read_in_the_order_of_time(tmp_path: Path) -> None:
-    order = np.random.default_rng(0).permutation(400)
-    path = write_json(tmp_path / "r.mcap", [(START + int(i) * MS, "/a", {"x": int(i)}) for i in order], 500)
-    assert rows(open_table(path))[1][:, 0].tolist() == list(range(400))
+    order = np.random.default_rng(0).permutation(10_000).tolist()
+    path = write_mcap(tmp_path / "r.mcap", [number_at(START + i * MS, "/a", i) for i in order], 500)
+    times, values = rows(open_table(path))
+    assert values[:, 0].tolist() == list(range(10_000))
+    np.testing.assert_allclose(times - START / 1e9, np.arange(10_000) / 1e3, atol=1e-6)
 
 
 def test_the_step_of_rows_in_bursts_is_the_mean_step(tmp_path: Path) -> None:
     """Four topics within 3 ms, every 20 ms: two seconds are 400 rows, not 2,000."""
-    sent = [(START + (20 * i + j) * MS, f"/{j}", {"x": i}) for i in range(100) for j in range(4)]
-    clock = open_table(write_json(tmp_path / "r.mcap", sent)).clock()
+    sent = [number_at(START + (20 * i + j) * MS, f"/{j}", i) for i in range(100) for j in range(4)]
+    clock = open_table(write_mcap(tmp_path / "r.mcap", sent)).clock()
     assert clock is not None
     assert clock.step == pytest.approx(0.005, rel=0.02)
     assert Clock(np.arange(9.0), joined=True).step == 1.0
@@ -222,7 +201,10 @@ def test_numbers_are_those_that_were_written(data: st.DataObject) -> None:
         assert MessageType("my/msg/Any", store.fielddefs, [written]).read(written) == wanted
         kind_of = MessageType("my/msg/Any", store.fielddefs, [written])
         for cut in range(0, len(written), 3):
-            assert kind_of.read(written[:cut]) in ([None] * len(wanted), wanted)  # padding may be cut
+            numbers_read = kind_of.read(written[:cut])
+            assert numbers_read == wanted or np.isnan(numbers_read).tolist() == [True] * len(
+                wanted
+            )  # padding may be cut
 
 
 def test_types_that_cannot_be_read_are_left_out_and_bounded() -> None:
@@ -241,7 +223,7 @@ def test_types_that_cannot_be_read_are_left_out_and_bounded() -> None:
     assert MessageType("a", nothing, [b"\0\1\0\0\xff\xff\xff\xff"]).columns == []  # and does not count to 2**32
 
 
-def test_messages_that_are_no_messages_are_missing_and_counted(tmp_path: Path) -> None:
+def test_messages_that_are_no_messages_are_missing(tmp_path: Path) -> None:
     kind = "geometry_msgs/msg/Point"
     good = message(kind, x=1.0)
     bad = [b"", b"\0\1\0\0", b"\0\7\0\0" + b"\0" * 24, b"\0\1\0\0" + b"\0" * 99]
@@ -249,7 +231,6 @@ def test_messages_that_are_no_messages_are_missing_and_counted(tmp_path: Path) -
     (block,) = open_table(write_mcap(tmp_path / "r.mcap", sent)).blocks()
     assert block.values[:, 0].tolist()[::5] == [1.0, 1.0]
     assert np.isnan(block.values[1:5]).all()
-    assert block.unreadable.tolist() == [4, 4, 4]
 
 
 def test_other_encodings_and_topics_without_messages_are_said(tmp_path: Path) -> None:
@@ -260,21 +241,22 @@ def test_other_encodings_and_topics_without_messages_are_said(tmp_path: Path) ->
         writer = Writer(stream)
         writer.start("", "")
         schema = writer.register_schema("std_msgs/msg/String", "ros2msg", b"string data")
+        number = writer.register_schema("std_msgs/msg/UInt8", "ros2msg", b"uint8 data")
         bad = writer.register_schema("std_msgs/msg/Odd", "ros2msg", b"?? this is no definition")
         channels = [
-            writer.register_channel("/json", "json", 0), writer.register_channel("/proto", "protobuf", 0),
-            writer.register_channel("/none", "json", 0), writer.register_channel("/cdr", "cdr", 0),
+            writer.register_channel("/number", "cdr", number), writer.register_channel("/proto", "protobuf", 0),
+            writer.register_channel("/none", "cdr", schema), writer.register_channel("/cdr", "cdr", 0),
             writer.register_channel("/text", "cdr", schema), writer.register_channel("/odd", "cdr", bad),
             writer.register_channel("/two", "json", 0), writer.register_channel("/two", "cdr", schema),
         ]  # fmt: skip
         for i in range(9):
             for channel in channels[:2] + channels[4:]:
-                writer.add_message(channel, START + i * MS, b'{"x": 1}', 0)
+                writer.add_message(channel, START + i * MS, b"\0\1\0\0\7", 0)
         writer.finish()
     table = open_table(path)
-    assert table.names == ("/json.x",)
+    assert table.names == ("/number.data",)
     assert table.ignored == {
-        "/proto": "messages written as protobuf, not as cdr (ROS 2) or json", "/none": "a topic without messages",
+        "/proto": "messages written as protobuf, not as cdr (ROS 2)", "/none": "a topic without messages",
         "/cdr": "a topic without a definition of its messages", "/text.data": "text",
         "/odd": "messages whose definition cannot be read", "/two": "a topic with messages of several types",
     }  # fmt: skip
@@ -318,7 +300,7 @@ def bad_files(folder: Path, whole: bytes) -> dict[str, tuple[Path, str]]:
         ("empty.mcap", b"", "the file is empty"),
         ("text.mcap", b"time,x\n1,2\n", "not an MCAP file"),
         ("zeros.mcap", whole[:8] + bytes(500) + whole[-8:], "damaged"),
-        ("ros1.bag", b"#ROSBAG V2.0\n" + bytes(99), "ROS 1 bag"),
+        ("ros1.bag", b"#ROSBAG V2.0\n" + bytes(99), "a binary file"),
     ):
         (folder / name).write_bytes(content)
         made[name] = (folder / name, why)
@@ -384,9 +366,11 @@ def test_the_extra_is_named_where_it_is_missing(logs: dict[str, Path], monkeypat
 @pytest.mark.long
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     peaks = []
-    for length in (5_000, 20_000):
-        sent = ((START + i * MS, "/a", {"x": i, "text": "t" * 200}) for i in range(length))
-        path = write_json(tmp_path / f"{length}.mcap", sent, 1 << 16)
+    for length in (20_000, 60_000):
+        kind = "sensor_msgs/msg/JointState"
+        content = message(kind, name=["t" * 200], position=np.array([1.0]))
+        sent = ((START + i * MS, "/a", kind, content) for i in range(length))
+        path = write_mcap(tmp_path / f"{length}.mcap", sent, 1 << 16)
         table = open_table(path)
         gc.collect()  # or the peak depends on when the collector runs next
         tracemalloc.start()

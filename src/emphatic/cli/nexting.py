@@ -39,7 +39,7 @@ def nexting(
         str | None,
         typer.Argument(
             help="A CSV, Parquet, Arrow, JSON lines, Excel, MCAP, SQLite or DuckDB file, a ROS 2 bag's folder, an "
-            "export of Home Assistant, InfluxDB or Prometheus, the address of a database or a time series store, or - "
+            "export of Home Assistant, the address of a database or a time series store, or - "
             "for a pipe; default: the sample log."
         ),
     ] = None,

@@ -292,7 +292,7 @@ class Settings:
         commands=_FILE,
     )
     step: str | None = setting(
-        help="Time between rows from a time series store, such as 1min; default: 1min for Prometheus, else as stored.",
+        help="Time between rows from Prometheus or VictoriaMetrics, such as 5min; default: 1min.",
         must="a duration such as 1min",
         is_valid=lambda value: isinstance(value, str) and _duration(value) is not None,
         panel=_READ,

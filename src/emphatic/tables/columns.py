@@ -344,24 +344,20 @@ def find_machines(look: pa.Table, kinds: Mapping[str, str], when: TimeColumn | N
     Args:
         look: The first rows.
         kinds: The kind of each column.
-        when: The time; None where none was found, as where it goes back.
+        when: The time.
     """
     from emphatic.tables.fields import as_floats, as_plain, is_text, parse_labels
 
     rows = look.num_rows
-    if rows < 6:
+    if rows < 6 or when is None:
         return None
-    of_time = when.names if when is not None else ()
-    others = [name for name in kinds if name not in of_time]
+    time = when.seconds(look)
+    others = [name for name in kinds if name not in when.names]
     numbers = {
         name: as_floats(as_plain(look.column(name)))[0]
         for name in others
         if kinds[name] == "number" and (_names_id(name) or set(_words(name)) & _THINGS or len(others) <= 200)
     }
-    if when is not None:
-        clocks = {when.name: when.seconds(look)}
-    else:  # a count that starts again for each machine
-        clocks = {name: x for name, x in numbers.items() if _goes_back(x) and not _names_id(name)}
     keys = []
     for name in others:
         words = _words(name)
@@ -374,19 +370,11 @@ def find_machines(look: pa.Table, kinds: Mapping[str, str], when: TimeColumn | N
             continue
         if codes is None or not 2 <= codes.max() + 1 <= rows / 3:
             continue
-        signals = [c for c in others if c != name and kinds[c] in ("number", "percent", "switch") and c not in clocks]
+        signals = [c for c in others if c != name and kinds[c] in ("number", "percent", "switch")]
         signals = [c for c in signals if not _names_id(c)]
         if not signals or (len(signals) == 1 and not is_named) or any(_is_long(name, c) for c in signals):
             continue
-        # Without a time a count must start again with each number, from the same value.
-        chance = when is None and kinds[name] == "number" and not is_named
-        clocks_of = [
-            clock for other, clock in clocks.items() if other != name and (not chance or _starts_again(codes, clock))
-        ]
-        is_told = any(_separates(codes, clock) and (is_named or _is_complete(codes, clock)) for clock in clocks_of)
-        if is_told or (
-            is_named and when is not None and _alternate(codes, [numbers[c] for c in signals if c in numbers])
-        ):
+        if _separates(codes, time) and (is_named or _is_complete(codes, time)):
             rank = 0 if _names_id(name) else 1 if is_named else 2
             keys.append(_Key(name, rank, int(codes.max()) + 1))
     return min(keys, key=lambda key: (key.rank, key.machines)).name if keys else None
@@ -397,36 +385,6 @@ def _is_complete(codes: NDArray[np.int64], time: Array) -> bool:
     machines = int(codes.max()) + 1
     stacked = int((np.diff(codes) != 0).sum()) == machines - 1
     return stacked or len(np.unique(time)) * machines == len(codes)
-
-
-def _starts_again(codes: NDArray[np.int64], count: Array) -> bool:
-    """Whether a count starts with the same number wherever the code changes, of at least three, and only there."""
-    begins = np.flatnonzero(np.diff(codes, prepend=-1))
-    falls = np.flatnonzero(np.diff(count) < 0) + 1
-    return len(begins) >= 3 and np.array_equal(begins[1:], falls) and bool((count[begins] == count[0]).all())
-
-
-def _alternate(codes: NDArray[np.int64], signals: Sequence[Array]) -> bool:
-    """Whether rows of several codes alternate, and a signal goes on within each code but jumps between them."""
-    shares = np.bincount(codes) / len(codes)
-    by_chance = 1.0 - float((shares**2).sum())
-    if len(codes) < 60 or np.mean(np.diff(codes) != 0) < 0.5 * by_chance or len(codes) * shares.min() < 10:
-        return False
-    order = np.argsort(codes, kind="stable")
-    same = np.diff(codes[order]) == 0
-    for x in signals:
-        within, between = np.diff(x[order])[same] ** 2, np.diff(x) ** 2
-        if np.isfinite(x).all() and np.mean(within) < 0.5 * np.mean(between):
-            return True
-    return False
-
-
-def _goes_back(x: Array) -> bool:
-    """Whether whole numbers go forward by even steps, and back now and then."""
-    steps = np.diff(x[np.isfinite(x)])
-    if len(steps) < 6 or not _is_whole(x) or not (steps < 0).any():
-        return False
-    return bool(np.mean(steps == np.median(steps)) >= 0.5 and np.median(steps) > 0)
 
 
 def _is_whole(x: Array | None) -> bool:

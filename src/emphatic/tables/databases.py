@@ -33,11 +33,10 @@ _TIES = 32
 _LISTED = 12
 #: The words that a query may begin with.
 _READING = ("select", "with", "values", "table", "from")
-#: Pieces of SQL in which no word counts: comments, texts, quoted names; and what brackets enclose is counted by depth.
+#: Pieces of SQL in which no word counts: comments, texts, quoted names.
 _QUIET = re.compile(
     r"--[^\n]*|/\*.*?\*/|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`", re.DOTALL
 )
-_TOKEN = re.compile(r"[A-Za-z_]\w*|[();]|[^\s\w]")
 
 
 # ---------------------------------------------------------------------- SQL
@@ -72,70 +71,34 @@ def quoted(name: str) -> str:
     return f'"{escaped}"'
 
 
-class _Outline(NamedTuple):
-    """What a query is, from its words outside of texts and brackets."""
+def outline(sql: str) -> str:
+    """A query in lower case, without its comments, texts, quoted names and what brackets enclose.
 
-    words: list[str]
-    is_single: bool
-    is_balanced: bool
+    Args:
+        sql: The query.
 
-    @classmethod
-    def of(cls, sql: str) -> _Outline:
-        depth, is_balanced = 0, True
-        words: list[str] = []
-        end: int | None = None
-        for token in _TOKEN.findall(_QUIET.sub(" ", sql)):
-            if token == "(":
-                depth += 1
-            elif token == ")":
-                depth -= 1
-                is_balanced &= depth >= 0
-            elif token == ";":
-                end = end if end is not None else len(words)
-            if depth == 0 and token not in "();":
-                words.append(token.lower())
-        return cls(words, end is None or end == len(words), is_balanced and depth == 0)
-
-    @property
-    def has_order(self) -> bool:
-        return any(pair == ("order", "by") for pair in zip(self.words, self.words[1:], strict=False))
+    >>> outline("SELECT max(x) AS m FROM t WHERE w = 'order by' -- or z").split()
+    ['select', 'max', 'as', 'm', 'from', 't', 'where', 'w', '=']
+    """
+    text = _QUIET.sub(" ", sql).lower()
+    while (shorter := re.sub(r"\([^()]*\)", " ", text)) != text:
+        text = shorter
+    return text
 
 
-def check_query(name: str, sql: str, reading: Sequence[str] = _READING) -> str:
-    """The query without what ends it; TableError if it is not one that only reads.
+def check_query(name: str, sql: str) -> str:
+    """The query without comments and what ends it; TableError if it is not a single one that only reads.
 
     Args:
         name: The store, for messages.
         sql: The query.
-        reading: The words that it may begin with.
     """
-    outline = _Outline.of(sql)
-    if not outline.is_single or not outline.is_balanced:
-        what = "several statements" if not outline.is_single else "brackets that do not match"
-        raise TableError(f"{name}: the query must be one select statement. It has {what}.")
-    word = outline.words[0] if outline.words else ""
-    if word in reading or (not word and sql.lstrip().startswith("(")):
-        return re.sub(r"(?:;|\s)+$", "", _without_last_comment(sql))
-    if re.fullmatch(r'\s*(?:[\w.]+|"[^"]+")\s*', sql):
-        raise TableError(f"{name}: the query must be a select statement: query={f'select * from {sql.strip()}'!r}")
-    raise TableError(f"{name}: the query must be a select statement, which changes nothing. It begins with {word!r}.")
-
-
-def words_of(sql: str) -> list[str]:
-    """The words of a query outside of texts, comments and brackets.
-
-    Args:
-        sql: The query.
-    """
-    return _Outline.of(sql).words
-
-
-def _without_last_comment(sql: str) -> str:
-    """A query whose last ``;`` is not hidden by a comment behind it."""
-    comments = [match for match in _QUIET.finditer(sql) if match[0].startswith(("--", "/*"))]
-    while comments and not sql[comments[-1].end() :].strip():
-        sql = sql[: comments.pop().start()].rstrip()
-    return sql
+    text = _QUIET.sub(lambda quiet: " " if quiet[0].startswith(("--", "/*")) else quiet[0], sql)
+    text = re.sub(r"(?:;|\s)+$", "", text)
+    words = outline(text)
+    if re.search("[();]", words) or not re.match(rf"\s*(?:{'|'.join(_READING)})\b|\s*$", words):
+        raise TableError(f"{name}: the query must be one select statement, which changes nothing.")
+    return text
 
 
 class _Query(NamedTuple):
@@ -198,7 +161,8 @@ def _find_query(name: str, database: Database, text: str | None) -> _Query:
     """The query that was asked for, or that of the only table."""
     if text is not None:
         sql = check_query(name, text)
-        return _Query(sql, f"({sql}\n) as {quoted('query')}", None, _Outline.of(sql).has_order)
+        has_order = re.search(r"\border\s+by\b", outline(sql)) is not None
+        return _Query(sql, f"({sql}) as {quoted('query')}", None, has_order)
     with _explaining(name, database):
         tables = database.tables()
     if not tables:
@@ -284,10 +248,6 @@ def _explaining(name: str, database: Database) -> Iterator[None]:
                 tables = database.tables()
             there = f" It has: {', '.join(tables[:_LISTED])}." if tables else ""
             raise TableError(f"{name}: {reason}.{there}") from None
-        if re.search(r"read-?only", reason):
-            raise TableError(f"{name}: the query must change nothing: {reason}.") from None
-        if isinstance(error, OSError) and "space" in reason.lower():
-            raise
         raise TableError(f"{name}: the query failed: {reason}.") from None
 
 
@@ -330,14 +290,11 @@ class _Sqlite:
         return [_plain_name(name) for (name,) in self._connection.execute(f"{sql} order by name")]
 
     def row_id(self, table: str) -> str | None:
-        try:
-            self._connection.execute(f"select rowid from {table} where rowid is not null limit 1").fetchall()
+        try:  # before SQLite 3.36 the row ids of a view are null
+            sql = f"select rowid from {table} where rowid is not null limit 1"
+            return "rowid" if self._connection.execute(sql).fetchall() else None
         except sqlite3.Error:  # a view, or a table without row ids
             return None
-        is_view = (
-            f"select 1 from sqlite_master where type = 'view' and {_as_literal(table)} in (name, '\"' || name || '\"')"
-        )
-        return None if self._connection.execute(is_view).fetchall() else "rowid"
 
     def stream(self, sql: str, rows: int) -> Iterator[pa.RecordBatch]:
         with closing(self._connection.execute(sql)) as cursor:
@@ -360,11 +317,6 @@ def _plain_name(name: str) -> str:
     return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) and name not in _READING else quoted(name)
 
 
-def _as_literal(text: str) -> str:
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"
-
-
 # ---------------------------------------------------------------------- DuckDB
 
 
@@ -378,16 +330,8 @@ class _DuckDb:
             raise TableError(f"{path}: there is no such file.")
         try:
             self._connection = duckdb.connect(path, read_only=bool(path))
-        except duckdb.Error as error:
-            reason = explain(error)
-            if re.search("lock|different configuration", reason):
-                holder = re.search(r"PID (\d+)", reason)
-                process = f" (process {holder[1]})" if holder else ""
-                raise TableError(
-                    f"{path}: this database is already open elsewhere{process}. Close it there, or read a copy of the "
-                    "file."
-                ) from None
-            raise TableError(f"{path}: the database cannot be opened: {reason}.") from None
+        except duckdb.Error as error:  # such as a lock, with the process that holds it
+            raise TableError(f"{path}: the database cannot be opened: {explain(error)}.") from None
 
     def tables(self) -> list[str]:
         sql = (
@@ -432,19 +376,16 @@ def _connect_postgresql(address: StoreAddress) -> Any:
     options = {"connect_timeout": "10", "application_name": "emphatic"} | dict(address.options)
     options["options"] = f"{options.get('options', '')} -c default_transaction_read_only=on".strip()
     user = "" if address.user is None else quote(address.user, safe="")
-    password = "" if address.secret is None else ":" + quote(address.secret.reveal(), safe="")
+    password = "" if address.password is None else ":" + quote(address.password, safe="")
     login = f"{user}{password}@" if user or password else ""
     uri = f"postgresql://{login}{address.place}{quote(address.path)}?{urlencode(options, quote_via=quote)}"
     try:
         return adbc_driver_postgresql.dbapi.connect(uri)
     except adbc_driver_manager.Error as error:
-        reason = address.hide(explain(error))
-    remedy = "Check host and port, and that the server runs"
-    if re.search("password|authentication", reason):
-        remedy = "Set the environment variable EMPHATIC_PASSWORD, or EMPHATIC_PASSWORD_FILE to a file"
-    elif "does not exist" in reason:
-        remedy = "Check the names of the database and the user"
-    raise TableError(f"{address}: no connection: {reason}. {remedy}.")
+        raise TableError(
+            f"{address}: no connection: {address.hide(explain(error))}. Check host, port, user and the environment "
+            "variable EMPHATIC_PASSWORD, and that the server runs."
+        ) from None
 
 
 class _PostgreSql:
@@ -506,7 +447,6 @@ POSTGRESQL = DataStore(
     schemes=("postgresql", "postgres"),
     form="postgresql://USER@HOST:PORT/DATABASE",
     read=_read_postgresql,
-    package="adbc-driver-postgresql",
     extra="emphatic[postgresql]",
 )
 SQLITE = DataStore(name="SQLite", schemes=("sqlite",), form="sqlite:///PATH", read=_read_sqlite)
@@ -515,7 +455,6 @@ DUCKDB = DataStore(
     schemes=("duckdb",),
     form="duckdb:///PATH or duckdb://",
     read=_read_duckdb,
-    package="duckdb",
     extra="emphatic[duckdb]",
 )
 

@@ -475,13 +475,12 @@ _MONTH, _DAY_OF_MONTH = (
     re.compile(r"month|mon|mm|mo|monat|mois|mes|mese|maand"),
     re.compile(r"day|dd|dy|dom|tag|jour|dia|giorno"),
 )
-_DAY_OF_YEAR = re.compile(r"doy|jday|yday|julian|julian[ _]?day|day[ _]?of[ _]?(the[ _]?)?year")
 _HOUR, _MINUTE, _SECOND = (
     re.compile(r"hour|hours|hr|hh|stunde|heure|hora|ora|uur"),
     re.compile(r"minute|minutes|min|mi|mn|mm|minuto"),
     re.compile(r"second|seconds|sec|ss|sekunde|seconde|segundo|secondo"),
 )
-_YEARS, _OF_YEAR, _HOURS = "%Y", "day of year", "hour"
+_YEARS, _HOURS = "%Y", "hour"
 _LIKE_TIME = re.compile(r"time|date|stamp|epoch|when|_at$|(^|_)ts(_|$)")
 _EARLIEST, _LATEST = datetime(2001, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 #: Dates may go back this often, and numbers that the user says are times: clocks are put back, loggers start again.
@@ -519,7 +518,7 @@ class TimeColumn:
     def seconds(self, batch: pa.Table | pa.RecordBatch) -> FloatArray:
         """The time of each row of an Arrow table, NaN where missing or unreadable."""
         if self.formats[0] == _YEARS:
-            return calendar_seconds([as_plain(batch.column(name)) for name in self.names], self.formats)
+            return calendar_seconds([as_plain(batch.column(name)) for name in self.names])
         columns = [
             _seconds(as_plain(batch.column(name)), form, self.style)
             for name, form in zip(self.names, self.formats, strict=True)
@@ -530,7 +529,7 @@ class TimeColumn:
     def parse(self, texts: Sequence[str | None]) -> float:
         """``seconds`` of one row, from the text of each column."""
         if self.formats[0] == _YEARS:
-            return float(calendar_seconds([pa.array([text], pa.string()) for text in texts], self.formats)[0])
+            return float(calendar_seconds([pa.array([text], pa.string()) for text in texts])[0])
         seconds = (parse_time(text, form, self.style) for text, form in zip(texts, self.formats, strict=True))
         time = sum(seconds) / self.a_second
         return time if math.isfinite(time) else math.nan
@@ -543,20 +542,15 @@ class TimeColumn:
         return (when if self.zone else when.replace(tzinfo=None)).isoformat()
 
 
-def calendar_seconds(columns: Sequence[pa.Array], formats: Sequence[str | None] = ()) -> FloatArray:
+def calendar_seconds(columns: Sequence[pa.Array]) -> FloatArray:
     """Seconds since 1970 of columns of years and, in this order and perhaps, of months, days, hours, minutes and
-    seconds; or of years and days of the year, if the formats say so. NaN where one cannot be read.
+    seconds. NaN where one cannot be read.
 
     >>> calendar_seconds([pa.array([1970, 1970]), pa.array(["2", "Mar"])]).tolist()
     [2678400.0, 5097600.0]
-    >>> calendar_seconds([pa.array([1970]), pa.array([32]), pa.array([6])], ("%Y", "day of year", "hour")).tolist()
-    [2700000.0]
     """
-    columns, of_year = list(columns), len(formats) > 1 and formats[1] == _OF_YEAR
-    if of_year:
-        columns.insert(1, pa.array(np.ones(len(columns[0]))))
     numbers = [_whole_numbers(columns, i) for i in range(6)]
-    limits = ((1, 9999), (1, 12), (1, 366 if of_year else 31), (0, 24), (0, 59), (0, 60))
+    limits = ((1, 9999), (1, 12), (1, 31), (0, 24), (0, 59), (0, 60))
     known = np.logical_and.reduce([(n >= low) & (n <= high) for n, (low, high) in zip(numbers, limits, strict=True)])
     years, months, days, hours, minutes, seconds = (np.where(known, n, 1.0).astype(np.int64) for n in numbers)
     begins = ((years - 1970) * 12 + months - 1).astype("datetime64[M]").astype("datetime64[D]") + (days - 1)
@@ -681,22 +675,17 @@ def _is_unique(time: FloatArray) -> bool:
 def _years(look: pa.Table, kinds: dict[str, str], year: str) -> TimeColumn:
     """A column of years, with the months, days, hours, minutes and seconds beside it where there are any."""
     names, formats = [year], [_YEARS]
-    of_year = _beside(kinds, _DAY_OF_YEAR, ("number",))
     finer = [(_MONTH, "month"), (_DAY_OF_MONTH, "day"), (_HOUR, _HOURS), (_MINUTE, "minute"), (_SECOND, "second")]
-    if of_year is not None and _beside(kinds, _MONTH, ("number", "text")) is None:
-        finer[:2] = [(_DAY_OF_YEAR, _OF_YEAR)]
     for pattern, form in finer:
         name = _beside(kinds, pattern, ("number", "text") if form == "month" else ("number",), names)
         # Where no time comes twice there is nothing finer: "min" is then the least value, not a minute.
         is_clock = form in (_HOURS, "minute", "second")
-        if name is None or (
-            is_clock and _is_unique(calendar_seconds([as_plain(look.column(n)) for n in names], formats))
-        ):
+        if name is None or (is_clock and _is_unique(calendar_seconds([as_plain(look.column(n)) for n in names]))):
             break
         names.append(name)
         formats.append(form)
     while len(names) > 1:
-        time = calendar_seconds([as_plain(look.column(n)) for n in names], formats)
+        time = calendar_seconds([as_plain(look.column(n)) for n in names])
         if np.isnan(time).mean() <= 0.1:
             break
         names.pop()

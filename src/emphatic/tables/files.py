@@ -7,11 +7,9 @@ text: any text is CSV.
 
 from __future__ import annotations
 
-import codecs
 import functools
 import logging
 import lzma
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,20 +38,8 @@ LOOK_ROWS = 1 << 16
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\xfd7zXZ": "xz"}
 #: The first bytes of text in UTF-16, as Windows writes it.
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_AS_CSV = "export its table as CSV, or convert a GPS track: gpsbabel -i gpx -f FILE -o unicsv -F track.csv"
-#: Bytes that no text has, besides 0.
-_NOT_TEXT = re.compile(rb"[\x01-\x08\x0e-\x19\x1c-\x1f]")
-#: The first bytes of files that are no tables, and what to do with them.
-_FOREIGN = {
-    b"PK\x03\x04": "a zip archive: unpack it",
-    b"\x89HDF": "an HDF5 file: write its table as Parquet or CSV",
-    b"#ROSBAG": "a ROS 1 bag: make it a ROS 2 bag, rosbags-convert --src FILE --dst FOLDER",
-    b"FEA1": "Feather of version 1: write it again as version 2",
-    b"<?xml": f"XML: {_AS_CSV}",
-    b"<gpx": f"XML: {_AS_CSV}",
-    b"<!DOCTYPE": f"a page of the web: {_AS_CSV}",
-    b"<html": f"a page of the web: {_AS_CSV}",
-}
+#: Beginnings of XML and of pages of the web.
+_MARKUP = (b"<?xml", b"<gpx", b"<!DOCTYPE", b"<html")
 #: The formats that fit many files: those that fit fewer are asked before them.
 _LAST = {"JSON document": 1, "CSV": 2, "JSON lines": 2}
 #: Columns that the batches of a file of text have beside its own: the number of each row in the file, from 0 on, and
@@ -113,12 +99,6 @@ class File:
         self._compression = next((how for magic, how in _COMPRESSED.items() if self.start.startswith(magic)), None)
 
     @functools.cached_property
-    def beginning(self) -> bytes:
-        """The first 4 KiB of its text, whatever their lines."""
-        with self.open() as stream:
-            return bytes(stream.read(1 << 12))
-
-    @functools.cached_property
     def head(self) -> bytes:
         """The beginning of its text, in complete lines."""
         with self.open() as stream:
@@ -134,16 +114,10 @@ class File:
     @functools.cached_property
     def obstacle(self) -> str | None:
         """Why it cannot be read as CSV or JSON lines; None if it can. A file that is not UTF-8 is an error."""
-        for magic, what in _FOREIGN.items():
-            if self.head.removeprefix(b"\xef\xbb\xbf").startswith(magic):
-                return f"this is {what.replace('FILE', self.name)}."
-        if self.head.startswith((b"PAR1", b"ARROW1")):
-            return "a compressed Parquet or Arrow file. Unpack it; these compress their own columns."
-        if b"\0" in self.head and _NOT_TEXT.search(self.head) is None and len(re.findall(rb"\0+", self.head)) < 10:
-            remedy = f"Remove them: tr -d '\\0' < {self.name} > repaired.csv"
-            return f"the file has null bytes, as after a power failure. {remedy}"
-        if b"\0" in self.head:  # which no text has
-            return "this is a binary file that is not Parquet or Arrow. Export its table as CSV."
+        if self.head.removeprefix(b"\xef\xbb\xbf").startswith(_MARKUP):
+            return "this is XML or a page of the web. Export its table as CSV."
+        if b"\0" in self.head:  # which no text has, but a log may have after a power failure
+            return "this is a binary file that is not Parquet or Arrow, or has null bytes. Export its table as CSV."
         if not self.head:
             return f"the file is empty, or its first line is longer than {LOOK >> 20} MB."
         self.head.decode()
@@ -160,17 +134,6 @@ class File:
             return lzma.open(self.path)
         stream = pa.input_stream(str(self.path), compression=self._compression)
         return pa.transcoding_input_stream(stream, "utf-16", "utf-8") if self.start.startswith(_UTF16) else stream
-
-    def not_utf8(self) -> int | None:
-        """The first line that is not UTF-8."""
-        decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
-        with self.open() as stream:
-            while chunk := stream.read(1 << 16):
-                try:
-                    line += decoder.decode(chunk).count("\n")
-                except UnicodeDecodeError as error:
-                    return line + error.object[: error.start].count(b"\n")
-        return None
 
 
 @dataclass
@@ -274,15 +237,12 @@ def formats() -> tuple[Format, ...]:
     return tuple(known)
 
 
-def open_file(name: str, options: OpenOptions) -> tuple[Source, File | None]:
+def open_file(name: str, options: OpenOptions) -> Source:
     """Open a file in the format that it has.
 
     Args:
         name: The path.
         options: What the user says about it.
-
-    Returns:
-        The source, and the file itself where it is text.
     """
     file, request = File(name), options.request
     format = next((format for format in formats() if not format.text and format.recognise(file)), None)
@@ -295,8 +255,8 @@ def open_file(name: str, options: OpenOptions) -> tuple[Source, File | None]:
     if request is not None and request.named and not (format and format.request):
         raise TableError(f"{name}: this is not a database, so {request.named[0]}=… does not apply. Leave it out.")
     if format is not None:
-        return format.open(file, options), None
-    with reading(name, file.not_utf8):
+        return format.open(file, options)
+    with reading(name):
         # Any text is CSV: formats of other distributions come before those of the library, which stand first. A user
         # who says where the header is knows that it is CSV.
         known = [format for format in reversed(formats()) if format.text]
@@ -306,4 +266,4 @@ def open_file(name: str, options: OpenOptions) -> tuple[Source, File | None]:
         format = next((format for format in known if format.recognise(file)), None)
         if format is None:
             raise TableError(f"{name}: {file.obstacle}")
-        return format.open(file, options), file
+        return format.open(file, options)

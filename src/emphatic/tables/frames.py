@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic.common.names import refusal
 from emphatic.tables import fields
 from emphatic.tables.fields import PLAIN, TimeColumn
-from emphatic.tables.files import AFTER_DROP, LOOK_ROWS, ROW, DroppedRows, File, Format, Source
+from emphatic.tables.files import AFTER_DROP, LOOK_ROWS, ROW, DroppedRows, Format, Source
 from emphatic.tables.table import CALLER, Caller, TableError
 
-__all__ = ["ARROW", "ARROW_STREAM", "PARQUET", "Arrow", "ArrowStream", "Frame", "Parquet", "sort"]
+__all__ = ["ARROW", "PARQUET", "Arrow", "Frame", "Parquet", "sort"]
 
 # ---------------------------------------------------------------------- files
 
@@ -71,27 +71,6 @@ class Arrow:
         return _skip_rows((self._file.get_batch(i).select(list(names)) for i in range(self._batches)), start)
 
 
-class ArrowStream:
-    """An Arrow stream in a file, perhaps compressed."""
-
-    rows = None
-    style = PLAIN
-
-    def __init__(self, file: File) -> None:
-        self.dropped = DroppedRows()
-        self._file = file
-
-    def look(self) -> pa.Table:
-        with self._file.open() as stream:
-            reader = pa.ipc.open_stream(stream)
-            batch = next(iter(reader), None)
-            return reader.schema.empty_table() if batch is None else pa.Table.from_batches([batch.slice(0, LOOK_ROWS)])
-
-    def batches(self, names: tuple[str, ...], start: int) -> Iterator[pa.RecordBatch]:
-        with self._file.open() as stream:
-            yield from _skip_rows((batch.select(list(names)) for batch in pa.ipc.open_stream(stream)), start)
-
-
 def _skip_rows(batches: Iterator[pa.RecordBatch], start: int) -> Iterator[pa.RecordBatch]:
     """The batches without their first ``start`` rows."""
     for batch in batches:
@@ -99,14 +78,8 @@ def _skip_rows(batches: Iterator[pa.RecordBatch], start: int) -> Iterator[pa.Rec
         start = max(0, start - len(batch))
 
 
-def _is_stream(file: File) -> bool:
-    return file.head.startswith(b"\xff\xff\xff\xff")
-
-
 PARQUET = Format("Parquet", lambda file: file.start.startswith(b"PAR1"), lambda file, options: Parquet(file.name))
 ARROW = Format("Arrow", lambda file: file.start.startswith(b"ARROW1"), lambda file, options: Arrow(file.name))
-#: A stream may be compressed, as text may.
-ARROW_STREAM = Format("Arrow stream", _is_stream, lambda file, options: ArrowStream(file), text=True)
 
 
 # ---------------------------------------------------------------------- frames in memory
@@ -158,8 +131,6 @@ def _table(source: object, names: Sequence[str] | None, caller: Caller) -> pa.Ta
         return pa.Table.from_arrays([_array(*column) for column in source.items()], [str(name) for name in source])
     if hasattr(source, "__arrow_c_stream__"):
         table = pa.table(source)
-    elif type(source).__module__.startswith("pandas"):  # before 2.2
-        table = pa.Table.from_pandas(source)
     else:
         wanted = "be a path, a frame, a series, an array (T, C) or a dict of arrays"
         raise refusal(caller.source, caller.function, wanted, type(source).__name__)

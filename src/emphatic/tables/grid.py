@@ -7,12 +7,11 @@ different moments, and the readings of a pipe go through the same loop, and give
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,7 +119,8 @@ class Grid:
         Returns:
             The end of each step that is complete, (R,), and its row (R, columns).
         """
-        advance = _kernel()
+        from emphatic.tables.grid_kernels import advance
+
         times = np.ascontiguousarray(times, np.float64)
         columns = np.ascontiguousarray(columns, np.int64)
         values = np.ascontiguousarray(np.where(np.isinf(values), np.nan, values), np.float64)
@@ -228,13 +228,6 @@ class Grid:
         except (KeyError, TypeError, ValueError):
             raise ValueError("its grid of time does not fit") from None
         return grid
-
-
-@functools.cache
-def _kernel() -> Callable[..., tuple[int, int]]:
-    from emphatic.tables.grid_kernels import advance
-
-    return cast(Callable[..., tuple[int, int]], advance)
 
 
 def _or_none(number: float) -> float | None:
@@ -679,7 +672,6 @@ class Pivoted(NamedTuple):
 
     Args:
         source: Its rows: a column for each sensor.
-        format: Its columns of sensors and values.
         switches: The sensors that take the values on and off.
         percents: Those whose numbers have a percent sign.
         ignored: The sensors that are no columns, and why.
@@ -687,7 +679,6 @@ class Pivoted(NamedTuple):
     """
 
     source: Source
-    format: LongFormat
     switches: tuple[str, ...]
     percents: tuple[str, ...]
     ignored: Mapping[str, str]
@@ -811,7 +802,7 @@ def pivot(
             yield records[0][chunk], records[1][chunk], records[2][chunk]
 
     gridded = GriddedSource(grid, read, when, lambda: dropped, options.is_complete or plan is None, rows_known)
-    return Pivoted(gridded, long, tuple(switches), tuple(percents), ignored, plan)
+    return Pivoted(gridded, tuple(switches), tuple(percents), ignored, plan)
 
 
 # ---------------------------------------------------------------------- what was decided, in words

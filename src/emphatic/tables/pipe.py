@@ -123,11 +123,12 @@ class Readings:
         """The readings in the next lines."""
         for number, line in enumerate(lines, start=self._number + 1):
             self._number = number
-            if line is not None and not (self._json or self._header or self._waiting):
-                _refuse_encoding(line, number)
             try:
                 text = _text(line)
             except Malformed as error:
+                if line is not None and not (self._json or self._header or self._waiting or b"{" in line):
+                    remedy = "Convert them: iconv -f latin1 -t utf-8"
+                    raise TableError(f"line {number} of the readings is {error}. {remedy}") from None
                 yield number, error
                 continue
             if self._json or self._header:
@@ -303,20 +304,6 @@ def _text(line: bytes | None) -> str:
     except UnicodeDecodeError:
         raise Malformed("not UTF-8 text") from None
     return text.removeprefix("\ufeff")
-
-
-def _refuse_encoding(line: bytes, number: int) -> None:
-    """An error, as of a file, if the first line is not text: then neither are those that follow."""
-    if line.lstrip().startswith(b"{"):
-        return
-    if line.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in line:
-        raise TableError(f"line {number} of the readings is UTF-16 or binary. Convert them: iconv -f utf-16 -t utf-8")
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError:
-        raise TableError(
-            f"line {number} of the readings is not UTF-8. Convert them: iconv -f latin1 -t utf-8"
-        ) from None
 
 
 # ---------------------------------------------------------------------- rows

@@ -11,15 +11,14 @@ with its length in four bytes.
 
 from __future__ import annotations
 
-import json
-import os
+import math
 import struct
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import compress, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from mcap.records import Schema as McapSchema
     from rosbags.rosbag2 import Reader
 
-__all__ = ["MCAP", "ROS2_BAG", "MessageObjects", "MessageType", "RobotLog", "UnknownType"]
+__all__ = ["MCAP", "ROS2_BAG", "MessageType", "RobotLog", "UnknownType"]
 
 #: The first bytes of an MCAP file, and its last.
 MAGIC = b"\x89MCAP0\r\n"
@@ -44,15 +43,13 @@ MAGIC = b"\x89MCAP0\r\n"
 TIME = "log_time"
 #: Rows of a batch at most, and values.
 _ROWS, _CELLS = 1 << 13, 1 << 20
-#: The messages of a topic that decide on the fields of JSON and the lengths of arrays.
+#: The messages of a topic that decide on the lengths of arrays.
 _LOOK = 100
 #: The longest array that becomes columns.
 LONGEST = 16
 #: Why a field is no column.
 STAMP = "a time stamp: rows have the time of the log"
 TEXT = "text"
-#: The text that stands for a value that cannot be read, in a column that then is one of text.
-_UNREADABLE = "unreadable"
 #: The types of numbers in ROS 2, as ``struct`` writes them.
 _FORMATS = {"bool": "?", "byte": "B", "char": "B", "octet": "B", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H"}
 _FORMATS |= {"int32": "i", "uint32": "I", "int64": "q", "uint64": "Q", "float32": "f", "float64": "d"}
@@ -60,9 +57,6 @@ _BASE, _NAME, _ARRAY = 1, 2, 3  # rosbags.interfaces.Nodetype; the fourth is a s
 _EMPTY = "structure_needs_at_least_one_member"  # the single byte of a message without fields
 #: A definition with more fields, or nested more deeply, is a hostile one.
 _MOST_FIELDS, _DEEPEST = 10_000, 50
-#: Objects of JSON that are a time; and the kinds of fields that become columns.
-_TIMES = ({"sec", "nsec"}, {"sec", "nanosec"}, {"secs", "nsecs"})
-_JSON_NUMBER, _JSON_ARRAY = "number", "array"
 
 
 class RobotLog:
@@ -86,7 +80,7 @@ class RobotLog:
                 hint = suggestion(name, known)
                 raise TableError(f"{path}: there is no topic {name!r}.{hint} It has: {', '.join(known)}.")
         self.rare: dict[str, str] = {}
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, MessageType] = {}
         self._place: dict[str, slice] = {}
         self._names: list[str] = []  # all columns but the time
         for name in known if topics is None else dict.fromkeys(topics):
@@ -105,23 +99,20 @@ class RobotLog:
         self._batch = max(64, min(_ROWS, _CELLS // len(self._names)))  # rows of a batch: thousands of columns need room
 
     def look(self) -> pa.Table:
-        """The first rows, all columns as the numbers that they are."""
-        batch = next(self.batches((TIME, *self._names), 0))
-        return pa.table({name: _without_text(batch.column(name)) for name in batch.schema.names})
+        """The first rows, with all columns."""
+        return pa.Table.from_batches([next(self.batches((TIME, *self._names), 0))])
 
     def batches(self, names: tuple[str, ...], start: int) -> Iterator[pa.RecordBatch]:
         """All rows from ``start`` on. Only topics that have a column among ``names`` are decoded."""
         wanted = {name for name, at in self._place.items() if not set(names).isdisjoint(self._names[at])}
         latest = np.full(len(self._names), np.nan)
         grid, times = np.empty((self._batch, len(latest))), np.empty(self._batch, np.int64)
-        unreadable: dict[int, set[int]] = {}
         rows, row_time, in_row = 0, -1, set[str]()
         for time, name, data in self._recording.messages(list(self._topics)):
             if time != row_time or name in in_row:
                 if rows == self._batch:
-                    yield from self._rows(names, grid, times, rows, unreadable, start)
+                    yield from self._rows(names, grid[start:rows], times[start:rows])
                     start, rows = max(0, start - rows), 0
-                    unreadable.clear()
                 if not 0 <= time < 1 << 63:  # MCAP's times are unsigned, Arrow's are not
                     raise TableError(f"{self._recording.name}: a message of {name!r} has an impossible time, {time}.")
                 grid[rows], times[rows], row_time = latest, time, time
@@ -129,46 +120,19 @@ class RobotLog:
                 rows += 1
             in_row.add(name)
             if name in wanted:
-                at, values = self._place[name], self._topics[name].read(data)
-                latest[at] = grid[rows - 1, at] = values
-                if None in values:
-                    for j in (at.start + i for i, value in enumerate(values) if value is None):
-                        unreadable.setdefault(j, set()).add(rows - 1)
-        yield from self._rows(names, grid, times, rows, unreadable, start)
+                at = self._place[name]
+                latest[at] = grid[rows - 1, at] = self._topics[name].read(data)
+        yield from self._rows(names, grid[start:rows], times[start:rows])
 
     def _rows(
-        self,
-        names: tuple[str, ...],
-        grid: NDArray[np.float64],
-        times: NDArray[np.int64],
-        rows: int,
-        unreadable: dict[int, set[int]],
-        start: int,
+        self, names: tuple[str, ...], grid: NDArray[np.float64], times: NDArray[np.int64]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of one batch that are not before ``start``. A column with a value that is no number is one of text,
-        where that value is counted."""
-        if start >= rows:
-            return
-        arrays, at = [], {name: j for j, name in enumerate(self._names)}
-        for name in names:
-            if name == TIME:
-                arrays.append(pa.array(times[start:rows]).cast(pa.timestamp("ns", "UTC")))
-                continue
-            j = at[name]
-            values = grid[start:rows, j]
-            if bad := unreadable.get(j):
-                texts = [None if np.isnan(value) else repr(value) for value in values.tolist()]
-                arrays.append(pa.array([_UNREADABLE if i in bad else text for i, text in enumerate(texts, start)]))
-            else:
-                arrays.append(pa.array(values.copy()))
-        yield pa.record_batch(arrays, list(names))
-
-
-def _without_text(column: pa.Array) -> pa.Array:
-    """A column of numbers, where a text among them is missing."""
-    if not pa.types.is_string(column.type):
-        return column
-    return pa.array([None if text in (None, _UNREADABLE) else float(text) for text in column.to_pylist()], pa.float64())
+        """The rows of one batch; none of an empty one."""
+        if len(times):
+            columns = {name: grid[:, j] for j, name in enumerate(self._names)}
+            stamps = pa.array(times.copy()).cast(pa.timestamp("ns", "UTC"))
+            arrays = [stamps if name == TIME else pa.array(columns[name].copy()) for name in names]
+            yield pa.record_batch(arrays, list(names))
 
 
 def _is_mcap(file: File) -> bool:
@@ -195,56 +159,27 @@ ROS2_BAG = Format("ROS 2 bag", _is_bag, _open_log, topics=True)
 # ---------------------------------------------------------------------- recordings
 
 
-class Message(NamedTuple):
-    """A message: when it was logged, in nanoseconds since 1970, its topic and its bytes."""
-
-    time: int
-    topic: str
-    data: bytes
-
-
-class Topic(Protocol):
-    """The numbers in the messages of a topic."""
-
-    columns: list[str]
-    left_out: dict[str, str]
-
-    def read(self, data: bytes) -> list[float | None]: ...
-
-
 class Channel(NamedTuple):
-    """How the messages of a topic are written: ``cdr`` or ``json``, the name of their type and its definition."""
+    """How the messages of a topic are written: the name of their type, and its definition in a language."""
 
-    encoding: str
     type: str
     definition: str
     language: str
 
 
-class Recording(Protocol):
-    """What a recording has: its topics, each with how it is written or why it cannot be read; and their messages."""
-
-    name: str
-    channels: dict[str, Channel | str]
-
-    def messages(self, topics: Collection[str]) -> Iterator[Message]: ...
-
-
-def open_recording(path: Path) -> Recording:
+def open_recording(path: Path) -> _Mcap | _Bag:
     """The recording in an MCAP file, or in a ROS 2 bag: its folder, or its file of sqlite3."""
     return _Bag(path) if path.is_dir() or path.suffix == ".db3" else _Mcap(path)
 
 
-def read_topic(recording: Recording, topic: str) -> Topic | str:
+def read_topic(recording: _Mcap | _Bag, topic: str) -> MessageType | str:
     """The numbers of a topic, or why it has none."""
     channel = recording.channels[topic]
     if isinstance(channel, str):
         return channel
-    messages = [message.data for message in islice(recording.messages([topic]), _LOOK)]
+    messages = [data for _, _, data in islice(recording.messages([topic]), _LOOK)]
     if not messages:
         return "a topic without messages"
-    if channel.encoding == "json":
-        return MessageObjects(messages)
     try:
         with _parsing(recording.name):
             return MessageType(_full_name(channel.type), _definitions(channel), messages)
@@ -255,13 +190,6 @@ def read_topic(recording: Recording, topic: str) -> Topic | str:
 class _Mcap:
     def __init__(self, path: Path) -> None:
         self.name, self._path = str(path), path
-        with path.open("rb") as stream:
-            stream.seek(-min(len(MAGIC), path.stat().st_size), os.SEEK_END)
-            if stream.read() != MAGIC:
-                raise TableError(
-                    f"{path}: the file is incomplete: its end is missing. Recover what is there: "
-                    "mcap recover FILE -o WHOLE"
-                )
         with _parsing(self.name), path.open("rb") as stream:
             summary = self._reader(stream).get_summary()
             self._indexed = bool(summary and summary.chunk_indexes)
@@ -281,12 +209,12 @@ class _Mcap:
 
         return make_reader(stream, validate_crcs=True)
 
-    def messages(self, topics: Collection[str]) -> Iterator[Message]:
+    def messages(self, topics: Collection[str]) -> Iterator[tuple[int, str, bytes]]:
         """Without an index they come as they stand in the file: sorting them would need all of them in memory."""
         with _parsing(self.name), self._path.open("rb") as stream:
             messages = self._reader(stream).iter_messages(topics, log_time_order=self._indexed)
             for _, channel, message in messages:
-                yield Message(message.log_time, channel.topic, message.data)
+                yield message.log_time, channel.topic, message.data
 
 
 class _Bag:
@@ -296,7 +224,7 @@ class _Bag:
         with _parsing(self.name), self._open() as reader:
             for connection in reader.connections:
                 definition = connection.msgdef
-                channel = Channel("cdr", connection.msgtype, definition.data, definition.format.name)
+                channel = Channel(connection.msgtype, definition.data, definition.format.name)
                 if self.channels.setdefault(connection.topic, channel) != channel:
                     self.channels[connection.topic] = "a topic with messages of several types"
 
@@ -305,24 +233,22 @@ class _Bag:
 
         return Reader(self._path)
 
-    def messages(self, topics: Collection[str]) -> Iterator[Message]:
+    def messages(self, topics: Collection[str]) -> Iterator[tuple[int, str, bytes]]:
         with _parsing(self.name), self._open() as reader:
             connections = [connection for connection in reader.connections if connection.topic in topics]
             for connection, time, data in reader.messages(connections) if connections else ():
-                yield Message(time, connection.topic, data)
+                yield time, connection.topic, data
 
 
 def _encoding(channel: McapChannel, schema: McapSchema | None) -> Channel | str:
     """How the messages of a topic are written, or why they cannot be read."""
     encoding = channel.message_encoding
-    if encoding == "json":
-        return Channel("json", "", "", "")
     languages = {"ros2msg": "MSG", "ros2idl": "IDL", "omgidl": "IDL"}
     if encoding == "cdr" and schema is not None and schema.encoding in languages:
-        return Channel("cdr", schema.name, schema.data.decode(), languages[schema.encoding])
+        return Channel(schema.name, schema.data.decode(), languages[schema.encoding])
     if encoding == "cdr":
         return "a topic without a definition of its messages"
-    return f"messages written as {encoding or 'unknown'}, not as cdr (ROS 2) or json"
+    return f"messages written as {encoding or 'unknown'}, not as cdr (ROS 2)"
 
 
 def _full_name(name: str) -> str:
@@ -358,7 +284,7 @@ def _parsing(name: str) -> Iterator[None]:
     except Exception as error:  # these readers raise whatever their parts do
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
         raise TableError(
-            f"{name}: the file is damaged or incomplete ({reason}). Record or download it again."
+            f"{name}: the file is damaged or incomplete ({reason}). Repair it (mcap recover), or record it again."
         ) from None
 
 
@@ -392,7 +318,7 @@ class _Numbers:
     def columns(self) -> list[str]:
         return [path for path in self.paths if path is not None]
 
-    def read(self, data: bytes, at: int, order: str, values: list[float | None]) -> int:
+    def read(self, data: bytes, at: int, order: str, values: list[float]) -> int:
         layout = self._layouts.get((order, at % 8)) or self._lay_out(order, at % 8)
         numbers = layout.unpack_from(data, 4 + at)
         values.extend(numbers if self._all else compress(numbers, self.paths))
@@ -422,20 +348,20 @@ class _Array:
     def columns(self) -> list[str]:
         return [f"{self.path}[{i}]" for i in range(self.length)]
 
-    def read(self, data: bytes, at: int, order: str, values: list[float | None]) -> int:
+    def read(self, data: bytes, at: int, order: str, values: list[float]) -> int:
         count = self._count
         if count is None:
             at, count = _read_length(data, at, order)
         if self.seen is not None:
             self.seen[count] += 1
         if not count:
-            values.extend([None] * self.length)
+            values.extend([math.nan] * self.length)
             return at
         at += -at % self._size
         if self.length and count == self.length:
             values.extend(struct.unpack_from(f"{order}{count}{self._form}", data, 4 + at))
         else:
-            values.extend([None] * self.length)
+            values.extend([math.nan] * self.length)
         return _check_end(data, at + count * self._size)
 
 
@@ -447,7 +373,7 @@ class _Sequence:
     def __init__(self, steps: list[_Step], count: int | None) -> None:
         self._steps, self._count = steps, count
 
-    def read(self, data: bytes, at: int, order: str, values: list[float | None]) -> int:
+    def read(self, data: bytes, at: int, order: str, values: list[float]) -> int:
         count = self._count
         if count is None:
             at, count = _read_length(data, at, order)
@@ -485,9 +411,9 @@ class MessageType:
                 self.left_out[step.path] = why
         self.columns = [column for step in self._steps for column in step.columns]
 
-    def read(self, data: bytes) -> list[float | None]:
-        """The numbers of a message; None for what cannot be read, such as an array that has another length."""
-        values: list[float | None] = []
+    def read(self, data: bytes) -> list[float]:
+        """The numbers of a message; NaN for what cannot be read, such as an array that has another length."""
+        values: list[float] = []
         try:
             if len(data) < 4 or data[0] != 0 or data[1] > 1:
                 raise ValueError("not XCDR1")
@@ -497,7 +423,7 @@ class MessageType:
             if len(data) - 4 - at > 3:  # padding may follow, but no more fields
                 raise ValueError("longer than its type")
         except (struct.error, ValueError):
-            return [None] * sum(len(step.columns) for step in self._steps)
+            return [math.nan] * sum(len(step.columns) for step in self._steps)
         return values
 
     def _plan(self, name: str, path: str, steps: list[_Step], depth: int, keep: bool = True) -> None:
@@ -564,90 +490,3 @@ def _check_end(data: bytes, at: int) -> int:
     if 4 + at > len(data):
         raise ValueError("cut short")
     return at
-
-
-# ---------------------------------------------------------------------- messages of JSON
-
-
-class MessageObjects:
-    """The numbers in a topic's messages, JSON objects: ``columns`` are their names, ``left_out`` other fields and why.
-
-    The fields are those of the ``first`` messages, each of the kind that it most often is there. An array counts if it
-    has numbers, and one length more often than not.
-    """
-
-    def __init__(self, first: Iterable[bytes]) -> None:
-        kinds_by_name: dict[str, Counter[str]] = {}
-        lengths: dict[str, Counter[int]] = {}
-        for data in first:
-            for name, value in _walk(_object(data)):
-                if kind := _kind(value):
-                    kinds_by_name.setdefault(name, Counter())[kind] += 1
-                if isinstance(value, list):
-                    lengths.setdefault(name, Counter())[len(value)] += 1
-        self.left_out: dict[str, str] = {}
-        self.columns: list[str] = []
-        #: The fields that are columns; of arrays the length.
-        self._lengths: dict[str, int | None] = {}
-        for name, kinds in kinds_by_name.items():
-            kind = kinds.most_common(1)[0][0]
-            if kind == _JSON_NUMBER:
-                self._lengths[name] = None
-                self.columns.append(name)
-            elif kind == _JSON_ARRAY:
-                length, why = usual_length(lengths[name])
-                self._lengths[name] = length
-                self.columns += [f"{name}[{i}]" for i in range(length)]
-                self.left_out |= {name: why} if why else {}
-            else:
-                self.left_out[name] = kind
-
-    def read(self, data: bytes) -> list[float | None]:
-        """The numbers of a message, NaN where it has none; None for what cannot be read as one."""
-        message = _object(data)
-        if message is None:
-            return [None] * len(self.columns)
-        fields, values = dict(_walk(message)), []
-        for name, length in self._lengths.items():
-            value = fields.get(name)
-            if length is None or value is None:
-                values += [_number(value)] * (1 if length is None else length)
-            else:
-                is_whole = isinstance(value, list) and len(value) == length
-                values += [_number(cell) for cell in value] if is_whole else [None] * length
-        return values
-
-
-def _number(value: object) -> float | None:
-    """A number of JSON, NaN for none; None for something else."""
-    try:
-        return float("nan") if value is None else float(value) if isinstance(value, int | float) else None
-    except OverflowError:
-        return None
-
-
-def _object(data: bytes) -> dict[str, Any] | None:
-    """The object that a message is, or None."""
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _walk(value: dict[str, Any] | None, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """The fields of an object, and those of objects in it, with dots in their names."""
-    for key, inner in (value or {}).items():
-        if isinstance(inner, dict) and inner and set(inner) not in _TIMES and depth < _DEEPEST:
-            yield from _walk(inner, f"{prefix}{key}.", depth + 1)
-        else:
-            yield f"{prefix}{key}", inner
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, list):
-        numeric = all(isinstance(element, int | float | None) for element in value)
-        return _JSON_ARRAY if numeric else "a list that contains other things than numbers"
-    if isinstance(value, dict):
-        return STAMP if value else "an object without fields"
-    return "" if value is None else TEXT if isinstance(value, str) else _JSON_NUMBER

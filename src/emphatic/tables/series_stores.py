@@ -1,20 +1,16 @@
-"""Time series stores by HTTP: InfluxDB (1.x and 2.x), Prometheus and VictoriaMetrics.
+"""Time series stores by HTTP: InfluxDB, Prometheus and VictoriaMetrics.
 
-A query gives series, each with its own times. They are read in windows of time, and the series of a window are joined:
-a row for each time, a column for each series. The name of a column is that of the series with its labels, as
-PromQL writes it: ``temperature{machine="a"}``.
+A query gives series, each with its own times. They are joined: a row for each time, a column for each series.
+The name of a column is that of the series with its labels, as PromQL writes it: ``temperature{machine="a"}``.
 """
 
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import json
 import math
-import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,14 +20,14 @@ from urllib.parse import quote, urlencode
 import numpy as np
 import pyarrow as pa
 
-from emphatic.tables.databases import check_query, words_of
+from emphatic.tables.databases import check_query, outline
 from emphatic.tables.stores import DataStore, Request, Spool, StoreAddress, make_array
 from emphatic.tables.table import TableError
 
 if TYPE_CHECKING:
     import http.client
 
-__all__ = ["INFLUXDB", "PROMETHEUS", "annotated_rows"]
+__all__ = ["INFLUXDB", "PROMETHEUS"]
 
 #: Seconds after which a server that says nothing is given up.
 _TIMEOUT = 300.0
@@ -43,8 +39,6 @@ _RANGE, _STEP = 7 * 86400.0, 60.0
 _CHUNK = 10_000
 #: The ports of addresses that have none.
 _PORTS = {"prometheus": 9090, "victoriametrics": 8428, "influxdb": 8086}
-#: Measurements that a message lists, at most.
-_LISTED = 12
 #: Names of columns of times, the first that no series has.
 _TIME_NAMES = ("time", "timestamp", "time of row")
 
@@ -78,34 +72,29 @@ class _Server:
         port = _PORTS.get(address.scheme.partition("+")[0]) if address.port is None else address.port
         self._root = f"http{'s' if secure else ''}://{replace(address, port=port).place}{prefix}"
         self._headers = {"User-Agent": "emphatic"}
-        if address.secret is not None:
-            login = f"{token} {address.secret.reveal()}"
+        if address.password is not None:
+            login = f"{token} {address.password}"
             if address.user is not None:
-                pair = f"{address.user}:{address.secret.reveal()}".encode()
+                pair = f"{address.user}:{address.password}".encode()
                 login = f"Basic {base64.b64encode(pair).decode()}"
             self._headers["Authorization"] = login
         self._opener = _make_opener()
 
     @contextmanager
-    def open(
-        self, path: str, options: Mapping[str, str], body: bytes | None = None, content: str = "text/plain"
-    ) -> Iterator[http.client.HTTPResponse]:
+    def open(self, path: str, options: Mapping[str, str]) -> Iterator[http.client.HTTPResponse]:
         """The answer to a request; TableError in one line if there is none.
 
         Args:
             path: The path.
             options: The options behind the question mark.
-            body: What is sent, by POST; None to GET.
-            content: The type of what is sent.
         """
         import http.client
         import urllib.error
         import urllib.request
 
         url = f"{self._root}{path}?{urlencode(options)}"
-        headers = self._headers if body is None else {**self._headers, "Content-Type": f"{content}; charset=utf-8"}
         try:
-            with self._opener.open(urllib.request.Request(url, body, headers), timeout=_TIMEOUT) as answer:
+            with self._opener.open(urllib.request.Request(url, None, self._headers), timeout=_TIMEOUT) as answer:
                 yield answer
         except urllib.error.HTTPError as error:
             with error:
@@ -123,7 +112,7 @@ class _Server:
         if code in (401, 403):
             return TableError(
                 f"{self.address}: wrong or missing password ({code}). Name the user in the address (none for a token), "
-                "and set the environment variable EMPHATIC_PASSWORD or EMPHATIC_PASSWORD_FILE."
+                "and set the environment variable EMPHATIC_PASSWORD."
             )
         if 300 <= code < 400:
             return TableError(
@@ -274,28 +263,15 @@ def _parse_value(text: str) -> float | None:
 
 
 class _Influx(NamedTuple):
-    """A database of InfluxDB 1.x, or a bucket of 2.x where ``organisation`` is not None."""
+    """A database of InfluxDB 1, or a bucket or database of later versions, which answer InfluxQL at the same path."""
 
     server: _Server
     database: str
-    organisation: str | None
 
-    @classmethod
-    def of(cls, address: StoreAddress) -> _Influx:
-        options = address.options
-        database = options.get("db") or options.get("bucket") or address.path.strip("/")
-        if not database:
-            raise TableError(
-                f"{address}: name the database: influxdb://{address.place}/DATABASE (2.x: /BUCKET?org=ORG)."
-            )
-        organisation = options.get("org")
-        shown = replace(address, path=f"/{database}")
-        return cls(_Server(shown, token="Token"), database, organisation)
-
-    def query(self, text: str, options: Mapping[str, str] | None = None) -> Iterator[Any]:
+    def query(self, text: str) -> Iterator[Any]:
         """The series of a query of InfluxQL, in chunks."""
-        parameters = {"db": self.database, "q": text, "epoch": "ns", **(options or {})}
-        with self.server.open("/query", parameters) as answer:
+        options = {"db": self.database, "q": text, "epoch": "ns", "chunked": "true", "chunk_size": str(_CHUNK)}
+        with self.server.open("/query", options) as answer:
             for line in answer:
                 if not line.strip():
                     continue
@@ -308,92 +284,39 @@ class _Influx(NamedTuple):
 
 
 def _read_influxdb(address: StoreAddress, request: Request) -> Spool:
-    """The series of a query of InfluxQL, or of Flux on InfluxDB 2.x."""
-    influx = _Influx.of(address)
-    name = repr(influx.server.address)
-    span = _fixed_range(request)
-    if influx.organisation is not None or _is_flux(request.query):
-        return _read_flux(influx, request, span)
-    query = request.query or _only_measurement(influx)
-    text = check_query(name, query, ("select",))
-    words = words_of(text)
-    if "into" in words:
-        raise TableError(f"{name}: the query must change nothing, and this one writes into a measurement.")
-    if not {"group", "order", "limit", "fill", "tz"} & set(words):  # each set of tags is a series of its own
-        text += " group by *"
-    is_grouped = re.search(r"\btime\s*\(", text, re.I) is not None  # by time: a window must not cut a group
-    batches = _influx_batches(influx, text, span, request.step, is_grouped)
-    extent = request.extent if span is None else {**(request.extent or {}), "range": list(span)}
-    return Spool(batches, _facts(query, span, request.step), extent, complete=True)
-
-
-def _only_measurement(influx: _Influx) -> str:
-    names = [row[0] for series in influx.query("show measurements") for row in series["values"]]
-    address = influx.server.address
-    if not names:
-        raise TableError(f"{address}: the database has no measurements, or does not exist.")
-    quoted = ['"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"' for name in names]
-    if len(names) > 1:
-        unlisted = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    """The series of a query of InfluxQL."""
+    database = address.path.strip("/")
+    if not database:
+        raise TableError(f"{address}: name the database: influxdb://{address.place}/DATABASE.")
+    if request.step is not None:
         raise TableError(
-            f"{address}: the database has {len(names)} measurements: {', '.join(quoted[:_LISTED])}{unlisted}. "
-            f"Choose one: query={f'select * from {quoted[0]}'!r}"
+            f"{address}: InfluxDB takes no step. Put it into the query: select mean(*) … group by time(1m)."
         )
-    return f"select * from {quoted[0]}"
+    influx = _Influx(_Server(address, token="Token"), database)
+    span = _fixed_range(request)
+    if request.query is None:
+        raise TableError(f"{address}: a query is needed, such as query='select temperature from boiler'")
+    text = check_query(repr(address), request.query)
+    words = set(outline(text).split())
+    if "into" in words:
+        raise TableError(f"{address}: the query must change nothing, and this one writes into a measurement.")
+    if not {"group", "order", "limit", "fill", "tz"} & words:  # each set of tags is a series of its own
+        text += " group by *"
+    where = "" if span is None else f" where time >= {round(span[0] * 1e9)} and time < {round(span[1] * 1e9)}"
+    batches = _influx_batches(influx, f"select * from ({text}){where} group by *")
+    extent = request.extent if span is None else {**(request.extent or {}), "range": list(span)}
+    return Spool(batches, _facts(request.query, span, None), extent, complete=True)
 
 
-def _influx_batches(
-    influx: _Influx, text: str, span: tuple[float, float] | None, step: float | None, is_grouped: bool
-) -> Iterator[pa.RecordBatch]:
-    moments = _influx_times(influx, text, span)
-    if moments is None:
-        raise TableError(f"{influx.server.address}: the query has no rows. Check query=… and range=…")
-    begin, end, points = moments
-    pieces = 1 if is_grouped and step is None else max(1, math.ceil(points / _POINTS))
-    size = math.ceil((end - begin) / pieces)
-    if step is not None:  # groups begin at multiples of the step
-        unit = round(step * 1e9)
-        begin, size = begin // unit * unit, max(unit, math.ceil(size / unit) * unit)
-    while begin < end:
-        stop = min(begin + size, end)
-        where = f"where time >= {begin} and time < {stop}"
-        wrapped = f"select * from ({text}) {where} group by *"
-        if step is not None:
-            wrapped = f"select mean(*) from ({text}) {where} group by time({round(step * 1e9)}ns), * fill(none)"
-        batch = _influx_window(influx.query(wrapped, {"chunked": "true", "chunk_size": str(_CHUNK)}), step is not None)
-        if batch is not None:
-            yield batch
-        begin = stop
-
-
-def _influx_times(influx: _Influx, text: str, span: tuple[float, float] | None) -> tuple[int, int, int] | None:
-    """The first time of a query, the one after its last, and about how many values it has; None without rows."""
-    where = "" if span is None else f"where time >= {round(span[0] * 1e9)} and time < {round(span[1] * 1e9)} "
-    ends = []
-    for order in ("", "order by time desc "):
-        times = [
-            row[0]
-            for series in influx.query(f"select * from ({text}) {where}group by * {order}limit 1")
-            for row in series["values"]
-        ]
-        if not times:
-            return None
-        ends += [min(times), max(times)]
-    counts = influx.query(f"select count(*) from ({text}) {where}group by *")
-    points = sum(int(value or 0) for series in counts for row in series["values"] for value in row[1:])
-    return min(ends), max(ends) + 1, points
-
-
-def _influx_window(chunks: Iterator[Any], is_mean: bool) -> pa.RecordBatch | None:
-    """The rows of the series of a window."""
+def _influx_batches(influx: _Influx, text: str) -> Iterator[pa.RecordBatch]:
+    """The rows of all series of a query, which are in memory while they are read: one series follows another."""
     collected: dict[tuple[str, str, str], Series] = {}
-    for chunk in chunks:
+    for chunk in influx.query(text):
         tags = {key: value for key, value in chunk.get("tags", {}).items() if value}
         columns = list(zip(*chunk["values"], strict=True))
         for field, values in list(zip(chunk["columns"], columns, strict=True))[1:]:
-            label = field.removeprefix("mean_") if is_mean else field
-            key = (chunk["name"], label, json.dumps(tags, sort_keys=True))
-            entry = collected.setdefault(key, Series(series_name(label, tags), [], []))
+            key = (chunk["name"], field, json.dumps(tags, sort_keys=True))
+            entry = collected.setdefault(key, Series(series_name(field, tags), [], []))
             entry.times.extend(columns[0])
             entry.values.extend(values)
     if len({measurement for measurement, _, _ in collected}) > 1:  # their fields may have the same names
@@ -401,127 +324,10 @@ def _influx_window(chunks: Iterator[Any], is_mean: bool) -> pa.RecordBatch | Non
             key: entry._replace(name=series_name(f"{key[0]}.{key[1]}", json.loads(key[2])))
             for key, entry in collected.items()
         }
-    series = [entry for entry in collected.values() if any(value is not None for value in entry.values)]
-    return join_series(series)
-
-
-# ---------------------------------------------------------------------- Flux
-
-
-def _is_flux(query: str | None) -> bool:
-    return query is not None and re.match(r"\s*(?:import\b|option\b|from\s*\(|\w+\s*=)", query) is not None
-
-
-def _read_flux(influx: _Influx, request: Request, span: tuple[float, float] | None) -> Spool:
-    """The series of a query of Flux. It may name ``v.timeRangeStart``, ``v.timeRangeStop`` and ``v.windowPeriod``."""
-    address = influx.server.address
-    if influx.organisation is None:
-        raise TableError(f"{address}: InfluxDB 2.x needs the organisation: add ?org=ORG to the address.")
-    query = request.query
-    bucket = influx.database.replace("\\", "\\\\").replace('"', '\\"')
-    if query is None:
-        query = f'from(bucket: "{bucket}") |> range(start: v.timeRangeStart, stop: v.timeRangeStop)'
-    elif not _is_flux(query):
-        raise TableError(f"{address}: InfluxDB 2.x is asked in Flux: query='from(bucket: \"{bucket}\") |> …'")
-    if re.search(r"\bto\s*\(|\bdelete\b|http\.post", re.sub(r'"(?:[^"\\]|\\.)*"', '""', query)):
-        raise TableError(f"{address}: the query must change nothing, and this one writes.")
-    if "v.timeRange" in query and span is None:
-        raise TableError(f"{address}: a range is needed: range=… such as 30d, or START/END.")
-    extent = request.extent if span is None else {**(request.extent or {}), "range": list(span)}
-    batches = _flux_batches(influx, query, span, request.step)
-    return Spool(batches, _facts(query, span, request.step), extent, complete=True)
-
-
-def _flux_batches(
-    influx: _Influx, query: str, span: tuple[float, float] | None, step: float | None
-) -> Iterator[pa.RecordBatch]:
-    text = query
-    if span is not None:
-        begin, stop = (_rfc3339(moment) for moment in span)
-        period = f"{round((step or 60.0) * 1e9)}ns"
-        option = f"option v = {{timeRangeStart: {begin}, timeRangeStop: {stop}, windowPeriod: {period}}}\n"
-        text = option + query
-    if step is not None and "v.windowPeriod" not in query:
-        text += f" |> aggregateWindow(every: {round(step * 1e9)}ns, fn: mean, createEmpty: false)"
-    dialect = {"annotations": ["datatype"], "header": True, "delimiter": ","}
-    body = json.dumps({"query": text, "type": "flux", "dialect": dialect}).encode()
-    options = {"org": influx.organisation or ""}
-    with influx.server.open("/api/v2/query", options, body, "application/json") as answer:
-        series = parse_flux(io.TextIOWrapper(answer, "utf-8", newline=""), repr(influx.server.address))
-    batch = join_series(series)
+    batch = join_series([entry for entry in collected.values() if any(value is not None for value in entry.values)])
     if batch is None:
         raise TableError(f"{influx.server.address}: the query has no rows. Check query=… and range=…")
-    for begin_row in range(0, len(batch), 1 << 16):
-        yield batch.slice(begin_row, 1 << 16)
-
-
-def parse_flux(lines: io.TextIOBase, name: str) -> list[Series]:
-    """The series of an answer in annotated CSV: tables with ``_time``, ``_value``, ``_field`` and tags.
-
-    Args:
-        lines: The text of the answer.
-        name: The store, for messages.
-    """
-    collected: dict[str, Series] = {}
-    for notes, header, row in annotated_rows(lines):
-        if "error" in header and "_time" not in header:
-            reason = dict(zip(header, row, strict=False)).get("error", "")
-            raise TableError(f"{name}: the query failed: {' '.join(reason.split())}.")
-        _add_flux_row(collected, header, notes.get("#datatype", []), row, name)
-    return list(collected.values())
-
-
-def annotated_rows(lines: Iterable[str]) -> Iterator[tuple[dict[str, list[str]], list[str], list[str]]]:
-    """The rows of annotated CSV, each with the annotations and the header of its block.
-
-    Args:
-        lines: The text.
-    """
-    notes: dict[str, list[str]] = {}
-    header: list[str] = []
-    for row in csv.reader(lines):
-        if not any(row):
-            notes, header = {}, []
-        elif row[0].startswith("#"):
-            notes, header = ({} if header else notes) | {row[0]: row}, []
-        elif not header:
-            header = row
-        else:
-            yield notes, header, row
-
-
-def _add_flux_row(collected: dict[str, Series], header: list[str], types: list[str], row: list[str], name: str) -> None:
-    cells = dict(zip(header, row, strict=False))
-    kinds = dict(zip(header, types, strict=False))
-    if "_time" not in cells:
-        raise TableError(f"{name}: the query has no column _time. Keep it, or use aggregateWindow.")
-    if not cells["_time"]:
-        return
-    stamp = int(np.datetime64(cells["_time"].removesuffix("Z"), "ns").astype(np.int64))
-    reserved = {"", "result", "table", "_start", "_stop", "_time", "_value", "_field", "_measurement"}
-    if "_value" in cells:
-        tags = {key: text for key, text in cells.items() if key not in reserved and text}
-        values = {cells.get("_field", "value"): "_value"}
-    else:  # after pivot(): a column for each field
-        tags = {}
-        values = {key: key for key in cells if key not in reserved}
-    for field, column in values.items():
-        label = series_name(field, tags)
-        entry = collected.setdefault(label, Series(label, [], []))
-        entry.times.append(stamp)
-        entry.values.append(_flux_value(cells[column], kinds.get(column, "string")))
-
-
-def _flux_value(text: str, kind: str) -> Any:
-    if text == "":
-        return None
-    if kind in ("double", "long", "unsignedLong"):
-        return _parse_value(text)
-    return text == "true" if kind == "boolean" else text
-
-
-def _rfc3339(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    yield batch
 
 
 # ---------------------------------------------------------------------- what there is

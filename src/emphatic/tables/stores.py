@@ -5,13 +5,12 @@ nothing else lists stores. It reads the rows of a query as batches of Arrow, in 
 these into a temporary file on their way, so that the server answers once, however often the rows are read, and memory
 stays flat.
 
-A password comes from the environment or from a file. It is a ``Secret``, which no message, log or file shows.
+No message, log or file shows a password.
 """
 
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import re
 import tempfile
@@ -31,50 +30,16 @@ from emphatic.tables.fields import PLAIN
 from emphatic.tables.files import LOOK_ROWS, DroppedRows, Source
 from emphatic.tables.table import TableError
 
-__all__ = ["DataStore", "Request", "Secret", "Spool", "StoreAddress", "is_address", "open_store", "stores"]
-
-logger = logging.getLogger("emphatic.tables")
+__all__ = ["DataStore", "Request", "Spool", "StoreAddress", "is_address", "open_store", "stores"]
 
 #: Bytes of a temporary file above which it is on the disk.
 _IN_MEMORY = 1 << 24
-#: The option of an address that has the password, in the words of several servers.
-_PASSWORDS = ("password", "token")
 #: Suffixes of files of a database, by the scheme that they stand for.
 _SUFFIXES = {".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".duckdb": "duckdb", ".ddb": "duckdb"}
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 # ---------------------------------------------------------------------- addresses
-
-
-class Secret:
-    """A password or token. Its text is shown nowhere: neither in messages nor among the variables of a traceback.
-
-    Args:
-        text: The password.
-    """
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def reveal(self) -> str:
-        """The text, for the server that asks for it."""
-        return self._text
-
-    def hide(self, message: str) -> str:
-        """A message in which ``***`` stands for the password.
-
-        Args:
-            message: Any text, such as the error of a driver.
-        """
-        for form in {self._text, quote(self._text), quote(self._text, safe="")} if self._text else ():
-            message = message.replace(form, "***")
-        return message
-
-    def __repr__(self) -> str:
-        return "Secret(***)"
 
 
 @dataclass(frozen=True)
@@ -87,8 +52,8 @@ class StoreAddress:
         port: The port, None for the usual one.
         path: What follows the host: a database, or the path of a file.
         user: The user, or None.
-        secret: The password, or None.
-        options: The options behind the question mark, without those that have or name the password.
+        password: The password, or None.
+        options: The options behind the question mark.
 
     >>> address = StoreAddress.parse("postgresql://reader@db.example:5433/plant?sslmode=require")
     >>> address, address.user, address.options
@@ -100,15 +65,14 @@ class StoreAddress:
     port: int | None = None
     path: str = ""
     user: str | None = None
-    secret: Secret | None = None
+    password: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str, variables: Mapping[str, str] = os.environ) -> StoreAddress:
         """An address as a user writes it.
 
-        The password is that of the address (a line is logged then), of the environment variable ``EMPHATIC_PASSWORD``,
-        or of the file ``EMPHATIC_PASSWORD_FILE``.
+        The password is that of the address, or of the environment variable ``EMPHATIC_PASSWORD``.
 
         Args:
             text: The address; or the path of a file of a database, by its suffix.
@@ -127,17 +91,12 @@ class StoreAddress:
                 "password by the environment variable EMPHATIC_PASSWORD."
             ) from None
         user, password = (None if value is None else unquote(value) for value in (url.username, url.password))
-        for name in _PASSWORDS:
-            password = options.pop(name, None) or password
-        if password:
-            _warn_of_password(text)
         path = unquote(url.path)
         if scheme in _SUFFIXES.values():  # sqlite:///x.db is relative, sqlite:////x.db absolute
             path = unquote(url.netloc) + path if url.netloc else path.removeprefix("/")
             return cls(scheme, path=path, options=options)
-        password = password or _find_password(scheme, variables)
-        secret = Secret(password) if password else None
-        return cls(scheme, url.hostname or "", port, path, user, secret, options)
+        password = password or variables.get("EMPHATIC_PASSWORD") or None
+        return cls(scheme, url.hostname or "", port, path, user, password, options)
 
     @property
     def place(self) -> str:
@@ -156,7 +115,10 @@ class StoreAddress:
         Args:
             message: Any text, such as the error of a driver.
         """
-        return message if self.secret is None else self.secret.hide(message)
+        password = self.password or ""
+        for form in {password, quote(password), quote(password, safe="")} - {""}:
+            message = message.replace(form, "***")
+        return message
 
     def __repr__(self) -> str:
         """Without user, password and options: what messages, reports and files show."""
@@ -170,25 +132,6 @@ def is_address(source: object) -> bool:
         source: What a user wants to read.
     """
     return isinstance(source, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source) is not None
-
-
-@functools.lru_cache(16)  # once for each address
-def _warn_of_password(text: str) -> None:
-    logger.warning(
-        "The address has a password in it, which the list of processes shows. Pass it by the environment variable "
-        "EMPHATIC_PASSWORD, or in the file that EMPHATIC_PASSWORD_FILE names."
-    )
-
-
-def _find_password(scheme: str, variables: Mapping[str, str]) -> str | None:
-    password, file = variables.get("EMPHATIC_PASSWORD"), variables.get("EMPHATIC_PASSWORD_FILE")
-    if password or not file:
-        return password
-    try:
-        return Path(file).expanduser().read_text("utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise TableError(f"{scheme}://…: the file of the password, {file}, cannot be read: {reason}.") from None
 
 
 # ---------------------------------------------------------------------- what is asked for
@@ -359,15 +302,13 @@ class DataStore:
         schemes: The schemes of its addresses.
         form: How an address is written, such as postgresql://USER@HOST:PORT/DATABASE.
         read: Opens the rows of a request.
-        package: The package that its client is in, if it needs one.
-        extra: What pip installs that package by, such as emphatic[postgresql].
+        extra: What pip installs its client by, such as emphatic[postgresql].
     """
 
     name: str
     schemes: tuple[str, ...]
     form: str
     read: Callable[[StoreAddress, Request], Source]
-    package: str = ""
     extra: str = ""
 
     @contextmanager
@@ -378,7 +319,7 @@ class DataStore:
         except ImportError:
             if not self.extra:
                 raise
-            raise TableError(f"{self.name} needs {self.package}: pip install '{self.extra}'") from None
+            raise TableError(f"{self.name} needs another package: pip install '{self.extra}'") from None
 
 
 @functools.cache

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from emphatic.tables.fields import Notation, NumberStyle, TimeColumn
-    from emphatic.tables.files import DroppedRows, File, Source
+    from emphatic.tables.files import DroppedRows, Source
     from emphatic.tables.grid import Grid, GridPlan, LongFormat
     from emphatic.tables.pipe import ParsedRow
 
@@ -61,12 +61,11 @@ class Malformed(ValueError):
 
 
 @contextmanager
-def reading(name: str, find_line: Callable[[], int | None] = lambda: None) -> Iterator[None]:
+def reading(name: str) -> Iterator[None]:
     """Turn any error of the readers underneath into a ``TableError`` in one sentence.
 
     Args:
         name: The name of the table.
-        find_line: Gives the first line that is not UTF-8, once it is known that there is one.
     """
     import pyarrow as pa
 
@@ -84,10 +83,8 @@ def reading(name: str, find_line: Callable[[], int | None] = lambda: None) -> It
     except (pa.ArrowException, csv.Error, OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
         reason = _one_line(error)
         if isinstance(error, UnicodeDecodeError) or "invalid utf8" in reason.lower():
-            line = find_line()
-            place = f"line {line}" if line else "some of its text"
             remedy = f"Convert it: iconv -f latin1 -t utf-8 {name} > converted.csv"
-            raise TableError(f"{name}: {place} is not UTF-8. {remedy}") from None
+            raise TableError(f"{name}: the file is not UTF-8. {remedy}") from None
         raise TableError(
             f"{name}: the file is damaged or incomplete ({reason}). Export or download it again."
         ) from None
@@ -276,7 +273,6 @@ class Table:
         name: The name of the table, for messages.
         source: What its rows are read from.
         options: What the user says about its rows.
-        file: The file of text that the source reads, if it reads one.
 
     - ``names``: the signals, all columns of numbers (True is 1) but the time, in their order;
     - ``categories``: the columns of text;
@@ -290,13 +286,12 @@ class Table:
     - ``notation``: how its text is written.
     """
 
-    def __init__(self, name: str, source: Source, options: ReadingOptions, file: File | None = None) -> None:
+    def __init__(self, name: str, source: Source, options: ReadingOptions) -> None:
         from emphatic.tables import frames, grid
 
         self.name = name
         #: What rows are read from, before they are sorted, pivoted or put on a grid; and after.
         self._origin = self._source = source
-        self._find_line = file.not_utf8 if file else lambda: None
         view = _View.of(name, source, options)
         self._header = tuple(view.look.column_names)
         self.ignored = dict.fromkeys(getattr(source, "nested", ()), "nested") | getattr(source, "rare", {})
@@ -345,10 +340,8 @@ class Table:
         self.categories = tuple(column for column, kind in signals.items() if kind == "text")
         if not self.names:
             what = ", ".join(f"{c!r} ({signals.get(c, self.ignored.get(c, 'the time'))})" for c in list(view.kinds)[:8])
-            nested = getattr(source, "nested", ())
-            remedy = f"Write the fields of {nested[0]!r} out: jq -c '. + .[\"{nested[0]}\"]'" if nested else OTHERWISE
             raise TableError(
-                f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}. {remedy}"
+                f"{name}: no column holds numbers, so there is no signal to learn from. It has: {what}. {OTHERWISE}"
             )
         self.rows = self._source.rows
         #: What turns counters into increments, as of the last pass; None where no signal is a counter.
@@ -519,16 +512,6 @@ class Table:
             raise refusal("start", "blocks", "be a whole number of 0 or more", repr(start))
         return self._blocks(rows, int(start), self.clock() if clock is None else clock)
 
-    def lengths(self) -> Iterator[int]:
-        """The number of rows of each batch, from a pass over a single column that is not parsed."""
-        batches = self._source.batches(self.names[:1], 0)
-        while True:
-            with reading(self.name, self._find_line):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield len(batch)
-
     def count_rows(self, progress: Callable[[int], object] = lambda rows: None) -> int:
         """How many rows there are, by reading the table through where it does not say.
 
@@ -537,11 +520,14 @@ class Table:
         """
         if self.rows is not None:
             return self.rows
-        rows = 0
-        for length in self.lengths():
-            rows += length
+        rows, batches = 0, self._source.batches(self.names[:1], 0)  # a single column, which is not parsed
+        while True:
+            with reading(self.name):
+                batch = next(batches, None)
+            if batch is None:
+                return rows
+            rows += len(batch)
             progress(rows)
-        return rows
 
     def _blocks(self, rows: int, row: int, clock: Clock | None) -> Iterator[Block]:
         names = (*self.names, *self.categories, *(self._when.names if self._when else ()))
@@ -552,7 +538,7 @@ class Table:
         available = 0
         batches = self._source.batches(names, row)
         while True:
-            with reading(self.name, self._find_line):
+            with reading(self.name):
                 batch = next(batches, None)
             if batch:  # one without rows would keep the rows it was cut from in memory
                 waiting.append(batch)
@@ -560,7 +546,7 @@ class Table:
             while available >= rows or (batch is None and available):
                 batches_of_block = _split_off(waiting, min(rows, available))
                 available -= sum(map(len, batches_of_block))
-                with reading(self.name, self._find_line):
+                with reading(self.name):
                     block = self._block(row, batches_of_block)
                 block.gap = block.find_gaps(clock)
                 if increments is not None:
@@ -650,17 +636,10 @@ class _View(NamedTuple):
 
     def present(self, column: str, style: NumberStyle | None) -> NDArray[np.bool_]:
         """Where a column has a value: a number in this style, or a word."""
-        from emphatic.tables.fields import as_floats
+        from emphatic.tables.fields import as_floats, as_plain
 
-        array = as_plain_column(self.look, column)
+        array = as_plain(self.look.column(column))
         return np.isfinite(as_floats(array, style)[0]) if style is not None else ~_holes(array)
-
-
-def as_plain_column(look: pa.Table, column: str) -> pa.Array:
-    """A column of a table as one array."""
-    from emphatic.tables.fields import as_plain
-
-    return as_plain(look.column(column))
 
 
 def _holes(array: pa.Array) -> NDArray[np.bool_]:
@@ -796,21 +775,20 @@ def open_table(
     if is_address(name):
         return table_of(*open_store(name, request), options)
     with reading(name):
-        opened, file = open_file(name, OpenOptions(delimiter, chosen, above, line, request))
-    return table_of(name, opened, options, file)
+        opened = open_file(name, OpenOptions(delimiter, chosen, above, line, request))
+    return table_of(name, opened, options)
 
 
-def table_of(name: str, source: Source, options: ReadingOptions, file: File | None = None) -> Table:
+def table_of(name: str, source: Source, options: ReadingOptions) -> Table:
     """The table that a source holds.
 
     Args:
         name: The name of the table, for messages.
         source: What its rows are read from.
         options: What the user says about its rows.
-        file: The file of text that the source reads, if it reads one.
     """
-    with reading(name, file.not_utf8 if file else lambda: None):
-        return Table(name, source, options, file)
+    with reading(name):
+        return Table(name, source, options)
 
 
 def arrange(

@@ -31,7 +31,7 @@ __all__ = ["CSV", "JSON_LINES", "Delimited", "Header", "JsonLines", "Records"]
 
 #: How many lines decide on the delimiter.
 LOOK_LINES = 200
-DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "blank"}
+DELIMITERS = (",", ";", "\t", "|", " ")
 #: A first line that names the delimiter, as spreadsheets write and read it.
 _NAMED = re.compile(rb'"?sep=([,;\t| ])"?\s*', re.IGNORECASE)
 #: Bytes of CSV that are read at a time, and those of the longest line; bytes of JSON lines that are read at a time.
@@ -153,11 +153,10 @@ class Delimited:
         name, start = self.file.name, self.file.head[self._skip :]
         repeated = find_repeated(self.names)
         if repeated is not None:
-            remedy = "Give each its own name."
-            if not any("," in column or '"' in column for column in self.names):
-                names = ",".join(make_distinct(self.names))
-                remedy = f'Give each its own name: skip_lines={self._line - 1}, header="{names}"'
-            raise TableError(f"{name}: line {self._line - 1} names more than one column {repeated!r}. {remedy}")
+            raise TableError(
+                f"{name}: line {self._line - 1} names more than one column {repeated!r}. Give each its own name: "
+                f"skip_lines={self._line - 1}, header=…"
+            )
         table = pa.Table.from_batches([self._batch(start, self.names, True, self._start())[0]])
         # Most rows are odd: the delimiter, or the header, is probably not what it seems.
         if 2 * (self.dropped.count + self.dropped.short) > table.num_rows:
@@ -173,11 +172,9 @@ class Delimited:
         if len(self.names) == 1 or self.delimiter == " ":
             kinds = [fields.find_kind(fields.as_plain(column), self.style) for column in table.columns]
             if 2 * kinds.count("text") > len(kinds):
-                count = "one column" if len(kinds) == 1 else f"{kinds.count('text')} columns"
                 raise TableError(
-                    f"{name}: the file has {count} of text, {self.names[0][:60]!r}, when separated by "
-                    f"{_describe_delimiter(self.delimiter)}. If something else separates its fields, pass it: "
-                    f"delimiter=… {OTHERWISE}"
+                    f"{name}: the file has only text, {self.names[0][:60]!r}, when separated by {self.delimiter!r}. If "
+                    f"something else separates its fields, pass it: delimiter=… {OTHERWISE}"
                 )
         if self._is_found:
             self._check_top(table)
@@ -217,20 +214,10 @@ class Delimited:
         odd = [
             i for i, have in enumerate(widths) if have > width or have == 1 < width or (is_blank and 0 < have < width)
         ]
-        # A table of another width begins after a blank line.
-        second = next(
-            (i for i, have in enumerate(widths) if i and have not in (0, 1, width) and not widths[i - 1]), None
-        )
-        if second is not None and {*widths[second:]} <= {0, widths[second]}:
-            line = self._line + second
-            raise TableError(
-                f"{self.file.name}: another table begins at line {line}. Divide the file: "
-                f"head -n {line - 1} {self.file.name} > table1.csv; tail -n +{line} {self.file.name} > table2.csv"
-            )
         if 2 * len(odd) > sum(map(bool, widths)):
             raise TableError(
                 f"{self.file.name}: line {self._line + odd[0]} has {count_fields(widths[odd[0]])} where the first has "
-                f"{width} (separated by {_describe_delimiter(self.delimiter)}). If that is not the delimiter, pass "
+                f"{width} (separated by {self.delimiter!r}). If that is not the delimiter, pass "
                 f"delimiter=…; otherwise correct these lines. {OTHERWISE}"
             )
 
@@ -375,19 +362,6 @@ def find_repeated(names: Sequence[str]) -> str | None:
     return next((name for name in names if counts[name] > 1), None)
 
 
-def make_distinct(names: Sequence[str]) -> list[str]:
-    """The names, each but the first of several that are equal with a number.
-
-    >>> make_distinct(["t", "x", "x", "x"])
-    ['t', 'x', 'x_2', 'x_3']
-    """
-    distinct: list[str] = []
-    for name in names:
-        numbered = (name, *(f"{name}_{i}" for i in range(2, len(names) + 2)))
-        distinct.append(next(candidate for candidate in numbered if candidate not in distinct))
-    return distinct
-
-
 def _join_quoted(lines: list[bytes]) -> None:
     """Join the first lines where a name in quotes goes on over several, as spreadsheets write it."""
     for count in range(2, min(_TOP_LINES, len(lines)) if lines[0].count(b'"') % 2 else 0):
@@ -498,10 +472,6 @@ def read_hashed_header(comment: str, first_row: str, delimiter: str) -> Header |
     words = [fields.is_missing(name) or not fields.parse_number(name)[1] for name in header.names]
     values = [not fields.is_missing(text) and fields.parse_number(text)[1] for text in row]
     return header if all(words) and any(values) else None
-
-
-def _describe_delimiter(delimiter: str) -> str:
-    return f"a {DELIMITERS[delimiter]}" if delimiter in DELIMITERS else repr(delimiter)
 
 
 # ---------------------------------------------------------------------- records of CSV
@@ -653,11 +623,14 @@ class JsonLines:
         if self.dropped.count and not self.names:
             raise TableError(
                 f"{self.file.name}: line 1 is not a JSON object. A file of JSON lines has one object a line, "
-                'such as {"time": "2007-02-01T17:24:00", "power": 4.2}.' + _remedy(self.file)
+                'such as {"time": "2007-02-01T17:24:00", "power": 4.2}.'
             )
         if not self.names:
             return pa.table({})
-        return pa.Table.from_batches([self._batch(self.file.head, self.names, self._start())]).select(list(self.names))
+        table = pa.Table.from_batches([self._batch(self.file.head, self.names, self._start())]).select(list(self.names))
+        if table.num_rows == 1 and (self.nested or self._with_fields):
+            raise TableError(f"{self.file.name}: this is one object of JSON. Write one object a line. {OTHERWISE}")
+        return table
 
     def batches(self, names: tuple[str, ...], start: int) -> Iterator[pa.RecordBatch]:
         """All rows from ``start`` on, in batches of any length."""
@@ -710,15 +683,6 @@ class JsonLines:
         if table.num_rows != lines and table.num_rows != sum(bool(line.strip()) for line in text.split(b"\n")):
             return None
         return table.combine_chunks().to_batches()[0]
-
-
-def _remedy(file: File) -> str:
-    """How to make JSON of what Python prints."""
-    if not file.head.startswith(b"{'"):
-        return ""
-    return (
-        f""" Write it as JSON: sed "s/'/\\"/g; s/None/null/g; s/True/true/g; s/False/false/g" {file.name} > log.jsonl"""
-    )
 
 
 def _objects(text: bytes, reading: ReadingPass) -> tuple[list[dict[str, Any]], list[int], int]:
