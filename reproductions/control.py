@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from emphatic import problems, rules
 from emphatic.control import ALGORITHMS, Agent, Algorithm
-from emphatic.control.episodes import run_episodes
 from emphatic.errors import Diverged
 from emphatic.features import Features, Tiles
 from emphatic.problems import MDP, Environment, MountainCar
@@ -126,8 +125,8 @@ class ControlStudy:
         queue.seed_with([seed, run, 1])
         settings: dict[str, Any] = {"alpha": 0.01, "gamma": 1.0, "epsilon": 0.1, "seed": of_agent}
         agent = Agent("differential_sarsa", queue.mdp.S, queue.actions, **settings)
-        run_episodes(agent, queue, 1, steps // 2, blocks=True)
-        (late,), _ = run_episodes(agent, queue, 1, steps - steps // 2, blocks=True)
+        agent.run_episodes(queue, 1, steps // 2, blocks=True)
+        (late,), _ = agent.run_episodes(queue, 1, steps - steps // 2, blocks=True)
         return agent.reward_rate, float(late)
 
     def run(self, options: RunOptions) -> Outcome:

@@ -149,7 +149,9 @@ class _ShardsHere:
 
     def call(self, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Reply]:
         """The reply of each shard to a method and its arguments."""
-        return {shard: getattr(self._shards[shard], method)(*rest) for shard, (method, *rest) in calls.items()}
+        return {
+            shard: getattr(self._shards[shard], method)(*arguments) for shard, (method, *arguments) in calls.items()
+        }
 
 
 class _RayShards:
@@ -168,7 +170,7 @@ class _RayShards:
 
     def call(self, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Reply]:
         """The reply of each shard to a method and its arguments; what a shard raises."""
-        pending = {i: getattr(self._actors[i], method).remote(*rest) for i, (method, *rest) in calls.items()}
+        pending = {i: getattr(self._actors[i], method).remote(*arguments) for i, (method, *arguments) in calls.items()}
         self._ray.wait([*pending.values()], num_returns=len(pending))
         return {shard: _get(self._ray, reply) for shard, reply in pending.items()}
 
@@ -669,8 +671,8 @@ def run_by_machine(
         overwrite: As for ``emphatic.nexting.run``.
         progress: As for ``emphatic.nexting.run``.
     """
-    if settings.by is None or settings.share:
-        raise ValueError("--ray needs --by, without --share: on a cluster, each machine is learned by itself.")
+    if settings.by is None:
+        raise ValueError("--ray needs --by: on a cluster, each machine is learned by itself.")
     folder = Path(out).absolute()
     if not (overwrite or resume):
         check_free(folder)

@@ -12,7 +12,6 @@ import pytest
 from emphatic import features as f
 from emphatic import problems, rules
 from emphatic.control import ALGORITHMS, WORLDS, Agent, Algorithm, Softmax, linear, tile_coding
-from emphatic.control.episodes import can_run_episodes, run_episodes
 from emphatic.errors import Diverged
 from emphatic.problems import worlds
 from emphatic.problems.control import words_of
@@ -54,8 +53,8 @@ def check_episodes(
     """Two calls, of one episode and of several, are the steps of the same agent."""
     (agent, world), (other, stepped) = (pair(algorithm, name, **settings) for _ in range(2))
     world.limit = stepped.limit = limit
-    assert can_run_episodes(agent, world)
-    assert not can_run_episodes(agent, Stepped(world))
+    assert agent.can_run_episodes(world)
+    assert not agent.can_run_episodes(Stepped(world))
     for count, seed in ((1, 3), (episodes - 1, None)):
         training, expected = agent.train(world, count, seed=seed), other.train(Stepped(stepped), count, seed=seed)
         assert training.steps.tolist() == expected.steps.tolist()
@@ -114,8 +113,8 @@ def test_blocks_of_steps_go_on_where_the_last_one_was_left() -> None:
     with plain_python():
         agent, queue = pair("differential_sarsa", "access_control", alpha=0.01)
         other, stepped = pair("differential_sarsa", "access_control", alpha=0.01)
-        first, _ = run_episodes(agent, queue, 2, 10, blocks=True)
-        second, lengths = run_episodes(agent, queue, 1, 15, blocks=True)
+        first, _ = agent.run_episodes(queue, 2, 10, blocks=True)
+        second, lengths = agent.run_episodes(queue, 1, 15, blocks=True)
         rewards, action = [], other.start(stepped.reset()[0])
         stepped.limit = None
         for _ in range(35):
@@ -136,7 +135,7 @@ def test_an_agent_that_would_diverge_stops_there() -> None:
             with pytest.raises(Diverged):
                 learner.train(world, 2, seed=0)
         assert_same(agent, other)
-        returns, steps = run_episodes(agent, car, 2, 30)
+        returns, steps = agent.run_episodes(car, 2, 30)
         assert returns.tolist() == steps.tolist() == []
         with pytest.raises(RuntimeError, match="call reset"):
             car.step(0)
@@ -151,16 +150,16 @@ def test_what_is_not_compiled_is_stepped() -> None:
 
     with plain_python():
         agent, car = pair("sarsa", "mountain_car")
-        assert can_run_episodes(agent, car)
-        assert not can_run_episodes(agent, Backwards())
+        assert agent.can_run_episodes(car)
+        assert not agent.can_run_episodes(Backwards())
         agent.train(Backwards(limit=5), 1)
         traces = f.Features([f.SoftBins(f.Trace("o0", steps=3), range=(-1.2, 0.5)), f.Bias()])
-        assert not can_run_episodes(pair("sarsa", "mountain_car", features=traces)[0], car)
+        assert not pair("sarsa", "mountain_car", features=traces)[0].can_run_episodes(car)
         agent, cliff = pair("sarsa", "cliff_walking", features=np.eye(48).__getitem__)
-        assert not can_run_episodes(agent, cliff)
+        assert not agent.can_run_episodes(cliff)
         assert agent.train(cliff, 2).steps.tolist() == pair("sarsa", "cliff_walking")[0].train(cliff, 2).steps.tolist()
         with pytest.raises(ValueError, match="'world' parameter of run_episodes must be of emphatic"):
-            run_episodes(agent, cliff, 1, 5)
+            agent.run_episodes(cliff, 1, 5)
 
 
 # ---------------------------------------------------------------------- worlds
@@ -214,7 +213,7 @@ def test_puddles_cost_what_their_depth_is() -> None:
             assert x + y < 1.9
         moves = []
         for action in [0, 1, 2, 3] * 40:
-            x, y = world._place[:2] = 0.7, 0.3
+            x, y = world.place[:2] = 0.7, 0.3
             (x_next, y_next), reward, _, _, _ = world.step(action)
             assert reward == -1.0 - 400.0 * plain(x_next, y_next)
             moves.append((x_next - x, y_next - y))

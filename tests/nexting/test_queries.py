@@ -40,12 +40,12 @@ def test_the_command_names_queries_that_work(log: Path, tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     with closing(sqlite3.connect(log)) as connection:
         connection.execute('create table "it\'s" as select * from readings')
-    refused = CliRunner().invoke(app, ["nexting", "plant.db", "--no-offline"])
+    refused = CliRunner().invoke(app, ["nexting", "plant.db"])
     assert refused.exit_code == 2
     assert 'the database has 2 tables: "it\'s", readings.' in refused.output
     flag = shlex.split(refused.output.strip().rpartition("Choose one: ")[2])
     assert flag == ["--query", 'select * from "it\'s"']
-    done = CliRunner().invoke(app, ["nexting", "plant.db", "--no-offline", "--horizons", "2", *flag])
+    done = CliRunner().invoke(app, ["nexting", "plant.db", "--horizons", "2", *flag])
     assert done.exit_code == 0, done.output
     assert "Query: select * from \"it's\"; rows ordered by 'time'." in done.output
     assert "select * from" in Path("nexting/plant/summary.json").read_text("utf-8")
@@ -57,7 +57,7 @@ def test_killed_and_resumed_on_a_database_that_grows(log: Path, tmp_path: Path) 
     whole = tmp_path / "whole"
     nexting.run(log, horizons=[2, 20], out=whole, offline=False)
     out = tmp_path / "out"
-    arguments = ("nexting", log, "--horizons", "2,20", "--out", out, "--no-offline", "--resume")
+    arguments = ("nexting", log, "--horizons", "2,20", "--out", out, "--resume")
     for left in (5, 2):
         assert run(KILLED, left, *arguments).returncode == -9
         add_rows(log, MANY, MANY + 100)
@@ -69,7 +69,7 @@ def test_killed_and_resumed_on_a_database_that_grows(log: Path, tmp_path: Path) 
 @pytest.mark.long
 def test_rows_that_change_are_noticed(log: Path, tmp_path: Path) -> None:
     add_rows(log, ROWS, MANY)
-    arguments = ("nexting", log, "--horizons", "2", "--out", tmp_path / "out", "--no-offline", "--resume")
+    arguments = ("nexting", log, "--horizons", "2", "--out", tmp_path / "out", "--resume")
     assert run(KILLED, 5, *arguments).returncode == -9
     with closing(sqlite3.connect(log)) as connection:
         connection.execute("update readings set wave = 7 where time = '2026-01-01T00:30'")

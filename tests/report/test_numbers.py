@@ -199,8 +199,8 @@ def test_the_learning_curves_on_the_page(nexting: tuple[list[Numbers], str, str]
 
 
 def test_the_bands_and_ranges_of_a_sweep(tmp_path: Path) -> None:
-    given = ["--rule", "td,etd", "--alpha", "2^-8..2^-6", "--lambda", "0,.9", "--runs", 4, "--steps", 300]
-    shown = process("sweep", "chain", *given, "--points", 6, "--out", tmp_path)
+    given = ["--rules", "td,etd", "--alpha", "2^-8..2^-6", "--lambda", "0,.9", "--runs", 4, "--steps", 300]
+    shown = process("sweep", "chain", *given, "--out", tmp_path)
     summary = json.loads((tmp_path / "summary.json").read_text("utf-8"))
     page = (tmp_path / "report.html").read_text("utf-8")
     settings = pq.read_table(tmp_path / "settings.parquet").to_pylist()

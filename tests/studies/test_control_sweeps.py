@@ -11,7 +11,6 @@ import pytest
 
 from emphatic import problems
 from emphatic.control import Agent
-from emphatic.control.episodes import run_episodes
 from emphatic.studies import sweep
 from emphatic.studies.acting import acting
 from emphatic.studies.figures import error_range
@@ -68,7 +67,7 @@ def test_steps_are_counted_where_each_costs_one() -> None:
         world.seed_with([0, 1, 1])
         seed: Any = [0, 1, 0]
         agent = Agent("differential_sarsa", world.mdp.S, 2, alpha=0.01, gamma=1.0, seed=seed)
-        returns, _ = run_episodes(agent, world, 3, 40, blocks=True)
+        returns, _ = agent.run_episodes(world, 3, 40, blocks=True)
         assert result.mean[0, 1] == pytest.approx(-returns.sum() / 120)
         assert result.baselines["best actions"] == pytest.approx(-2.747642, abs=1e-6)
 

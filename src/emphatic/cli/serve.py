@@ -151,8 +151,8 @@ def serve(
 
     It learns from every reading, and after a stop or a crash it continues from where it was.
 
-    Exit codes: 0 stopped; 1 learning failed; 2 wrong options; 65 the journal or the model is damaged (emphatic journal
-    check shows how); 75 the port, the folder or the disk cannot be used now.
+    Exit codes: 0 stopped; 1 learning failed; 2 wrong options; 65 the journal or the model is damaged; 75 the
+    port, the folder or the disk cannot be used now.
     """
     if log_format is LogFormat.json:
         for handler in logging.getLogger("emphatic").handlers:
@@ -204,9 +204,9 @@ def serve(
         publisher = make_publisher(publish, path, password, tls, messages)
         service.publish_to(publisher)
         reader = make_source(source, service, password, tls, messages)
-        connections = [each for each in (publisher, reader) if each is not None]
+        connections = [connection for connection in (publisher, reader) if connection is not None]
         with open_socket(host, port) as listening:
-            service.open(wait=False)
+            service.open()
             try:
                 app = create_app(service, token=token, hosts=hosts, https=tls_cert is not None)
                 return run(service, connections, listening, app, tls_cert, tls_key)
@@ -235,7 +235,7 @@ def _read_units(texts: Sequence[str]) -> dict[str, str]:
 def _exit_code(error: BaseException) -> int:
     """The exit code of a service that cannot start, by the names that systemd knows.
 
-    DATAERR asks for a repair, and TEMPFAIL for another attempt; wrong options are 2, as for every command.
+    DATAERR says that a restart does not help, TEMPFAIL that it may; wrong options are 2, as for every command.
     """
     from emphatic.common.locks import InUseError
     from emphatic.errors import CheckpointError

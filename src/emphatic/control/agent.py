@@ -14,12 +14,21 @@ from numpy.typing import DTypeLike, NDArray
 from emphatic import rules
 from emphatic.common.names import refusal, show
 from emphatic.control.algorithms import Algorithm, algorithm_of
-from emphatic.control.episodes import can_run_episodes, run_episodes
-from emphatic.control.observers import FunctionObserver, MoreSlots, Observation, observer_of, restored
+from emphatic.control.episodes import DIVERGED, DONE, STARTS, episode_kernel, episode_plan
+from emphatic.control.observers import (
+    FunctionObserver,
+    MakerObserver,
+    MoreSlots,
+    Observation,
+    observer_of,
+    restored,
+)
 from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, is_number, policy_config, policy_from, policy_of
 from emphatic.engines.sparse.acting import SETTINGS, STATUS, ActingKernels
 from emphatic.errors import CheckpointError, Diverged
 from emphatic.learning.learner import Learner
+from emphatic.problems import World
+from emphatic.problems.control import state_words
 from emphatic.stepsizes import StepSize
 
 __all__ = ["Agent", "Training"]
@@ -27,6 +36,10 @@ __all__ = ["Agent", "Training"]
 #: A Gymnasium environment, or anything with its ``reset`` and ``step``.
 Environment = Any
 
+#: Decisions of one call, after which Ctrl-C is noticed.
+_AT_A_TIME = 10_000_000
+#: Steps of an episode, at most, where there is no limit.
+_ENDLESS = np.iinfo(np.int64).max
 #: Random numbers drawn at a time.
 DRAWN = 512
 _ACTION, _MU, _DELTA = (STATUS.index(name) for name in ("ACTION", "MU", "DELTA"))
@@ -278,10 +291,10 @@ class Agent:
         if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 0:
             raise refusal("episodes", "train", "be a whole number of 0 or more", show(episodes))
         self._check_environment(env)
-        if can_run_episodes(self, env):
+        if self.can_run_episodes(env):
             if seed is not None:
                 env.seed_with(seed)
-            training = Training(*run_episodes(self, env, int(episodes), env.limit))
+            training = Training(*self.run_episodes(env, int(episodes), env.limit))
             if len(training) < episodes:
                 raise Diverged(self.learner.steps, of="learning")
             return training
@@ -298,6 +311,72 @@ class Agent:
                 lengths[episode] += 1
                 action = self.step(reward, observation, bool(terminated), bool(truncated))
         return Training(returns, lengths)
+
+    def can_run_episodes(self, world: object) -> bool:
+        """Whether ``run_episodes`` takes this environment; in others, the agent takes one step after the other.
+
+        Args:
+            world: The environment.
+        """
+        return self._plan(world) is not None
+
+    def run_episodes(
+        self, world: World, episodes: int, limit: int | None, *, blocks: bool = False
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Act and learn for whole episodes in one compiled call.
+
+        Args:
+            world: A world of ``emphatic.problems``.
+            episodes: The number of episodes.
+            limit: Episodes are truncated after this many steps; None for no limit.
+            blocks: Whether episodes are blocks of ``limit`` steps, each of which goes on where the one before was left.
+
+        Returns:
+            The returns and steps of the episodes that were finished before the learner would diverge.
+        """
+        plan = self._plan(world)
+        if plan is None:
+            wanted = "be of emphatic.problems, with the agent's actions and features of its observations alone"
+            raise refusal("world", "run_episodes", wanted, show(world))
+        kernel = episode_kernel(self._engine.rule, self._engine.dtype, self._observer.slots, self._setting, world, plan)
+        returns, steps = np.zeros(episodes), np.zeros(episodes, np.int64)
+        progress = np.array([0, not (blocks and self.acting), False], np.int64)
+        with self._guard:
+            random = self._random_words()
+            arguments = (
+                *(self._state, self._setting, self._status, *self._work, world.tables, world.place, world.random),
+                *(random, np.zeros((1, max(len(world.ranges), 1))), plan, _ENDLESS if limit is None else int(limit)),
+                *(not blocks, _AT_A_TIME, progress, returns, steps),
+            )
+            try:
+                while progress[DONE] < episodes and not progress[DIVERGED]:
+                    kernel(*arguments)
+            finally:
+                self._continue_random(random)
+                self.acting = not progress[STARTS]
+                world._steps = -1
+        return returns[: progress[DONE]], steps[: progress[DONE]]
+
+    def _plan(self, world: object) -> tuple[NDArray[Any], ...] | None:
+        plan = episode_plan(self._observer, self._actions, world)
+        if plan is not None and isinstance(self._observer, MakerObserver):
+            assert isinstance(world, World)
+            self._prepare(np.zeros(len(world.ranges)))
+        return plan
+
+    def _random_words(self) -> NDArray[np.uint64]:
+        """The state of the random numbers, as worlds have theirs."""
+        bits = self._generator.bit_generator
+        bits.state = self._before
+        assert isinstance(bits, np.random.PCG64)
+        return state_words(bits.advance(self._drawn))
+
+    def _continue_random(self, random: NDArray[np.uint64]) -> None:
+        """Draw the next random numbers after those that an episode has used."""
+        state = self._generator.bit_generator.state
+        state["state"]["state"] = int(random[0]) << 64 | int(random[1])
+        self._generator.bit_generator.state = state
+        self._draw()
 
     def _check_environment(self, env: Environment) -> None:
         """ValueError unless this is one environment that takes these actions."""

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
 from emphatic import problems
-from emphatic.common.names import refusal, show
-from emphatic.control.observers import MakerObserver, TableObserver
+from emphatic.control.observers import MakerObserver, Observer, TableObserver
 from emphatic.engines import compiled
 from emphatic.engines.sparse.acting import SETTINGS, Known, acting_functions, state_type
 from emphatic.features import Features, Tiles
 from emphatic.features.plan import EXACT
 from emphatic.problems import World
-from emphatic.problems.control import state_words, table_types
+from emphatic.problems.control import table_types
 from emphatic.rules import AnyRule, ElementwiseRule
 
-if TYPE_CHECKING:
-    from emphatic.control.agent import Agent
-
-__all__ = ["WORLDS", "can_run_episodes", "run_episodes", "tile_coding"]
+__all__ = ["WORLDS", "episode_kernel", "episode_plan", "tile_coding"]
 
 #: The control problems by name.
 WORLDS: dict[str, Callable[..., World]] = {
@@ -39,10 +35,6 @@ WORLDS: dict[str, Callable[..., World]] = {
 }
 #: The worlds whose steps the kernel knows; classes that are derived from them may do something else.
 _COMPILED = (problems.Environment, problems.MountainCar, problems.Acrobot, problems.PuddleWorld)
-#: Decisions of one call, after which Ctrl-C is noticed.
-_AT_A_TIME = 10_000_000
-#: Steps of an episode, at most, where there is no limit.
-_ENDLESS = np.iinfo(np.int64).max
 #: What the kernel is compiled for, of an agent's numbers.
 _FIXED = ("N", "ETA", "SIGMA", "NEXT", "RATIO", "CUTS", "GREEDY", "SOFTMAX", "KIND")
 #: The types and dimensions of ``Features.constant_arguments``.
@@ -77,82 +69,41 @@ def tile_coding(world: World) -> Features:
     return Features([Tiles(names, tiles=8, tilings=8, range=ranges)])
 
 
-def can_run_episodes(agent: Agent, world: object) -> bool:
-    """Whether ``run_episodes`` takes these; other agents take one step after the other.
+def episode_plan(observer: Observer, actions: Sequence[object], world: object) -> tuple[NDArray[Any], ...] | None:
+    """What ``activate`` takes between readings and results; None where episodes cannot be compiled.
 
     Args:
-        agent: The agent.
+        observer: Observes the world for an agent.
+        actions: The agent's actions.
         world: Its environment.
     """
-    return isinstance(world, World) and _plan(agent, world) is not None
-
-
-def run_episodes(
-    agent: Agent, world: World, episodes: int, limit: int | None, *, blocks: bool = False
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Act and learn; the returns and steps of the episodes that were finished before the learner would diverge.
-
-    Args:
-        agent: The agent.
-        world: Its world.
-        episodes: The number of episodes.
-        limit: Episodes are truncated after this many steps; None for no limit.
-        blocks: Whether episodes are blocks of ``limit`` steps, each of which goes on where the one before was left.
-    """
-    plan = _plan(agent, world)
-    if plan is None:
-        wanted = "be of emphatic.problems, with the agent's actions and features of its observations alone"
-        raise refusal("world", "run_episodes", wanted, show(world))
-    engine, observer = agent.learner._engine, agent._observer
-    following = dict(zip(SETTINGS, agent._setting.tolist(), strict=True))
-    known = Known(world.actions, observer.slots, tuple((name, following[name]) for name in _FIXED))
-    kernel = _kernel(engine.rule, engine.dtype, known, world.number, _dimensions(plan), compiled.interpreted())
-    returns, steps = np.zeros(episodes), np.zeros(episodes, np.int64)
-    progress = np.array([0, not (blocks and agent.acting), False], np.int64)
-    with agent._guard:
-        random = _words_of(agent)
-        arguments = (
-            *(agent._state, agent._setting, agent._status, *agent._work, world.tables, world._place, world._random),
-            *(random, np.zeros((1, max(len(world.ranges), 1))), plan, _ENDLESS if limit is None else int(limit)),
-            *(not blocks, _AT_A_TIME, progress, returns, steps),
-        )
-        try:
-            while progress[DONE] < episodes and not progress[DIVERGED]:
-                kernel(*arguments)
-        finally:
-            _go_on_from(agent, random)
-            agent.acting = not progress[STARTS]
-            world._steps = -1
-    return returns[: progress[DONE]], steps[: progress[DONE]]
-
-
-def _plan(agent: Agent, world: World) -> tuple[NDArray[Any], ...] | None:
-    """What ``activate`` takes between readings and results; None where episodes cannot be compiled."""
-    observer, S = agent._observer, (len(world.tables[0]) - 2) // world.actions
-    if type(world) not in _COMPILED or agent.actions != tuple(range(world.actions)):
+    if type(world) not in _COMPILED or not isinstance(world, World) or tuple(actions) != tuple(range(world.actions)):
         return None
     if isinstance(observer, TableObserver):
-        return _NO_PLAN if not world.ranges and observer.n >= S else None
+        states = (len(world.tables[0]) - 2) // world.actions
+        return _NO_PLAN if not world.ranges and observer.n >= states else None
     if not isinstance(observer, MakerObserver) or not world.ranges:
         return None
-    agent._prepare(np.zeros(len(world.ranges)))
+    observer.prepare(np.zeros(len(world.ranges)))
     return observer.maker.constant_arguments() if len(observer.maker.signals) == len(world.ranges) else None
 
 
-def _words_of(agent: Agent) -> NDArray[np.uint64]:
-    """The state of the agent's random numbers, as worlds have theirs."""
-    bits = agent._generator.bit_generator
-    bits.state = agent._before
-    assert isinstance(bits, np.random.PCG64)
-    return state_words(bits.advance(agent._drawn))
+def episode_kernel(
+    rule: AnyRule, dtype: str, slots: int, setting: NDArray[np.float64], world: World, plan: tuple[NDArray[Any], ...]
+) -> Any:
+    """The kernel of whole episodes of an agent in a world.
 
-
-def _go_on_from(agent: Agent, random: NDArray[np.uint64]) -> None:
-    """Draw the agent's next random numbers after those that an episode has used."""
-    state = agent._generator.bit_generator.state
-    state["state"]["state"] = int(random[0]) << 64 | int(random[1])
-    agent._generator.bit_generator.state = state
-    agent._draw()
+    Args:
+        rule: The rule of the agent's learner.
+        dtype: The numbers that it learns in.
+        slots: The active features of an observation, at most.
+        setting: The numbers of the agent, in the order of ``SETTINGS``.
+        world: The world.
+        plan: Its ``episode_plan``.
+    """
+    numbers = dict(zip(SETTINGS, setting.tolist(), strict=True))
+    known = Known(world.actions, slots, tuple((name, numbers[name]) for name in _FIXED))
+    return _kernel(rule, dtype, known, world.number, _dimensions(plan), compiled.interpreted())
 
 
 def _dimensions(plan: tuple[NDArray[Any], ...]) -> int:

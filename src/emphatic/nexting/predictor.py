@@ -275,15 +275,12 @@ class PersistenceWarmUp:
         self._names: tuple[str, ...] = ()  # whose questions and lines these are
         self._questions: list[GVF] = []
         self._format = LineFormat((), ())
-        #: What is wrong with the last reading, by kind, as far as the readings tell.
-        self.doubts: Mapping[str, str] = {}
         self._settings = replace(settings, horizons=settings.horizons or tuple(horizons))
         #: The readings to warm up on, by the rule for all streams; horizons as durations count once the step is known.
         self.rows = self._settings.warm_up_rows(None)
 
     def __call__(self, waiting: Waiting, form: TextForm) -> PersistenceAnswers | None:
         """The answers at the last of the readings so far; None if they do not tell yet what they are."""
-        self.doubts = {}
         if len(waiting) < _LEAST:
             return None
         if self._parser is None or len(waiting) == _last_look(len(waiting)):
@@ -303,10 +300,7 @@ class PersistenceWarmUp:
             for row in map(self._parser.parse, rows[self._held : -1]):
                 self._hold(row.values)
         row = self._parser.parse(waiting[-1][1])
-        self.doubts = row.problems
         if not row.readable:
-            signals = ", ".join(self._parser.names[:5]) + (", …" if len(self._parser.names) > 5 else "")
-            self.doubts = row.problems or {"no signal": f"the reading has none of the signals so far ({signals})"}
             return None
         self._hold(row.values)
         self._held = len(waiting)
@@ -435,8 +429,6 @@ class Predictor:
         self._unit, self._first_malformed, self._resilient = unit, "", resilient
         self._warm_up = warm_up
         self._names: set[str] = set()
-        #: Kinds of problems that were logged during the warm-up.
-        self._doubted: set[str] = set()
         self._waiting: list[tuple[int, Reading]] = []
         self._persistence = PersistenceWarmUp(settings, _HORIZONS)
         self._form = JSON
@@ -484,6 +476,27 @@ class Predictor:
             return
         self._model.asked.remove(text)
         self._set_asked(self._model)
+
+    def ask_further(self, settings: Settings, path: Path) -> None:
+        """Ask the questions of settings that a model does not have yet; log which other settings differ from its own.
+
+        Args:
+            settings: The settings.
+            path: The file of the model, for messages.
+        """
+        for text in settings.ask:
+            if text.strip() in self.settings.ask:
+                continue
+            try:
+                self.ask(text)
+            except ValueError as error:
+                if text.strip() not in self.dropped:
+                    raise
+                logger.warning("%s The question is dropped.", error)
+        ignored = settings.differences(replace(self.settings, delimiter=self.delimiter, ask=settings.ask))
+        if ignored:
+            names = ", ".join(ignored)
+            logger.warning("%s: using the settings stored in the model. Ignored, because they differ: %s.", path, names)
 
     def _set_asked(self, model: _Model) -> None:
         texts = tuple(question.text for question in model.asked.questions)
@@ -744,23 +757,9 @@ class Predictor:
                 self._names, self._persistence = set(), PersistenceWarmUp(self.settings, _HORIZONS)
                 return None
         answers, step = self._persistence(self._waiting, self._form), len(self._waiting) - 1
-        if not self._resilient:  # (in a service, devices that report one at a time have different names)
-            self._doubt(number, self._persistence.doubts)
         if answers is None or not self.every(step, answers.time):
             return None
         return Prediction(step, answers.time_text, answers.values, answers.format)
-
-    def _doubt(self, number: int, doubts: Mapping[str, str]) -> None:
-        """Log what seems to be wrong with a reading of the warm-up, when such a thing first occurs."""
-        for problem, text in doubts.items():
-            if problem not in self._doubted:
-                logger.warning(
-                    "%s %d: %s. It is checked again when the warm-up is complete, and so are further ones.",
-                    self._unit,
-                    number,
-                    text if problem == "no signal" else f"{problem}: {text}",
-                )
-        self._doubted |= doubts.keys()
 
     def _begin(self) -> Prediction | None:
         """The warm-up is complete: make the horde, learn from the readings that wait; the prediction at the last."""
@@ -1046,23 +1045,13 @@ class Live:
     def _load(self) -> tuple[Predictor, bytes]:
         """The predictor of the model, and the predictions that were not written before it was saved."""
         predictor, state = Predictor.load(self.model, learn=self.learn, every=self.every)
-        for text in self.settings.ask:
-            if text.strip() not in predictor.settings.ask:
-                predictor.ask(text)
-        held = replace(predictor.settings, delimiter=predictor.delimiter, ask=self.settings.ask)
-        ignored = self.settings.differences(held)
-        if ignored:
-            logger.warning(
-                "%s: using the settings stored in the model. Ignored, because they differ: %s.",
-                self.model,
-                ", ".join(ignored),
-            )
-        last = predictor.last_time
+        predictor.ask_further(self.settings, self.model)
+        latest = predictor.last_time
         logger.info(
             "resuming from %s at step %d%s. If a run was killed, send the readings after this one again.",
             self.model,
             predictor.step,
-            "" if last is None else f", after the reading of {last}",
+            "" if latest is None else f", after the reading of {latest}",
         )
         return predictor, state.get("live", {}).get("pending", "").encode()
 

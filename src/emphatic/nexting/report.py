@@ -494,10 +494,14 @@ def _upcoming(page: NextingPage) -> Row | None:
     unsure = {(score["signal"], score["horizon"]) for score in page.scores if score.get("calibrated") is False}
     rows = []
     for entry in page.upcoming:
-        now = entry.get("now")
+        latest = entry.get("now")
         low, high = ((entry.get(end) or {}).get(page.horizons[0]) for end in ("low", "high"))
         width = high - low if known(low) and known(high) else None
-        row: dict[str, Any] = {"signal": page.link(entry["signal"]), "now": _with_width(now, width), "value now": now}
+        row: dict[str, Any] = {
+            "signal": page.link(entry["signal"]),
+            "now": _with_width(latest, width),
+            "value now": latest,
+        }
         for i, horizon in enumerate(page.horizons):
             row[f"value {i}"] = entry["predictions"].get(horizon)
             row[str(i)] = _with_interval(entry, horizon, (entry["signal"], horizon) in unsure)

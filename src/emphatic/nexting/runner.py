@@ -51,7 +51,7 @@ from emphatic.nexting.learning import (
 )
 from emphatic.nexting.machines import Models, run_machines, save_models, unfinished_file
 from emphatic.nexting.outlook import unit_of
-from emphatic.nexting.scoring import Scored, ScoreTable, import_frames, score_log
+from emphatic.nexting.scoring import Scored, ScoreTable, import_pandas, score_log
 from emphatic.nexting.settings import Settings
 from emphatic.questions.durations import format_duration, seconds
 from emphatic.scores.returns import rows_to_score
@@ -132,8 +132,7 @@ class NextingResult:
         rows: The number of rows.
         seconds: The seconds that each phase took.
         out: The folder that was written, or None.
-        models: With ``by``, the model of each machine; ``model`` is then that of the last machine, or with ``share``
-            the one that all machines share.
+        models: With ``by``, the model of each machine; ``model`` is then that of the last machine.
     """
 
     summary: ScoreTable
@@ -219,19 +218,9 @@ class NextingResult:
         >>> result.to_pandas().columns[:2].tolist()
         ['row', 'x@5']
         """
-        import_frames("pandas")
+        import_pandas()
         frame = self.predictions.to_pandas()
         return frame.set_index("time") if "time" in frame.columns else frame
-
-    def to_polars(self) -> Any:
-        """The predictions as a polars DataFrame.
-
-        >>> import emphatic
-        >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5])
-        >>> result.to_polars().columns[:2]
-        ['row', 'x@5']
-        """
-        return import_frames("polars").from_arrow(self.predictions)
 
     def forecast(self) -> ScoreTable:
         """What is predicted from the last row on.
@@ -381,8 +370,6 @@ def run(
     skip_lines: int | None = None,
     header: int | str | Sequence[str] | None = None,
     by: str | None = None,
-    share: bool | None = None,
-    sections: str | Sequence[str] | None = None,
     increments: str | Sequence[str] | bool | None = None,
     query: str | None = None,
     range: str | None = None,
@@ -428,8 +415,6 @@ def run(
         header: The line of the header of CSV after those, 0 for none; or the names of the columns.
         by: The column with the name of the machine. Each machine is learned separately, with its own ranges, scores and
             model.
-        share: With ``by``, whether to learn one set of weights from all machines.
-        sections: With ``by``, the machines with their own section in the report, or "all"; default: all of up to four.
         increments: The counters to learn as their increments, False for none; default: detected.
         query: The query of a database or a time series store, in its own language; default: its only table.
         range: What to read of a time series store: a duration up to now such as "30d", or "START/END".
@@ -480,8 +465,6 @@ def run(
         skip_lines=skip_lines,
         header=tuple(header) if isinstance(header, list) else header,
         by=by,
-        share=share,
-        sections=sections,
         increments=increments,
         query=query,
         range=range,
@@ -848,8 +831,7 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
     lines += arrangement_lines(facts)
     if facts.get("by"):
         count, scored = len(facts["machines"]), [m for m in facts["machines"] if m["variance_explained"] is not None]
-        how = "with one set of weights" if facts["shared"] else "each by itself"
-        lines.append(f"Machines: {count:,} by {facts['by']!r}, learned from {how}.")
+        lines.append(f"Machines: {count:,} by {facts['by']!r}, learned from each by itself.")
         scored.sort(key=lambda machine: -machine["variance_explained"])
         if len(scored) > 1:
             best, worst = (f"{m['name']} ({m['variance_explained']:.3f})" for m in (scored[0], scored[-1]))

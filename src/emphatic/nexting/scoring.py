@@ -752,44 +752,13 @@ class ScoreTable(list[dict[str, Any]]):
             return [name for name in self._columns if name in names]
         return [name for name in names if all(_is_plain(row.get(name)) for row in self)]
 
-    def to_dict(self) -> dict[str, list[Any]]:
-        """The columns as lists, by name.
-
-        >>> ScoreTable([{"x": 1}, {"x": None}]).to_dict()
-        {'x': [1, None]}
-        """
-        return {name: [row.get(name) for row in self] for name in self.columns}
-
-    def to_arrow(self) -> Any:
-        """The table as an Arrow table.
-
-        >>> ScoreTable([{"x": 1}, {"x": None}]).to_arrow().num_rows
-        2
-        """
-        import pyarrow as pa
-
-        columns = {}
-        for name, values in self.to_dict().items():
-            kinds = {type(value) for value in values if value is not None}
-            mixed = str in kinds and len(kinds) > 1
-            columns[name] = pa.array([None if v is None else str(v) for v in values] if mixed else values)
-        return pa.table(columns)
-
     def to_pandas(self) -> Any:
         """The table as a pandas DataFrame.
 
         >>> ScoreTable([{"x": 1}, {"x": 2}]).to_pandas()["x"].tolist()
         [1, 2]
         """
-        return import_frames("pandas").DataFrame(self.to_dict())
-
-    def to_polars(self) -> Any:
-        """The table as a polars DataFrame.
-
-        >>> ScoreTable([{"x": 1}, {"x": 2}]).to_polars()["x"].to_list()
-        [1, 2]
-        """
-        return import_frames("polars").from_arrow(self.to_arrow())
+        return import_pandas().DataFrame({name: [row.get(name) for row in self] for name in self.columns})
 
     def __repr__(self) -> str:
         names = self.columns
@@ -816,14 +785,13 @@ class ScoreTable(list[dict[str, Any]]):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{unlisted}"
 
 
-def import_frames(package: str) -> Any:
-    """pandas or polars; ImportError with the command that installs it."""
-    import importlib
-
+def import_pandas() -> Any:
+    """The package; ImportError with the command that installs it."""
     try:
-        return importlib.import_module(package)
+        import pandas
     except ImportError:
-        raise ImportError(f"{package} is not installed: pip install {package}") from None
+        raise ImportError("pandas is not installed: pip install pandas") from None
+    return pandas
 
 
 def _is_plain(value: object) -> bool:

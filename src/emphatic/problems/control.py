@@ -175,9 +175,10 @@ class World:
         if limit is not None:
             whole("limit", limit, type(self).__name__)
         self.limit = limit
+        #: What its kernels take: tables of states, words of random numbers, and where an episode is.
         self.tables: tuple[NDArray[Any], ...] = _NO_TABLES
-        self._random = words_of(seed)
-        self._place = np.zeros(4)
+        self.random = words_of(seed)
+        self.place = np.zeros(4)
         self._steps = -1
 
     def seed_with(self, seed: object) -> None:
@@ -186,7 +187,7 @@ class World:
         Args:
             seed: A whole number, or a list of such.
         """
-        self._random = words_of(seed)
+        self.random = words_of(seed)
 
     def reset(self, *, seed: int | None = None, options: object = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode: its first observation, and {}.
@@ -202,11 +203,11 @@ class World:
         if self.number:
             enter, follow = (_kernel(name, interpreted()) for name in ("reset", "step"))
             about: tuple[Any, ...] = (self.number,)
-            arguments: tuple[Any, ...] = (self.number, self._place, self._random)
+            arguments: tuple[Any, ...] = (self.number, self.place, self.random)
         else:
             enter, follow = (_kernel(name, interpreted()) for name in ("reset_table", "step_table"))
-            about, arguments = (self.tables,), (self.tables, self.actions, self._place, self._random)
-        enter(*about, self._place, self._random)
+            about, arguments = (self.tables,), (self.tables, self.actions, self.place, self.random)
+        enter(*about, self.place, self.random)
         self._follow = functools.partial(follow, *arguments)
         self._steps = 0
         return self._observe(), {}
@@ -231,7 +232,7 @@ class World:
 
     def _observe(self) -> Any:
         """What is observed of the place."""
-        place = self._place.tolist()
+        place = self.place.tolist()
         return tuple(place[: len(self.ranges)])
 
 
@@ -262,7 +263,7 @@ class Environment(World):
         self.continuing = bool((arrival < mdp.S).all())
 
     def _observe(self) -> int:
-        return int(self._place[0])
+        return int(self.place[0])
 
 
 class MountainCar(World):

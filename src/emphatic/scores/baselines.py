@@ -844,7 +844,7 @@ class KeptRows:
         if not 0 < cut < len(rows):
             return None
         known = FittedRows(self._rows.phi[np.ix_(rows, order)], self._rows.y[rows][:, q], self._rows.u[rows][:, q])
-        early, late = (FittedRows(*(array[part] for array in known)) for part in (slice(cut), slice(cut, None)))
+        early, late = (FittedRows(*(array[half] for array in known)) for half in (slice(cut), slice(cut, None)))
         means = early.means
         early, test = early.about(means), late.about(means)
         solve, between, errors = _solve_rows(early), test.phi @ early.phi.T, []

@@ -17,7 +17,6 @@ from emphatic.common.names import suggestion
 from emphatic.control import ALGORITHMS, WORLDS, Agent, Algorithm, tile_coding
 from emphatic.control.agent import check_end
 from emphatic.control.algorithms import algorithm_of
-from emphatic.control.episodes import run_episodes
 from emphatic.learning.inputs import refusal, whole
 from emphatic.problems import Environment, World
 from emphatic.studies.grid import ControlRule, Grid, GridSettings
@@ -181,7 +180,7 @@ class Acting:
         """
         world = copy.copy(self.world)  # tasks may share this one
         world.seed_with([self.seed, run, 1])
-        returns, _ = run_episodes(agent, world, episodes, self._limit, blocks=world.continuing)
+        returns, _ = agent.run_episodes(world, episodes, self._limit, blocks=world.continuing)
         costs = np.full(episodes, np.inf)
         costs[: len(returns)] = -returns / (self._limit if world.continuing else 1.0)
         return costs

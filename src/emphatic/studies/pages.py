@@ -281,8 +281,8 @@ def sweep_page(sweep: SweepPage) -> str:
         "learning": ("Learning curves", _learning_cards(sweep, inks, plots)),
         "distribution": ("All runs", _runs_card(sweep, plots)),
     }
-    rest = {"settings": sweep.settings, "took": sweep.seconds, "versions": sweep.versions}
-    return render("sweep.html", sweep.title, sweep.intro, sections, plots, **rest)
+    details = {"settings": sweep.settings, "took": sweep.seconds, "versions": sweep.versions}
+    return render("sweep.html", sweep.title, sweep.intro, sections, plots, **details)
 
 
 def render(
