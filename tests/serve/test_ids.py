@@ -339,7 +339,7 @@ def test_a_service_with_a_damaged_journal_says_what_to_do(tmp_path: Path) -> Non
     done = run(COMMAND, "serve", "--model", crashed / "model", "--port", 0)
     assert (done.returncode, done.stderr.count(b"\n")) == (65, 1)
     assert b"line 1: its checksum is wrong" in done.stderr
-    assert b"Move it elsewhere" in done.stderr
+    assert b"emphatic journal repair" in done.stderr
     (tmp_path / "new.warm-up").write_text("{")
     done = run(COMMAND, "serve", "--model", tmp_path / "new", "--port", 0)
     assert (done.returncode, b"this is not the saved warm-up" in done.stderr) == (65, True)

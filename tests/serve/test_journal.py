@@ -10,8 +10,10 @@ import zlib
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
-from emphatic.serve.journal import Journal, JournalError
+from emphatic.cli import app
+from emphatic.serve.journal import Journal, JournalError, inspect, repair
 from tests.support.processes import run
 
 
@@ -139,7 +141,7 @@ def test_readings_that_were_acknowledged_and_are_gone_are_never_a_torn_tail(tmp_
     whole = path.read_bytes()
     for cut in range(len(whole)):
         path.write_bytes(whole[:cut])
-        with pytest.raises(JournalError, match="Move it elsewhere"):
+        with pytest.raises(JournalError, match="emphatic journal check"):
             Journal(tmp_path / "journal")
     path.write_bytes(whole[: whole.index(b"\n") + 1])
     with pytest.raises(JournalError, match="readings 2 to 4 are missing at the end"):
@@ -192,27 +194,75 @@ def damage(path: Path, kind: str, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_damage_is_silent(kind: str, tmp_path: Path) -> None:
-    """125 damages of each kind, 1,000 in all: each is refused."""
+def test_no_damage_is_silent_and_a_repair_saves_the_others(kind: str, tmp_path: Path) -> None:
+    """125 damages of each kind, 1,000 in all: each is refused; a repair loses what the check said, and nothing else."""
     write_journal(tmp_path / "whole")
+    expected = dict(numbers(tmp_path / "whole"))
     rng = random.Random(kind)
     names = sorted(path.name for path in (tmp_path / "whole").glob("*.jsonl"))
     if kind == "file removed":
         names = names[1:]  # the model knows where the journal begins
     folder = shutil.copytree(tmp_path / "whole", tmp_path / "damaged")
-    for _ in range(125):
+    for case in range(125):
         name = rng.choice([*names, "end"] if kind in ("bit flip", "cut", "hole", "file removed") else names)
         whole = (folder / name).read_bytes()
         damage(folder / name, kind, rng)
-        with pytest.raises(JournalError, match="the journal is damaged"):
+        with pytest.raises(JournalError, match="emphatic journal repair"):
             Journal(folder)
-        (folder / name).write_bytes(whole)
+        if case % 25:
+            (folder / name).write_bytes(whole)
+            continue
+        found = inspect(folder)
+        copy = repair(folder)
+        assert copy is not None
+        saved = dict(numbers(folder))
+        lost = {number for first, last in found.lost for number in range(first, last + 1)}
+        assert saved == {number: x for number, x in expected.items() if number not in lost}
+        assert len(saved) == found.readings
+        if kind in ("line doubled", "lines swapped") or name == "end":
+            assert lost == set()
+        assert repair(folder) is None
+        shutil.rmtree(copy)
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "whole", folder)
 
 
 def test_a_damaged_id_of_a_journal_is_not_the_owners(tmp_path: Path) -> None:
     write_journal(tmp_path)
     (tmp_path / "id").write_text("ownez\n")
     assert Journal(tmp_path).id != "owner"
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_check_and_repair_on_the_command_line(tmp_path: Path) -> None:
+    folder = tmp_path / "model.journal"
+    write_journal(folder)
+    whole = call("journal", "check", tmp_path / "model")
+    assert (whole.exit_code, whole.stdout.splitlines()[-1]) == (0, "Every line is intact.")
+    path = sorted(folder.glob("*.jsonl"))[1]
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:4], *lines[6:9], b"nonsense\n", *lines[10:]]))
+    before = path.read_bytes()
+    checked = call("journal", "check", folder)
+    assert checked.exit_code == 1
+    text = checked.stdout
+    assert "A repair saves 57 readings and loses 3 readings:\n  25 to 26\n  30\n" in text
+    assert "line 5: it holds reading 27, where reading 25 belongs" in text
+    assert path.read_bytes() == before
+    repaired = call("journal", "repair", path)
+    assert repaired.exit_code == 0
+    copy = Path(repaired.stdout.splitlines()[-1].removeprefix("The original journal is in ").rstrip("."))
+    assert (copy / path.name).read_bytes() == before
+    assert len(numbers(folder)) == 57
+    again = call("journal", "repair", folder)
+    assert again.stdout.splitlines()[-1] == "Nothing to repair."
+    assert "An earlier repair lost 3 readings." in again.stdout
+    for wrong in (tmp_path, tmp_path / "nothing"):
+        refused = call("journal", "repair", wrong)
+        assert (refused.exit_code, "is not a" in refused.stderr) == (2, True)
 
 
 def test_a_full_disk_leaves_nothing_of_a_group(tmp_path: Path) -> None:

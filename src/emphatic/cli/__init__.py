@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from emphatic.cli import demo, nexting, serve, studies
+from emphatic.cli import demo, journal, nexting, serve, studies
 from emphatic.cli.terminal import GroupedCommand, LogLevel, log_to_stderr
 
 __all__ = ["app"]
@@ -86,15 +86,21 @@ def main(
     context.call_on_close(log_to_stderr((log_level or default).value))
 
 
-def _add(name: str, command: Callable[..., None], short_help: str | None = None) -> None:
+def _add(name: str, command: Callable[..., None], short_help: str | None = None, group: typer.Typer = app) -> None:
     # Typer would evaluate the annotations of every command, as text, whenever one of them runs.
     command.__annotations__ = get_type_hints(command, include_extras=True)
-    app.command(name, cls=GroupedCommand, short_help=short_help)(command)
+    group.command(name, cls=GroupedCommand, short_help=short_help)(command)
+
+
+_journal = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check or repair the journal of a service.")
 
 
 # In the order of the help.
 _add("demo", demo.demo)
 _add("nexting", nexting.nexting, "Learn to predict every signal of a log, at several horizons.")
 _add("serve", serve.serve, "Serve a model by HTTP or MQTT, with a live page.")
+_add("check", journal.check, "Check a journal, and show what a repair would save and lose.", _journal)
+_add("repair", journal.repair, "Repair a journal, and keep a copy of it.", _journal)
+app.add_typer(_journal, name="journal")
 _add("sweep", studies.sweep, "Try a grid of rules and parameters on a problem or a log.")
 _add("rules", demo.rules)

@@ -151,8 +151,8 @@ def serve(
 
     It learns from every reading, and after a stop or a crash it continues from where it was.
 
-    Exit codes: 0 stopped; 1 learning failed; 2 wrong options; 65 the journal or the model is damaged; 75 the
-    port, the folder or the disk cannot be used now.
+    Exit codes: 0 stopped; 1 learning failed; 2 wrong options; 65 the journal or the model is damaged (emphatic journal
+    check shows how); 75 the port, the folder or the disk cannot be used now.
     """
     if log_format is LogFormat.json:
         for handler in logging.getLogger("emphatic").handlers:
@@ -235,7 +235,7 @@ def _read_units(texts: Sequence[str]) -> dict[str, str]:
 def _exit_code(error: BaseException) -> int:
     """The exit code of a service that cannot start, by the names that systemd knows.
 
-    DATAERR says that a restart does not help, TEMPFAIL that it may; wrong options are 2, as for every command.
+    DATAERR asks for a repair, and TEMPFAIL for another attempt; wrong options are 2, as for every command.
     """
     from emphatic.common.locks import InUseError
     from emphatic.errors import CheckpointError

@@ -10,8 +10,9 @@ of a checksum, the number of the reading, its origin (or null) and the reading:
 
 The checksum is the CRC-32 of everything behind it in the line. A file ``end`` beside the segments has the number of the
 last reading that may have been acknowledged. Every line up to that number must be there, in order and unchanged; a torn
-line behind it is what a crash leaves of a write, and is dropped with a message. Anything else is a ``JournalError``. A
-file ``id`` says whose readings these are: a model is saved with the id of its journal.
+line behind it is what a crash leaves of a write, and is dropped with a message. Anything else is a ``JournalError``;
+``repair`` saves what can be saved. A file ``id`` says whose readings these are: a model is saved with the id of its
+journal.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import logging
 import os
 import re
 import secrets
+import shutil
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -32,7 +35,7 @@ from emphatic.common.files import atomic_file
 from emphatic.tables.fields import as_name
 from emphatic.tables.pipe import Reading
 
-__all__ = ["Entry", "Journal", "JournalError", "JournalState"]
+__all__ = ["Damage", "Entry", "Inspection", "Journal", "JournalError", "JournalState", "inspect", "repair"]
 
 logger = logging.getLogger("emphatic.serve")
 
@@ -64,10 +67,12 @@ class JournalState(NamedTuple):
     Attributes:
         size: Its bytes on the disk.
         is_torn: Whether a crash had cut off its last write.
+        lost: Readings that a repair could not save.
     """
 
     size: int = 0
     is_torn: bool = False
+    lost: int = 0
 
 
 class Journal:
@@ -94,16 +99,17 @@ class Journal:
         self._pending: list[bytes] = []
         self._file = self._end_file = -1
         self._size = self._in_segment = 0
-        inspection = _inspect(folder)
+        inspection = inspect(folder)
         if inspection.damages:
             raise JournalError(
-                f"{folder}: the journal is damaged: {inspection.summary()}. Move it elsewhere to continue from "
-                "the last save of the model."
+                f"{folder}: the journal is damaged: {inspection.summary()}. Show what a repair would save and lose "
+                f"with 'emphatic journal check {folder}', repair it with 'emphatic journal repair {folder}', or move "
+                "it elsewhere to continue from the last save of the model."
             )
         if inspection.torn is not None:
             logger.warning("%s: %s", folder, inspection.torn.problem)
             _truncate(inspection.torn.path, inspection.torn.size)
-        self._is_torn = inspection.torn is not None
+        self._is_torn, self._lost = inspection.torn is not None, inspection.empty
         #: The number of the first reading that is kept; one more than ``last`` if there is none.
         self.first = inspection.first
         #: The number of the last reading.
@@ -120,7 +126,7 @@ class Journal:
         for _, path in _segments(self.folder):
             with suppress(OSError):  # it is cut just now
                 size += path.stat().st_size
-        return JournalState(size, self._is_torn)
+        return JournalState(size, self._is_torn, self._lost)
 
     @property
     def id(self) -> str | None:
@@ -167,12 +173,14 @@ class Journal:
         self._pending = []
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
-        """The readings on the disk after this number, in order."""
+        """The readings on the disk after this number, in order; those that a repair could not save are left out."""
         for start, path in _segments(self.folder):
             with open(path, "rb") as file:
                 for number, line in enumerate(file, start=start):
                     if line.endswith(b"\n") and number > after:
-                        yield _entry(number, line, path)
+                        entry = _entry(number, line, path)
+                        if entry is not None:
+                            yield entry
 
     def cut(self, number: int) -> None:
         """Forget the readings up to this number, which the model has learned from, pending ones too."""
@@ -252,13 +260,18 @@ def _checked_number(line: bytes) -> int | None:
     return int(match[3])
 
 
-def _entry(number: int, line: bytes, path: Path) -> Entry:
-    """The reading in a line."""
+def _entry(number: int, line: bytes, path: Path) -> Entry | None:
+    """The reading in a line; None in place of one that a repair could not save."""
     try:
         _, _, origin, reading = json.loads(line)
+        if reading is None:
+            return None
         return Entry(number, {as_name(name): value for name, value in reading.items()}, origin)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise JournalError(f"{path}: the journal is damaged at reading {number}: {error}.") from None
+        raise JournalError(
+            f"{path}: the journal is damaged at reading {number}: {error}. Show what a repair would save and lose with "
+            f"'emphatic journal check {path.parent}'."
+        ) from None
 
 
 def _segments(folder: Path) -> list[tuple[int, Path]]:
@@ -283,7 +296,7 @@ def _sync_folder(folder: Path) -> None:
 # ---------------------------------------------------------------------- damage
 
 
-class _Damage(NamedTuple):
+class Damage(NamedTuple):
     """Something wrong in a journal: the file, its line if it is in one, and what is wrong."""
 
     path: Path
@@ -294,7 +307,7 @@ class _Damage(NamedTuple):
         return f"{self.path.name}{'' if self.line is None else f', line {self.line}'}: {self.problem}"
 
 
-class _Torn(NamedTuple):
+class Torn(NamedTuple):
     """What a crash has left of a write: the file, the bytes before it, and a message."""
 
     path: Path
@@ -303,7 +316,7 @@ class _Torn(NamedTuple):
 
 
 @dataclass
-class _Inspection:
+class Inspection:
     """What a journal holds, and what is wrong with it.
 
     Attributes:
@@ -312,13 +325,24 @@ class _Inspection:
         end: The number up to which readings may have been acknowledged; None if nothing says so.
         damages: What is wrong.
         torn: A write that a crash has cut off; no reading in it was acknowledged.
+        readings: How many readings can be read.
+        lost: The numbers of readings that cannot be read, as ranges (from, to), both included.
+        empty: Readings that an earlier repair could not save.
     """
 
     first: int = 1
     last: int = 0
     end: int | None = None
-    damages: list[_Damage] = field(default_factory=list)
-    torn: _Torn | None = None
+    damages: list[Damage] = field(default_factory=list)
+    torn: Torn | None = None
+    readings: int = 0
+    lost: list[tuple[int, int]] = field(default_factory=list)
+    empty: int = 0
+
+    @property
+    def lost_count(self) -> int:
+        """How many readings a repair would lose."""
+        return sum(last - first + 1 for first, last in self.lost)
 
     def summary(self) -> str:
         """The first damages in one line."""
@@ -326,9 +350,13 @@ class _Inspection:
         return "; ".join(map(str, self.damages[:_NAMED])) + (f"; and {more} more" if more > 0 else "")
 
 
-def _inspect(folder: Path) -> _Inspection:
-    """Look at every line of a journal, and change nothing."""
-    inspection = _Inspection(end=_read_end(folder))
+def inspect(folder: Path) -> Inspection:
+    """Look at every line of a journal, and change nothing.
+
+    Args:
+        folder: The folder of the journal.
+    """
+    inspection = Inspection(end=_read_end(folder))
     segments = _segments(folder)
     if not segments:
         inspection.last = inspection.end or 0
@@ -336,29 +364,62 @@ def _inspect(folder: Path) -> _Inspection:
     else:
         inspection.first = segments[0][0]
         inspection.last = inspection.first - 1
+    numbers = _Numbers(inspection.first)
     for start, path in segments:
-        _inspect_segment(inspection, start, path, is_last=path == segments[-1][1])
+        _inspect_segment(inspection, numbers, start, path, is_last=path == segments[-1][1])
+    if segments:
+        inspection.last = max(numbers.highest, inspection.first - 1)
     end_path = folder / "end"
     if end_path.exists() and inspection.end is None:
-        inspection.damages.append(_Damage(end_path, None, "its checksum is wrong"))
+        inspection.damages.append(Damage(end_path, None, "its checksum is wrong"))
     elif inspection.end is None and segments:
-        inspection.damages.append(_Damage(end_path, None, "it is missing"))
+        inspection.damages.append(Damage(end_path, None, "it is missing"))
     if inspection.end is not None and inspection.end > inspection.last:
         missing = (inspection.last + 1, inspection.end)
         inspection.damages.append(
-            _Damage(end_path, None, f"{_describe_range(*missing)} {_are(missing)} missing at the end")
+            Damage(end_path, None, f"{_describe_range(*missing)} {_are(missing)} missing at the end")
         )
+        inspection.lost.append(missing)
+        inspection.last = inspection.end
+    count, missing_between = numbers.count_and_missing()
+    inspection.lost = [*missing_between, *inspection.lost]
+    inspection.readings = count - inspection.empty
     return inspection
 
 
-def _inspect_segment(inspection: _Inspection, start: int, path: Path, *, is_last: bool) -> None:
+class _Numbers:
+    """The numbers that were read, as ranges: a whole journal is a single range."""
+
+    def __init__(self, first: int) -> None:
+        self._first, self.highest = first, first - 1
+        self._ranges: list[tuple[int, int]] = []
+
+    def add(self, number: int) -> None:
+        self.highest = max(self.highest, number)
+        if self._ranges and self._ranges[-1][1] + 1 == number:
+            self._ranges[-1] = (self._ranges[-1][0], number)
+        else:
+            self._ranges.append((number, number))
+
+    def count_and_missing(self) -> tuple[int, list[tuple[int, int]]]:
+        """How many numbers were read, and the ranges that were not, between the first and the highest."""
+        missing, count, previous = [], 0, self._first - 1
+        for first, last in sorted(self._ranges):
+            if first > previous + 1:
+                missing.append((previous + 1, first - 1))
+            count += max(0, last - max(first - 1, previous))
+            previous = max(previous, last)
+        return count, missing
+
+
+def _inspect_segment(inspection: Inspection, numbers: _Numbers, start: int, path: Path, *, is_last: bool) -> None:
     expected, size = start, 0
-    if start != inspection.last + 1:
-        gap = (inspection.last + 1, start - 1)
+    if start != numbers.highest + 1:
+        gap = (numbers.highest + 1, start - 1)
         problem = (
             f"{_describe_range(*gap)} {_are(gap)} missing before it" if gap[1] >= gap[0] else "it starts too early"
         )
-        inspection.damages.append(_Damage(path, None, problem))
+        inspection.damages.append(Damage(path, None, problem))
     bad: list[tuple[int, int, int, bytes]] = []  # line, size before it, number that it should have, its bytes
     with open(path, "rb") as file:
         for at, line in enumerate(file, start=1):
@@ -370,8 +431,10 @@ def _inspect_segment(inspection: _Inspection, start: int, path: Path, *, is_last
                 bad = []
                 if number != expected:
                     problem = f"it holds reading {number}, where reading {expected} belongs"
-                    inspection.damages.append(_Damage(path, at, problem))
-                inspection.last = max(inspection.last, number)
+                    inspection.damages.append(Damage(path, at, problem))
+                if line.endswith(b", null]\n"):
+                    inspection.empty += 1
+                numbers.add(number)
                 expected = number + 1
             size += len(line)
     if not bad:
@@ -380,15 +443,15 @@ def _inspect_segment(inspection: _Inspection, start: int, path: Path, *, is_last
     # Perhaps nothing but zeros, which a loss of power leaves.
     if is_last and inspection.end is not None and number > inspection.end:
         problem = f"a crash interrupted the last write: {size - whole} bytes after reading {number - 1} are dropped; "
-        inspection.torn = _Torn(path, whole, problem + "no reading in them was acknowledged.")
+        inspection.torn = Torn(path, whole, problem + "no reading in them was acknowledged.")
     else:
         _report_bad(inspection, path, bad)
 
 
-def _report_bad(inspection: _Inspection, path: Path, bad: list[tuple[int, int, int, bytes]]) -> None:
+def _report_bad(inspection: Inspection, path: Path, bad: list[tuple[int, int, int, bytes]]) -> None:
     for at, _, _, line in bad:
         problem = "its checksum is wrong" if _CHECKED.match(line) and line.endswith(b"\n") else "the line is incomplete"
-        inspection.damages.append(_Damage(path, at, problem))
+        inspection.damages.append(Damage(path, at, problem))
 
 
 def _read_end(folder: Path) -> int | None:
@@ -406,3 +469,42 @@ def _describe_range(first: int, last: int) -> str:
 
 def _are(numbers: tuple[int, int]) -> str:
     return "is" if numbers[0] == numbers[1] else "are"
+
+
+# ---------------------------------------------------------------------- repair
+
+
+def repair(folder: Path) -> Path | None:
+    """Write a journal anew with every reading that can be read; the copy of the old one, or None if it was whole.
+
+    Readings that are swapped or doubled go back to their places. In place of one that is lost stands a line without a
+    reading, so that the numbers of the others still fit the model.
+
+    Args:
+        folder: The folder of the journal. No service may be using it.
+    """
+    inspection = inspect(folder)
+    if not inspection.damages and inspection.torn is None:
+        return None
+    copy = folder.with_name(f"{folder.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}")
+    shutil.copytree(folder, copy)
+    lines: dict[int, bytes] = {}
+    for _, path in _segments(folder):
+        with open(path, "rb") as segment:
+            for line in segment:
+                if (number := _checked_number(line)) is not None:
+                    lines.setdefault(number, line)
+    newest = max(lines, default=inspection.first - 1)
+    segments = _segments(folder)
+    repaired = folder / f"{inspection.first:020d}.jsonl"
+    if lines:
+        with atomic_file(repaired) as file:
+            for number in range(inspection.first, newest + 1):
+                file.write(lines.get(number) or _line(number, b"null", b"null"))
+    for _, path in segments:
+        if path != repaired or not lines:
+            path.unlink()
+    with atomic_file(folder / "end") as file:
+        file.write(_end_line(newest))
+    _sync_folder(folder)
+    return copy

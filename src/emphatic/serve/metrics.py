@@ -106,6 +106,7 @@ def write_metrics(service: Service, wrong_tokens: int = 0, failed_logins: int = 
         "unacknowledged": _Metric("gauge", "Readings that are not on the disk yet.", service.unacknowledged),
         "journal_bytes": _Metric("gauge", "The size of the journal.", journal.size),
         "journal_torn": _Metric("gauge", "1 if a crash interrupted the last write.", int(journal.is_torn)),
+        "journal_lost": _Metric("gauge", "Readings that a repair of the journal could not save.", journal.lost),
         "rate": _Metric("gauge", "Readings per second, over the last five seconds.", rate),
         "warming_up": _Metric("gauge", "1 while there is no model yet.", int(service.warming_up)),
         "trouble": _Metric("gauge", "1 while the disk cannot be written.", int(bool(service.trouble))),
