@@ -671,8 +671,8 @@ def run_by_machine(
         overwrite: As for ``emphatic.nexting.run``.
         progress: As for ``emphatic.nexting.run``.
     """
-    if settings.by is None:
-        raise ValueError("--ray needs --by: on a cluster, each machine is learned by itself.")
+    if settings.by is None or settings.share:
+        raise ValueError("--ray needs --by, without --share: on a cluster, each machine is learned by itself.")
     folder = Path(out).absolute()
     if not (overwrite or resume):
         check_free(folder)

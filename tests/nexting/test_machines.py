@@ -1,4 +1,4 @@
-"""Many machines in one table: each by itself; what is predicted unasked, and what is not."""
+"""Many machines in one table: each by itself, or with shared weights; what is predicted unasked, and what is not."""
 
 from __future__ import annotations
 
@@ -91,22 +91,37 @@ def test_by_and_pivot_do_not_go_together() -> None:
         run(log(2), pivot="machine,temp")
 
 
-def test_a_few_machines_have_sections_and_one_that_is_too_short_is_listed(tmp_path: Path) -> None:
-    assert "<h2>m/1</h2>" in run(log(2)).report()
+def test_shared_weights_are_one_model_that_later_machines_begin_with(tmp_path: Path) -> None:
+    result = run(log(), share=True, out=tmp_path / "out")
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+    assert not (tmp_path / "out" / "models").exists()
+    assert result.reading["shared"] is True
+    learner = result.model.learner
+    assert int(learner.steps) == 3 * (ROWS - 1)  # no step leads from a machine to the next
+    assert result.model.rows == ROWS
+
+
+def test_sections_are_those_asked_for_and_unknown_ones_are_refused(tmp_path: Path) -> None:
     data = log(count=6, short=True)
-    result = run(data, out=tmp_path / "out")
+    result = run(data, sections=["m/4"], out=tmp_path / "out")
     page = result.report()
-    assert "<h2>m/1</h2>" not in page
+    assert "<h2>m/4</h2>" in page
+    assert "<h2>m/3</h2>" not in page
     failed = result.reading["machines"][-1]
     assert failed["name"] == "new"
     assert "too few" in failed["why"]
     assert "too few" in page
+    with pytest.raises(ValueError, match="'sections' names 'm/9', and there is no such machine"):
+        run(data, sections="m/9")
     with pytest.raises(ValueError, match=r"no column 'machines' with the machines. Did you mean 'machine'"):
         emphatic.nexting.run(data, by="machines")
+    with pytest.raises(ValueError, match="need the column with the machines"):
+        emphatic.nexting.run(rows_of(0), share=True)
 
 
-def test_a_killed_run_resumes_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = run(log(), out=tmp_path / "whole")
+@pytest.mark.parametrize("share", [False, True])
+def test_a_killed_run_resumes_with_the_same_bits(share: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(log(), share=share, out=tmp_path / "whole")
     calls = 0
     run_machine = machines.run_machine
 
@@ -119,20 +134,20 @@ def test_a_killed_run_resumes_with_the_same_bits(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(machines, "run_machine", killed)
     with pytest.raises(KeyboardInterrupt):
-        run(log(), out=tmp_path / "killed")
+        run(log(), share=share, out=tmp_path / "killed")
     monkeypatch.setattr(machines, "run_machine", run_machine)
     with pytest.raises(ValueError, match="an interrupted run: continue it with resume=True"):
-        run(log(), out=tmp_path / "killed")
+        run(log(), share=share, out=tmp_path / "killed")
     with pytest.raises(ValueError, match="another table or other settings"):
-        run(log(count=2), out=tmp_path / "killed", resume=True)
-    resumed = run(log(), out=tmp_path / "killed", resume=True)
+        run(log(count=2), share=share, out=tmp_path / "killed", resume=True)
+    resumed = run(log(), share=share, out=tmp_path / "killed", resume=True)
     assert resumed.summary == whole.summary
     assert_same(resumed.predictions, whole.predictions)
     for machine, model in whole.models.items():
         step = {"observation": {"temp": 3.0, "load": 1.0}, "time": np.datetime64("2024-02-01")}
         np.testing.assert_array_equal(resumed.models[machine].observe(**step), model.observe(**step))
     with pytest.raises(ValueError, match="nothing to resume: the run there is finished"):
-        run(log(), out=tmp_path / "killed", resume=True)
+        run(log(), share=share, out=tmp_path / "killed", resume=True)
 
 
 def test_the_refusal_names_the_flag(tmp_path: Path) -> None:

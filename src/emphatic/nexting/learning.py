@@ -256,6 +256,7 @@ class OpenedLog:
         rows: The number of its rows.
         settings: The settings, with the defaults that were found from the table.
         seconds: How long it took to look at the table.
+        teacher: The Horde to go on with, which has learned from other sequences; by default a new one.
     """
 
     source: object
@@ -263,6 +264,7 @@ class OpenedLog:
     rows: int
     settings: Settings
     seconds: float
+    teacher: Horde | None = None
 
     @property
     def warm_up_rows(self) -> int:
@@ -285,6 +287,9 @@ class OpenedLog:
         Args:
             guard: The guard of the readings, which is warmed up with it.
         """
+        if self.teacher is not None:
+            guard.warm_up(next(self.table.blocks(self.warm_up_rows)).values)
+            return self.teacher.restart()
         return make_horde(self.settings, self.step).warm_up(self.table, self.warm_up_rows, guard)
 
     def check_rows(self, rows: int) -> None:

@@ -1,10 +1,13 @@
-"""Many machines in one table, each of which is learned from by itself.
+"""Many machines in one table: each is learned from by itself, or all with one set of weights.
 
 ``run_machines`` reads the table once and puts the rows of each machine together, in memory. ``run_machine`` takes one
 machine from its rows to its record, in a folder of its own, and is all that a machine needs: it may as well be called
 in another process. A record that is complete is never made again, so a run that was killed goes on with the machine
 that it was at, from that machine's own resume point, and gives the same bits. What runs the machines is the caller's
 to say: one after another by default, or the tasks of a Ray cluster.
+
+With ``share`` each machine goes on with the weights of the one before; sequences are cut from one another, and ranges
+are found from the first rows of all machines.
 """
 
 from __future__ import annotations
@@ -38,9 +41,12 @@ from emphatic.nexting.learning import (
     FIRST,
     Progress,
     checkpoint_file,
+    choose_columns,
     find_point,
     find_resumption,
     learn_log,
+    make_guard,
+    make_horde,
     open_log,
 )
 from emphatic.nexting.scoring import ScoreTable, score_log
@@ -72,7 +78,7 @@ __all__ = [
 MODELS = "models"
 #: Machines from which it is found out what the columns are.
 _LOOKED_AT = 50
-#: So few machines have a section of their own each.
+#: So few machines have a section of their own each, if none are asked for.
 _FEW = 4
 #: Machines that the table of the best and the worst has, of each.
 _LISTED = 10
@@ -222,6 +228,7 @@ def run_machine(
     settings: Settings,
     folder: Path,
     roles: Mapping[str, ColumnRole],
+    teacher: Horde | None = None,
     offline: bool = True,
     with_page: bool = False,
     progress: Progress = lambda phase, done, total: None,
@@ -236,6 +243,7 @@ def run_machine(
         settings: What to predict, and how.
         folder: The folder of the machine, for its predictions, its model and its record.
         roles: What the columns are.
+        teacher: With shared weights, the Horde to go on with.
         offline: Whether the predictions are compared with an offline fit.
         with_page: Whether the page of the machine is written as well, for its section in the report.
         progress: Called now and then.
@@ -253,7 +261,9 @@ def run_machine(
     record = {"machine": machine, "rows": rows.num_rows}
     (folder / UNFINISHED).mkdir(parents=True, exist_ok=True)
     try:
-        log = open_log(rows, replace(settings, resample=settings.resample or "none"), progress, roles)
+        log = replace(
+            open_log(rows, replace(settings, resample=settings.resample or "none"), progress, roles), teacher=teacher
+        )
     except ValueError as error:
         record["why"] = str(error).removeprefix("the table: ")
     else:
@@ -331,7 +341,7 @@ def run_machines(job: Nexting, resume: bool = False, run_tasks: RunTasks = run_h
     Args:
         job: The table, the settings (with ``by``) and the output folder.
         resume: Whether to go on with a run that was stopped.
-        run_tasks: Runs the machines.
+        run_tasks: Runs the machines; those with shared weights must be run one after another.
     """
     folder = job.out / UNFINISHED / "machines"
     with hold_folder(job.out):
@@ -344,16 +354,23 @@ def run_machines(job: Nexting, resume: bool = False, run_tasks: RunTasks = run_h
         signals = [name for name in table.names if name != job.settings.by]
         roles = _find_roles(rows, signals)
         settings = _fill(rows, roles, job.settings, signals)
+        _check_sections(settings, rows.names)
         run = {"settings": settings.table(), "rows": rows.checksum(), "offline": job.offline}
         _begin(job.out, run, folder, resume)
-        single = replace(settings, by=None, pivot=job.settings.pivot or False)
+        teacher, of_machines = _make_teacher(rows, roles, settings) if settings.share else (None, settings)
+        single = replace(of_machines, by=None, share=None, sections=None, pivot=job.settings.pivot or False)
         single = replace(single, time=rows.time if rows.time is not None else job.settings.time)
-        with_page = len(rows.names) <= _FEW
+        with_page = set(_sections(settings, rows.names))
 
         def tasks() -> Iterator[tuple[int, MachineTask]]:
+            weights = teacher
             for i, name in enumerate(rows.names):
                 of_machine = folder / f"{i:06d}"
-                yield i, partial(run_machine, name, rows.table(i), single, of_machine, roles, job.offline, with_page)
+                options: dict[str, Any] = {"folder": of_machine, "roles": roles, "teacher": weights}
+                options |= {"offline": job.offline, "with_page": name in with_page}
+                yield i, partial(run_machine, name, rows.table(i), single, **options)
+                if weights is not None and (of_machine / "model.safetensors").exists():
+                    weights = Horde.load_with(of_machine / "model.safetensors")[0]  # (each machine asks anew)
 
         finished: dict[int, dict[str, Any]] = {}
         done = 0
@@ -398,6 +415,19 @@ def _fill(rows: MachineRows, roles: Mapping[str, ColumnRole], settings: Settings
     return settings
 
 
+def _sections(settings: Settings, names: Sequence[str]) -> list[str]:
+    """The machines that get a section of their own in the report: those asked for, by default all of a few."""
+    if settings.sections == ("all",) or (settings.sections is None and len(names) <= _FEW):
+        return list(names)
+    return list(settings.sections or ())
+
+
+def _check_sections(settings: Settings, names: Sequence[str]) -> None:
+    for name in settings.sections or ():
+        if name not in names and settings.sections != ("all",):
+            raise ValueError(f"'sections' names {name!r}, and there is no such machine.{suggestion(name, names)}")
+
+
 def _begin(out: Path, run: Mapping[str, Any], folder: Path, resume: bool) -> None:
     """Mark the folder as that of this run, or check that the run that was stopped there is the same."""
     file, text = unfinished_file(out), json.dumps(run, ensure_ascii=False)
@@ -414,6 +444,32 @@ def _begin(out: Path, run: Mapping[str, Any], folder: Path, resume: bool) -> Non
     checkpoint_file(out).unlink(missing_ok=True)
     with atomic_file(file) as marked:
         marked.write(text.encode())
+
+
+def _make_teacher(rows: MachineRows, roles: Mapping[str, ColumnRole], settings: Settings) -> tuple[Horde, Settings]:
+    """With shared weights: the Horde before the first row, with ranges from the first rows of all machines, and the
+    settings with its features."""
+    import pyarrow as pa
+
+    rows_each = max(20, -(-FIRST // len(rows.names)))
+    tables = []
+    for i in range(len(rows.names)):
+        table = rows.table(i, rows_each)
+        begins = pa.array(np.arange(table.num_rows) == 0)  # nothing is carried from a machine to the next
+        tables.append(table.set_column(table.column_names.index(AFTER_DROP), AFTER_DROP, begins))
+    joined = open_table(
+        pa.concat_tables(tables),
+        caller=Caller("run", "data"),
+        time=rows.time or False,
+        pivot=False,
+        resample="none",
+        ordered=False,
+    )
+    count = joined.count_rows()
+    settings = choose_columns(joined, count, settings, roles).filled(joined, count)
+    clock = joined.clock()
+    horde = make_horde(settings, None if clock is None else clock.step)
+    return horde.warm_up(joined, count, make_guard(settings, joined.names)), settings
 
 
 # ---------------------------------------------------------------------- the files of all machines
@@ -450,7 +506,7 @@ def _write(
 
     out, learned = job.out, [(i, record) for i, record in enumerate(records) if "why" not in record]
     _join_predictions([(folder / f"{i:06d}", record["machine"]) for i, record in learned], settings.by or "", out)
-    models = _place_models(learned, folder, out)
+    models = _place_models(learned, folder, out, bool(settings.share))
     facts = [describe_machine(record) for record in records]
     for record, fact in zip(records, facts, strict=True):
         if record["machine"] in models:
@@ -458,6 +514,7 @@ def _write(
     first = learned[0][1]
     reading = table.facts() | {
         "by": settings.by,
+        "shared": bool(settings.share),
         "machines": facts,
         "rows": sum(record["rows"] for record in records),
         "columns_left_out": first["reading"]["columns_left_out"],
@@ -477,6 +534,7 @@ def _write(
     summary += asked
     summary[0]["reading"] = reading
     filled = Settings.of(first["settings"] | {name: getattr(settings, name) for name in ("by",)})
+    filled = replace(filled, share=settings.share, sections=settings.sections)
     began = clock_time.perf_counter()
     page = _render(table.name, records, facts, filled, folder, seconds)
     seconds["report"] = clock_time.perf_counter() - began
@@ -541,9 +599,15 @@ def _write_rows(file: IO[bytes], writer: pq.ParquetWriter | None, waiting: list[
     return writer
 
 
-def _place_models(learned: Sequence[tuple[int, Mapping[str, Any]]], folder: Path, out: Path) -> dict[str, Path]:
-    """Put the model of each machine in its place."""
+def _place_models(
+    learned: Sequence[tuple[int, Mapping[str, Any]]], folder: Path, out: Path, shared: bool
+) -> dict[str, Path]:
+    """Put models in their places: that of each machine, or the one that all of them share."""
     shutil.rmtree(out / MODELS, ignore_errors=True)
+    if shared:
+        with atomic_file(out / "model.safetensors") as file:
+            file.write((folder / f"{learned[-1][0]:06d}" / "model.safetensors").read_bytes())
+        return {record["machine"]: out / "model.safetensors" for _, record in learned}
     (out / "model.safetensors").unlink(missing_ok=True)
     (out / MODELS).mkdir()
     models = {}
@@ -605,7 +669,7 @@ def _render(
     folder: Path,
     seconds: Mapping[str, float],
 ) -> str:
-    """The page: a table of the best and the worst machines, and a section for each of a few."""
+    """The page: a table of the best and the worst machines, and a section for each that was asked for."""
     from emphatic.common import versions
     from emphatic.report.page import Plots, count, percent, render_page, table, time_table
 
@@ -617,12 +681,16 @@ def _render(
     tables = {"All machines, the best first": scored}
     if len(scored) > 2 * _LISTED:
         tables = {"The best": scored[:_LISTED], "The worst": scored[: -_LISTED - 1 : -1]}
+    asked = set(_sections(settings, [record["machine"] for record in records]))
     sections = []
-    for i, record in enumerate(records if len(records) <= _FEW else ()):
+    for i, record in enumerate(records):
+        if record["machine"] not in asked:
+            continue
         links[f"machine-{i}"] = record["machine"]
         sections.append(_section(i, record, folder / f"{i:06d}" / "page.html", plots))
     explained = [fact["variance_explained"] for fact in scored]
-    lead = f"{count(len(records), 'machine')} by column {settings.by!r}, each learned separately."
+    lead = f"{count(len(records), 'machine')} by column {settings.by!r}, "
+    lead += "learned with one set of weights." if settings.share else "each learned separately."
     if explained:
         lead += f" Variance explained for the median machine: {percent(statistics.median(explained))}."
     return render_page(

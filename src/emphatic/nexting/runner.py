@@ -132,7 +132,8 @@ class NextingResult:
         rows: The number of rows.
         seconds: The seconds that each phase took.
         out: The folder that was written, or None.
-        models: With ``by``, the model of each machine; ``model`` is then that of the last machine.
+        models: With ``by``, the model of each machine; ``model`` is then that of the last machine, or with ``share``
+            the one that all machines share.
     """
 
     summary: ScoreTable
@@ -370,6 +371,8 @@ def run(
     skip_lines: int | None = None,
     header: int | str | Sequence[str] | None = None,
     by: str | None = None,
+    share: bool | None = None,
+    sections: str | Sequence[str] | None = None,
     increments: str | Sequence[str] | bool | None = None,
     query: str | None = None,
     range: str | None = None,
@@ -415,6 +418,8 @@ def run(
         header: The line of the header of CSV after those, 0 for none; or the names of the columns.
         by: The column with the name of the machine. Each machine is learned separately, with its own ranges, scores and
             model.
+        share: With ``by``, whether to learn one set of weights from all machines.
+        sections: With ``by``, the machines with their own section in the report, or "all"; default: all of up to four.
         increments: The counters to learn as their increments, False for none; default: detected.
         query: The query of a database or a time series store, in its own language; default: its only table.
         range: What to read of a time series store: a duration up to now such as "30d", or "START/END".
@@ -465,6 +470,8 @@ def run(
         skip_lines=skip_lines,
         header=tuple(header) if isinstance(header, list) else header,
         by=by,
+        share=share,
+        sections=sections,
         increments=increments,
         query=query,
         range=range,
@@ -831,7 +838,8 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
     lines += arrangement_lines(facts)
     if facts.get("by"):
         count, scored = len(facts["machines"]), [m for m in facts["machines"] if m["variance_explained"] is not None]
-        lines.append(f"Machines: {count:,} by {facts['by']!r}, learned from each by itself.")
+        how = "with one set of weights" if facts["shared"] else "each by itself"
+        lines.append(f"Machines: {count:,} by {facts['by']!r}, learned from {how}.")
         scored.sort(key=lambda machine: -machine["variance_explained"])
         if len(scored) > 1:
             best, worst = (f"{m['name']} ({m['variance_explained']:.3f})" for m in (scored[0], scored[-1]))

@@ -147,6 +147,8 @@ class Settings:
         missing: Values that stand for a missing one.
         keep_sentinels: Whether readings that are far from all others are learned from as they are.
         by: The column that tells machines apart; each is learned from by itself.
+        share: Whether all machines are learned from with one set of weights.
+        sections: The machines that have a section of their own in the report.
         increments: The counters that are learned as their increments; False for none.
         query: The query of a database or a time series store.
         range: What to read of a time series store: a duration up to now, or START/END.
@@ -270,6 +272,17 @@ class Settings:
         must="the name of a column",
         is_valid=lambda value: isinstance(value, str) and value != "",
         commands=_FILE,
+    )
+    share: bool | None = setting(
+        help="With 'by': learn one set of weights from all machines.",
+        must="true or false",
+        is_valid=lambda value: isinstance(value, bool),
+    )
+    sections: tuple[str, ...] | None = setting(
+        help="With 'by': machines with their own section in the report, or all; default: all of up to four.",
+        must="a list",
+        is_valid=is_list,
+        from_keyword=_one_or_several,
     )
     increments: tuple[str, ...] | bool | None = setting(
         help="Counters to learn as their increments, false for none; default: detected.",
@@ -397,6 +410,8 @@ class Settings:
         settings = replace(settings, **merge_keywords(cls, keywords, name))
         settings = settings._with_factors(settings.rates is not _default_rates())
         settings.check(name)
+        if settings.by is None and (settings.share or settings.sections):
+            raise ValueError(f"{name}: 'share' and 'sections' need the column with the machines: by=…")
         return settings
 
     def _with_factors(self, has_rates: bool) -> Settings:
