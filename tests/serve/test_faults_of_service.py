@@ -69,7 +69,7 @@ def test_a_second_service_on_one_folder_is_refused_twenty_times(tmp_path: Path) 
     with Served(model, *FLAGS, "--save-every", "0.2s") as service:
         for attempt in range(20):
             other, *journal = others[attempt % 2]
-            with Served(other, *FLAGS, *journal) as second:
+            with Served(other, *FLAGS, *journal, wait=False) as second:
                 assert service.post(readings(40, taken)).status_code == 200
                 taken += 40
                 assert second.process.wait(60) == 75  # TEMPFAIL: another attempt may do

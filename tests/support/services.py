@@ -66,13 +66,17 @@ def free_port() -> int:
 
 
 class Served:
-    """The service in a process of its own, which listens, and a client of it."""
+    """The service in a process of its own, and a client of it.
+
+    With ``wait`` it listens, and its kernels are loaded and the readings of the journal learned from.
+    """
 
     def __init__(
         self,
         model: Path,
         *arguments: object,
         port: int = 0,
+        wait: bool = True,
         stdin: int = subprocess.DEVNULL,
         verify: str | None = None,
         env: dict[str, str] | None = None,
@@ -88,8 +92,14 @@ class Served:
         self.log: list[str] = []
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
-        wait_for(lambda: self._url() or self.process.returncode is not None, 120, "the service listens")
+        wait_for(lambda: self._url() or self.process.returncode is not None, what="the service listens")
         self.url = self._url()
+        if wait:
+            wait_for(
+                lambda: any("kernels are compiled" in line for line in self.log) or self.process.returncode is not None,
+                120,
+                "kernels are loaded",
+            )
         self._verify = ssl.create_default_context(cafile=verify) if verify else True
         self.client = self.new_client()
 
