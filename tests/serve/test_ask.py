@@ -12,9 +12,10 @@ import pytest
 
 from emphatic.nexting.settings import Settings
 from emphatic.serve import app as app_module
+from emphatic.serve import service as service_module
 from emphatic.serve.service import Service
 from tests.asking.test_nexting import readings
-from tests.support.services import Client, Served
+from tests.support.services import Client, Served, wait_for
 from tests.support.services import readings as two_signals
 
 SETTINGS = Settings(horizons=(2, 9))
@@ -57,22 +58,24 @@ def ask(service: Service, text: str) -> httpx.Response:
     return Client(service).post("/ask", json={"ask": text})
 
 
-def test_a_question_waits_while_the_service_is_busy_and_not_for_ever(
+def test_a_question_waits_for_readings_that_are_held_back_and_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that was given up is not asked later, and does not end learning."""
+    """One that was given up is not asked later, and does not end learning; nothing is saved meanwhile."""
+    rows, compiled = two_signals(80), threading.Event()
+    monkeypatch.setattr(service_module, "compile_for_live", lambda settings: compiled.wait(60))
     monkeypatch.setattr(app_module, "_CHANGE_PATIENCE", 0.3)
-    service = Service(tmp_path / "model", SETTINGS, warm_up=60)
-    service.open()
-    change, idle = service._change, threading.Event()
-    monkeypatch.setattr(service, "_change", lambda: change() if idle.is_set() else None)
+    service = Service(tmp_path / "model", SETTINGS, warm_up=60, save_every=0.01)
+    service.open(wait=False)
     service.start()
-    post(service, two_signals(80))
+    post(service, rows)
     answer = ask(service, "S1 at +3")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-    assert answer.json()["error"] == "the service is busy; ask again later"
+    assert answer.json()["error"] == "warming up: 80 readings wait until kernels are compiled; ask again later"
     waiting = service.ask("S2 at +3")
-    idle.set()
+    assert not service.model.exists()
+    compiled.set()
+    wait_for(lambda: not service.warming_up)
     waiting.result(30)
     assert (service.step, service.predictor.settings.ask) == (80, ("S2 at +3",))
     assert ask(service, "S1 at +3").status_code == 200

@@ -17,6 +17,7 @@ from emphatic.common.locks import InUseError
 from emphatic.nexting.predictor import LineFormat, Prediction, Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import GVF
+from emphatic.serve import service as service_module
 from emphatic.serve.app import EventStream, describe_history
 from emphatic.serve.journal import Journal
 from emphatic.serve.service import Inbox, Incoming, Receipt, RecentRows, RunningError, Service, WarmingUp
@@ -317,3 +318,50 @@ def test_the_running_error_of_one_large_block_with_readings_that_cannot_be_used(
     p[79] = 1e300
     errors.add([Prediction(t, None, p[t], format, (x[t],)) for t in range(200)])
     assert errors.rmse() == pytest.approx([1.0, 1.0])
+
+
+def test_readings_are_journaled_while_kernels_compile_and_then_learned_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed meanwhile, or stopped, it continues from the journal."""
+    rows, compiled = readings(300), threading.Event()
+    monkeypatch.setattr(service_module, "compile_for_live", lambda settings: compiled.wait(60))
+
+    def started() -> Service:
+        service = Service(tmp_path / "model", SETTINGS, warm_up=60, save_every=0.01)
+        service.open(wait=False)
+        service.start()
+        return service
+
+    service = started()
+    replies = offered(service, [*rows[:70], Malformed("not JSON")])
+    assert [reply.outcome for reply in replies[:70]] == [WarmingUp(count, 60) for count in range(1, 71)]
+    assert str(replies[70].outcome) == "not JSON"
+    assert (service.warming_up, service.waiting, service.step) == (True, 70, 0)
+    assert len(journal_readings(tmp_path / "model.journal")) == 70
+    shutil.copytree(tmp_path, tmp_path / "killed", ignore=shutil.ignore_patterns(".*"))
+    service.close()
+    assert service.failure is None
+    service = started()
+    assert service.waiting == 70
+    assert offered(service, rows[70:200])[-1].outcome == WarmingUp(200, 60)
+    compiled.set()
+    wait_for(lambda: not service.warming_up)
+    outcomes = [reply.outcome for reply in offered(service, rows[200:])]
+    assert [outcome.step for outcome in outcomes if isinstance(outcome, Prediction)] == list(range(200, 300))
+    assert service.latest is outcomes[-1]
+    service.close()
+    same_as_undisturbed(tmp_path / "model", rows, tmp_path)
+    compiled.clear()
+    service = started()  # a model that exists
+    assert offered(service, readings(1, 300))[0].outcome == WarmingUp(1, 0)
+    compiled.set()
+    wait_for(lambda: not service.warming_up)
+    service.close()
+    same_as_undisturbed(tmp_path / "model", readings(301), tmp_path)
+    killed = Service(tmp_path / "killed" / "model", SETTINGS, warm_up=60)
+    killed.open()
+    killed.start()
+    offered(killed, rows[70:])
+    killed.close()
+    same_as_undisturbed(tmp_path / "killed" / "model", rows, tmp_path)

@@ -206,7 +206,7 @@ def serve(
         reader = make_source(source, service, password, tls, messages)
         connections = [connection for connection in (publisher, reader) if connection is not None]
         with open_socket(host, port) as listening:
-            service.open()
+            service.open(wait=False)
             try:
                 app = create_app(service, token=token, hosts=hosts, https=tls_cert is not None)
                 return run(service, connections, listening, app, tls_cert, tls_key)

@@ -301,8 +301,12 @@ class _Interface:
         except ValueError as error:
             return _error(422, str(error))
         except (TimeoutError, EndedError):
-            is_over = service.inbox.closed or not service.alive
-            reason = "the service ends" if is_over else "the service is busy"
+            if service.inbox.closed or not service.alive:
+                reason = "the service ends"
+            elif service.compiling:
+                reason = f"warming up: {service.waiting} readings wait until kernels are compiled"
+            else:
+                reason = "the service is busy"
             return JSONResponse({"error": f"{reason}; ask again later"}, 503, {"retry-after": "5"})
         return None
 

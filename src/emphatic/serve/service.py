@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from emphatic.common.locks import hold_lock
 from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, WHY, LineFormat, Outcome, Prediction, Predictor
 from emphatic.nexting.settings import Settings
+from emphatic.nexting.warm import compile_for_live, compile_for_questions
 from emphatic.questions.gvf import LARGEST
 from emphatic.serve.ids import DEFAULT_FIELD, KnownIds, check_id, scoped_id
 from emphatic.serve.journal import Journal, JournalError, JournalState
@@ -49,6 +50,8 @@ Array = NDArray[np.float64]
 _CAPACITY = 4096
 #: Readings that may be learned and not acknowledged, while the disk takes nothing.
 _UNSYNCED = 16 * BLOCK
+#: Readings that may be held back until kernels are compiled.
+_HELD = 200_000
 #: Seconds: the longest wait for readings, from a reading to the sync of its group (and a block more), and between two
 #: attempts on a disk that fails.
 _WAIT, _GROUP, _RETRY = 0.1, 0.05, 0.5
@@ -72,7 +75,10 @@ _SOURCE_TIMEOUT = 30.0
 
 
 class WarmingUp(NamedTuple):
-    """The outcome of a reading before there is a model: how many there are so far, and how many are needed."""
+    """The outcome of a reading before the service is ready: how many there are so far, and how many are needed.
+
+    More than are needed may come while kernels are compiled; ``needed`` is 0 if the model only waits for these.
+    """
 
     readings: int
     needed: int
@@ -545,6 +551,11 @@ class Service:
         self.alarms = RecentAlarms()
         self._errors: RunningError | None = None
         self._form = JSON
+        #: Set once kernels are compiled; until then, and until they are learned from, readings are held back.
+        self._compiled = threading.Event()
+        self._held: deque[tuple[Sequence[tuple[int, Reading | Malformed]], TextForm]] = deque()
+        self._held_count = self._replayed = 0
+        self._compile_seconds: float | None = None  # until it is logged
         #: Why the last attempt to write to the disk failed; empty if it did not.
         self.trouble = ""
         #: What ended the thread, if it was an error.
@@ -564,8 +575,15 @@ class Service:
 
     # ------------------------------------------------------------------ beginning and end
 
-    def open(self) -> None:
-        """Load the model, if there is one, and learn from the journal; ValueError if they do not fit."""
+    def open(self, wait: bool = True) -> None:
+        """Load the model, if there is one, and learn from the journal; ValueError if they do not fit.
+
+        Args:
+            wait: Whether to wait for kernels that must be compiled first. If not, ``start`` compiles them in the
+                background, and readings are written to the journal and learned from afterwards.
+        """
+        if wait:
+            self._compiled.set()
         options: dict[str, Any] = {"learn": self.learn, "unit": "reading"}
         try:
             if self.learn:
@@ -605,7 +623,20 @@ class Service:
 
     def start(self) -> None:
         """Start to learn."""
+        if not self._compiled.is_set():
+            threading.Thread(target=self._compile, name="emphatic compiling", daemon=True).start()
         self._thread.start()
+
+    def _compile(self) -> None:
+        """Compile or load all kernels that learning needs, so that no reading waits for one."""
+        began = time.monotonic()
+        try:
+            compile_for_live(self.predictor.settings)
+            compile_for_questions()
+        except Exception as error:  # whatever it is, learning shows whether it matters
+            logger.warning("kernels could not be compiled ahead: %s", error)
+        self._compile_seconds = time.monotonic() - began
+        self._compiled.set()
 
     def stop(self) -> None:
         """Take nothing more in, learn from what waits, save, and end; returns at once."""
@@ -631,8 +662,8 @@ class Service:
 
     @property
     def waiting(self) -> int:
-        """Readings of a warm-up that is not complete."""
-        return self.predictor.waiting
+        """Readings of a warm-up that is not complete, or that wait for kernels."""
+        return self.predictor.waiting + self._held_count
 
     @property
     def step(self) -> int:
@@ -640,14 +671,19 @@ class Service:
         return self.predictor.step
 
     @property
+    def compiling(self) -> bool:
+        """Whether readings are held back: until kernels are compiled, and those before them are learned from."""
+        return bool(self._held) or not self._compiled.is_set()
+
+    @property
     def warming_up(self) -> bool:
-        """Whether there is no model yet."""
-        return self.predictor.horde is None
+        """Whether there is no model yet, or readings wait for it."""
+        return self.predictor.horde is None or self.compiling
 
     @property
     def state(self) -> WarmingUp:
-        """How far the warm-up is."""
-        return WarmingUp(self.waiting, self.warm_up)
+        """How far the warm-up is: what is answered before the service is ready."""
+        return WarmingUp(self.waiting, 0 if self.predictor.horde is not None else self.warm_up)
 
     @property
     def unacknowledged(self) -> int:
@@ -697,13 +733,18 @@ class Service:
         try:
             saved = time.monotonic()
             while not (self.inbox.closed and (not len(self.inbox) or time.monotonic() > self._deadline)):
-                full = len(self._unacknowledged) >= _UNSYNCED
-                readings = [] if full else self.inbox.take(BLOCK, _WAIT)
+                full = len(self._unacknowledged) >= _UNSYNCED or self._held_count >= _HELD
+                catching_up = bool(self._held) and self._compiled.is_set()
+                readings = [] if full else self.inbox.take(BLOCK, 0.0 if catching_up else _WAIT)
+                if catching_up:
+                    self._catch_up()
+                elif self._compile_seconds is not None and not self.compiling:
+                    self._log_compiled(self._compile_seconds)
                 if readings:
                     self._learn(readings)
                 self._change()
                 self._sync(wait=bool(len(self.inbox)) and not full)
-                if full:
+                if full and not catching_up:
                     time.sleep(_WAIT)
                 if time.monotonic() - saved > self.save_every:
                     self._save()
@@ -738,7 +779,8 @@ class Service:
 
         Returns:
             A future that is done when it is; its exception is a ValueError if the question cannot be asked, and an
-            ``EndedError`` if the service ends before. A future that is cancelled by then leaves the model as it is.
+            ``EndedError`` if the service ends before. While readings wait for kernels it waits too, and a future that
+            is cancelled by then leaves the model as it is.
         """
         change = (lambda predictor: predictor.stop_asking(text)) if stop else (lambda predictor: predictor.ask(text))
         return self._submit(change)
@@ -766,7 +808,9 @@ class Service:
         return self._submit(change)
 
     def _change(self) -> None:
-        """Carry out the changes that wait."""
+        """Carry out the changes that wait, unless readings that came before them wait for kernels."""
+        if self.compiling:
+            return
         while not self._changes.empty():
             change, done = self._changes.get()
             if not done.set_running_or_notify_cancel():  # nobody waits for it any more
@@ -836,12 +880,12 @@ class Service:
             if origin is not None and "delimiter" in origin:
                 form = TextForm(origin["delimiter"], tuple(origin["unnamed"]))
                 if form != self._form:
-                    outcomes += self._learn_from(block)
+                    outcomes += self._take(block)
                     self._form, block = form, []
             elif origin is not None:
                 self._advance(origin)
             block.append((number, reading))
-        outcomes += self._learn_from(block)
+        outcomes += self._take(block)
         self._remember([(origin, outcome) for (_, _, origin), outcome in zip(entries, outcomes, strict=True) if origin])
         return outcomes
 
@@ -862,11 +906,45 @@ class Service:
                 if len(self._payloads) > _TOPICS:
                     del self._payloads[next(iter(self._payloads))]
 
-    def _learn_from(self, numbered: Sequence[tuple[int, Reading | Malformed]]) -> list[_Outcome]:
-        """``Predictor.take``, with its counts and what the page shows. Before there is a model: how many are needed."""
+    def _take(self, numbered: Sequence[tuple[int, Reading | Malformed]]) -> list[_Outcome]:
+        """Learn from readings, or hold them back until kernels are compiled and those before them are learned from."""
         self.readings += len(numbered)
+        if self.compiling:
+            malformed = [(number, reading) for number, reading in numbered if isinstance(reading, Malformed)]
+            self._learn_from(malformed, self._form)
+            held = [(number, reading) for number, reading in numbered if not isinstance(reading, Malformed)]
+            if held:
+                self._held.append((held, self._form))
+            outcomes: list[Any] = []
+            for _, reading in numbered:
+                self._held_count += not isinstance(reading, Malformed)
+                outcomes.append(reading if isinstance(reading, Malformed) else self.state)
+            return outcomes
+        return self._learn_from(numbered, self._form)
+
+    def _log_compiled(self, seconds: float) -> None:
+        """Log that no reading has to wait any more."""
+        self._compile_seconds = None
+        logger.info("kernels are compiled or loaded, in %.1f s; learning from now on.", seconds)
+        self._log_replayed()
+
+    def _log_replayed(self) -> None:
+        if self._replayed:
+            logger.info("%s: learned again from %d readings since the last save.", self._folder, self._replayed)
+        self._replayed = 0
+
+    def _catch_up(self) -> None:
+        """Learn from a block of the readings that were held back."""
+        numbered, form = self._held[0]
+        outcomes = self._learn_from(numbered, form)
+        self._held.popleft()  # (only now: whoever asks is told that the service is ready when it is)
+        self._held_count -= len(numbered)
+        self._publish(outcomes)
+
+    def _learn_from(self, numbered: Sequence[tuple[int, Reading | Malformed]], form: TextForm) -> list[_Outcome]:
+        """``Predictor.take``, with its counts and what the page shows. Before there is a model: how many are needed."""
         waiting = self.predictor.waiting
-        outcomes: list[Any] = self.predictor.take(numbered, self._form)
+        outcomes: list[Any] = self.predictor.take(numbered, form)
         self.malformed += sum(isinstance(outcome, Malformed) for outcome in outcomes)
         predictions = []
         for place, outcome in enumerate(outcomes):
@@ -929,6 +1007,8 @@ class Service:
     def _save(self) -> bool:
         """Save the model with the position in the journal, and cut that; False if the disk does not take it."""
         journal, predictor = self._journal, self.predictor
+        if self._held:  # the journal has them, and the model does not
+            return False
         if journal is None or (predictor.step == self.saved_step and journal.last == self.saved):
             return True
         try:
@@ -1016,9 +1096,9 @@ class Service:
         entries = journal.entries(self.saved)
         while block := list(islice(entries, BLOCK)):
             self._publish(self._go_through(block))  # perhaps again: nobody knows what was sent before the crash
-        if self.readings:
-            logger.info("%s: learned again from %d readings since the last save.", self._folder, self.readings)
-        self.readings = self.malformed = 0
+        self._replayed, self.readings, self.malformed = self.readings, 0, 0
+        if not self._held:
+            self._log_replayed()
 
     @property
     def _first(self) -> Path:

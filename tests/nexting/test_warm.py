@@ -1,7 +1,8 @@
-"""A run compiles in two processes."""
+"""Kernels that are compiled ahead are those that a service needs; a run compiles in two processes."""
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from emphatic.nexting import runner
+from emphatic.nexting.settings import Settings
+from emphatic.nexting.warm import compile_for_live
 
 #: Prints the kernels that a call compiles or loads.
 SPY = """
@@ -24,12 +27,38 @@ def spy(function, *arguments, **options):
 compiled._compiled = spy
 folder = tempfile.TemporaryDirectory()
 """
+WARM = "from emphatic.nexting.warm import *\ncompile_for_live()\ncompile_for_questions()\n"
 LOG = """
 import emphatic, numpy as np
 t = np.arange(3000)
 time = np.datetime64("2024-01-01T00:00:00") + 60 * t * np.timedelta64(1, "s")
 emphatic.nexting.run({"time": time, "x": np.sin(t / 7), "y": np.cos(t / 9)}, out=folder.name + "/out")
 """
+LIVE = """
+from emphatic.nexting.predictor import Predictor
+from emphatic.nexting.settings import Settings
+predictor = Predictor(Settings(), warm_up=300)
+predictor.take([(i, {"time": 1.7e9 + 60 * i, "a": i % 17, "b": i % 5}) for i in range(1000)])
+predictor.ask("P(a > 9 within 5min)")
+predictor.take([(i, {"time": 1.7e9 + 60 * i, "a": i % 17, "b": i % 5}) for i in range(1000, 1100)])
+predictor.horde.save(folder.name + "/model", **predictor.state())
+Predictor.load(folder.name + "/model")[0].take([(1, {"a": 1, "b": 2})])
+"""
+
+
+def kernels(code: str) -> set[str]:
+    code = f"{SPY}{code}\nprint(*sorted(names))"
+    return {*subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()}
+
+
+@pytest.mark.long
+def test_exactly_what_a_service_needs_is_compiled() -> None:
+    assert kernels(WARM) == kernels(LIVE)
+
+
+def test_settings_about_signals_do_not_matter(caplog: pytest.LogCaptureFixture) -> None:
+    compile_for_live(Settings(predict=("no such signal",), horizons=(math.pi,), time="none"))
+    assert caplog.records == []
 
 
 @pytest.mark.long
