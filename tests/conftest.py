@@ -53,8 +53,7 @@ LONG = (
     "test_reproductions",
     "test_benchmarks",
     "test_benchmarks_forecasting",
-    "test_benchmarks_hordes",
-    "test_benchmarks_studies",
+    "test_benchmarks_gates",
     "test_notebooks",
     "test_faults",
     "test_lines",
@@ -66,7 +65,7 @@ LONG = (
 #: Files that take longest.
 FIRST = (
     "test_nexting", "test_docs", "test_live", "test_instrument", "test_streams", "test_local",
-    "test_app", "test_models",
+    "test_app",
 )  # fmt: skip
 
 #: Features up to which learners run side by side, except in tests that take long: there is a kernel for each number of

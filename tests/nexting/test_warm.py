@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from emphatic.nexting import runner
+from emphatic.nexting.predictor import compile_for_live
 from emphatic.nexting.settings import Settings
-from emphatic.nexting.warm import compile_for_live
 
 #: Prints the kernels that a call compiles or loads.
 SPY = """
@@ -27,7 +27,7 @@ def spy(function, *arguments, **options):
 compiled._compiled = spy
 folder = tempfile.TemporaryDirectory()
 """
-WARM = "from emphatic.nexting.warm import *\ncompile_for_live()\ncompile_for_questions()\n"
+WARM = "from emphatic.nexting.predictor import compile_for_live, compile_for_questions\ncompile_for_live()\ncompile_for_questions()\n"
 LOG = """
 import emphatic, numpy as np
 t = np.arange(3000)

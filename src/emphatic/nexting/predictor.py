@@ -12,11 +12,13 @@ import math
 import os
 import select
 import signal
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,7 +58,7 @@ from emphatic.tables.pipe import (
 from emphatic.tables.text import LOOK_LINES, is_nested
 
 __all__ = ["ENDS", "ENGINE", "OF_A_SIGNAL", "Every", "LineFormat", "Live", "Outcome", "Prediction", "Predictor"]
-__all__ += ["WHY", "PersistenceWarmUp", "format_lines", "question_keys"]
+__all__ += ["WHY", "PersistenceWarmUp", "compile_for_live", "compile_for_questions", "format_lines", "question_keys"]
 
 logger = logging.getLogger("emphatic.nexting")
 
@@ -1145,3 +1147,78 @@ def _log_to_stderr() -> Iterator[None]:
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagate
+
+
+# ---------------------------------------------------------------------- kernels compiled ahead
+
+# A kernel is compiled when it is first called, which takes seconds. What needs which kernels is known to the code that
+# calls them alone. So a service runs that code before it is ready, on a few readings of every kind.
+
+#: Readings of the warm-up, and after it: a block, and single ones.
+_KERNEL_WARM_UP, _KERNEL_BLOCKS = 98, (30, 1, 1)
+_KERNEL_HORIZONS = (2, 9)
+#: A question of one line: all of them need the same kernels.
+_ASKED = ("level at +3 rows",)
+
+
+def compile_for_live(settings: Settings | None = None) -> None:
+    """Compile or load what ``emphatic serve`` and ``emphatic nexting -`` need.
+
+    Args:
+        settings: What will be predicted, and how; the rule and its step sizes decide which kernels there are.
+    """
+    settings = settings or Settings()
+    asked = _ASKED if settings.ask else ()
+    plain = Settings(
+        rule=settings.rule,
+        stepsize=settings.stepsize,
+        rates=settings.rates,
+        horizons=_KERNEL_HORIZONS,
+        ask=asked,
+        exponential_only=settings.exponential_only,
+    )
+    with _silence(), tempfile.TemporaryDirectory() as folder:
+        predictor = Predictor(plain, warm_up=_KERNEL_WARM_UP)
+        readings = list(enumerate(_readings(_KERNEL_WARM_UP + sum(_KERNEL_BLOCKS)), start=1))
+        predictor.take(readings[:_KERNEL_WARM_UP])
+        at = _KERNEL_WARM_UP
+        for count in _KERNEL_BLOCKS:
+            predictor.take(readings[at : at + count])
+            at += count
+        assert predictor.horde is not None
+        path = Path(folder) / "model"
+        predictor.horde.save(path, **predictor.state())
+        Predictor.load(path)
+
+
+def compile_for_questions() -> None:
+    """Compile or load what questions of one line need, which may be asked at any time."""
+    rows = np.zeros((10, 1))
+    Asked(_ASKED, ("level",), Timing(None))(rows, rows, np.zeros(len(rows), bool))
+
+
+def _readings(count: int) -> Iterator[dict[str, Any]]:
+    """Readings of two signals and a label, ten minutes apart; some are missing and some are far off."""
+    begin = datetime(2024, 1, 1)
+    for t in range(count):
+        level = 1e9 if t % 50 == 40 else round(math.sin(t / 7) + 0.1 * math.cos(t * t), 6)
+        yield {
+            "time": (begin + timedelta(minutes=10 * t)).isoformat(),
+            "level": level,
+            "flow": None if t % 20 == 15 else round(math.cos(t / 11), 6),
+            "state": ("on", "off", "idle")[t % 3],
+        }
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep what is said of these readings out of the log."""
+    loggers = [logging.getLogger(name) for name in ("emphatic.nexting", "emphatic.tables")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -27,9 +27,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.locks import hold_lock
-from emphatic.nexting.predictor import ENDS, OF_A_SIGNAL, WHY, LineFormat, Outcome, Prediction, Predictor
+from emphatic.nexting.predictor import (
+    ENDS,
+    OF_A_SIGNAL,
+    WHY,
+    LineFormat,
+    Outcome,
+    Prediction,
+    Predictor,
+    compile_for_live,
+    compile_for_questions,
+)
 from emphatic.nexting.settings import Settings
-from emphatic.nexting.warm import compile_for_live, compile_for_questions
 from emphatic.questions.gvf import LARGEST
 from emphatic.serve.ids import DEFAULT_FIELD, KnownIds, check_id, scoped_id
 from emphatic.serve.journal import Journal, JournalError, JournalState
