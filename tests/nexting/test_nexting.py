@@ -431,11 +431,11 @@ def test_an_interrupt_before_the_first_checkpoint_leaves_nothing(
 NUMBERS = b"a,b,d\n" + b"".join(b"%d,%d,%d\n" % (i % 7, i % 5, i % 3) for i in range(99))
 BAD = {
     "empty": (b"", "empty"),
-    "text": (b"name\nfoo\nbar\nbaz\n", "one column of text"),
+    "text": (b"name\nfoo\nbar\nbaz\n", "the file has only text"),
     "header": (b"a,b\n", "no rows"),
     "binary": (bytes(range(256)) * 9, "binary"),
     "words": (b"a,b\nx,y\nz,w\n", "no column holds numbers"),
-    "latin": ("a,b\n1,2\n3,é\n4,5\n".encode("latin1"), "line 3 is not UTF-8"),
+    "latin": ("a,b\n1,2\n3,é\n4,5\n".encode("latin1"), "the file is not UTF-8. Convert it"),
     "twice": (b"a,a\n1,2\n3,4\n5,6\n", "more than one column 'a'"),
     "short": (b"a,b\n1,2\n3,4\n", "2 rows are too few"),
     "newest": (b"time,x\n2024-01-03,1\n2024-01-02,2\n2024-01-01,3\n", "--time ''"),

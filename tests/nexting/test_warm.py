@@ -27,7 +27,7 @@ def spy(function, *arguments, **options):
 compiled._compiled = spy
 folder = tempfile.TemporaryDirectory()
 """
-WARM = "from emphatic.nexting.predictor import compile_for_live, compile_for_questions\ncompile_for_live()\ncompile_for_questions()\n"
+WARM = "from emphatic.nexting import predictor as p\np.compile_for_live()\np.compile_for_questions()\n"
 LOG = """
 import emphatic, numpy as np
 t = np.arange(3000)
