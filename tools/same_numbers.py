@@ -65,9 +65,7 @@ EXPECTED = {
     "nexting: model.safetensors": "the file has no reserved places; what is read from it is compared by the pipe",
 }
 #: Names that were removed on purpose, and why: in a comparison of signatures they count as expected.
-REMOVED = {
-    name: "Agent.train runs whole episodes in one compiled call" for name in ("Agents", "Trainings", "train_vector")
-}
+REMOVED = dict.fromkeys(("Agents", "Trainings", "train_vector"), "Agent.train runs whole episodes in one compiled call")
 #: Sections in the order in which they run, and the environment that each needs.
 SECTIONS: dict[str, dict[str, str]] = {
     "interface": {},
