@@ -462,15 +462,16 @@ def test_kill_9(tmp_path: Path) -> None:
             assert child.stdout is not None
             first = int(child.stdout.readline())
             assert first == seen + 1
-            time.sleep(moments.uniform(0.0, 0.08))
+            said = [first, *(int(child.stdout.readline()) for _ in range(2))]  # however busy the machine is
+            time.sleep(moments.uniform(0.0, 0.05))
             child.send_signal(signal.SIGKILL)
-            said = [first, *map(int, child.stdout.read().split())]
+            said += map(int, child.stdout.read().split())
             assert child.wait() == -signal.SIGKILL
         learner = emphatic.load(path)
         assert learner.steps - said[-1] in (0, 1)
         assert np.array_equal(learner.theta, np.full((20, size), float(learner.steps)))
         seen = learner.steps
-    assert seen > 24
+    assert seen >= 36
     Learner("td", 3).save(path)
     assert os.listdir(tmp_path) == [path.name]  # what killed saves have left is gone with the next one
 
