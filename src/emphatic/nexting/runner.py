@@ -707,6 +707,8 @@ def run_job(job: Nexting, resume: bool) -> NextingResult:
                 _log_learning(learned)
                 scored = score_log(learned, job.offline, job.progress)
                 _log.info("scored in %.1f s", scored.seconds)
+                # Before any file is in its place: afterwards nothing may fail.
+                _continue_asking(learned.horde, learned.asked.state())
                 seconds = write_results(scored, job.out)
                 _log.info("wrote %s", job.out)
         except BaseException as error:
@@ -719,7 +721,6 @@ def run_job(job: Nexting, resume: bool) -> NextingResult:
                 error.filename = str(job.out)  # a full disk does not say which
             raise
     summary = [*scored.summary, *learned.further_scores]
-    _continue_asking(learned.horde, learned.asked.state())
     return NextingResult(ScoreTable(summary), scored.curves, learned.horde, log.settings, log.rows, seconds, job.out)
 
 
