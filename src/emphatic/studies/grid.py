@@ -345,7 +345,7 @@ def _expand(grid: Mapping[str, Any]) -> list[GridSettings]:
 def _parse_axes(
     axes: Mapping[str, Any], known: set[str], unbounded: Mapping[str, float], alpha_required: bool
 ) -> dict[str, tuple[float, ...]]:
-    """The numbers of each axis; α is 1 where a step-size method makes it optional, ``unbounded`` says what may be ±∞."""
+    """The numbers of each axis; α is 1 where a step-size method makes it optional, ``unbounded`` has what may be ±∞."""
     for name in axes:
         if name not in known:
             wanted = f"have only parameters of its rules, {', '.join(sorted(known))}"
