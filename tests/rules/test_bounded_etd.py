@@ -47,7 +47,8 @@ def taught(rule: str, engine: str, stream: Stream, dtype: str = "float64", **ext
     learner = Learner(rule, stream.n, stream.K, engine=engine, dtype=dtype)
     learner.theta = np.random.default_rng(3).normal(size=np.shape(learner.theta)).astype(np.float32)
     Phi, Phi_next = stream.features()
-    predictions = learner.run(Phi, Phi_next=Phi_next, **stream.parameters(), **extra)
+    parameters: dict[str, Any] = stream.parameters() | extra
+    predictions = learner.run(Phi, Phi_next=Phi_next, **parameters)
     phi, phi_next = stream.step_features(0)
     for t in range(3):
         learner.learn(phi=phi, phi_next=phi_next, **stream.parameters(t), **extra)
@@ -73,7 +74,9 @@ def test_on_policy_within_its_bounds_it_is_true_online_etd_to_the_bit(engine: st
 @pytest.mark.parametrize("bound", [{"rho": 1.5}, {"alpha": 5.0}, {"low": -0.1}, {"high": 0.1}])
 def test_each_bound_makes_a_difference(engine: str, bound: dict[str, Any]) -> None:
     stream = on_policy(make(6, 45, 6))
-    changes = {name: np.full(stream.T, value) for name, value in bound.items() if name in ("rho", "alpha")}
+    changes: dict[str, Any] = {
+        name: np.full(stream.T, value) for name, value in bound.items() if name in ("rho", "alpha")
+    }
     stream, extra = replace(stream, **changes), {name: value for name, value in bound.items() if name not in changes}
     _, bounded = taught("bounded_etd", engine, stream, **extra)
     with np.errstate(all="ignore"):
