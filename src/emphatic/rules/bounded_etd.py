@@ -69,5 +69,6 @@ rule = Rule(
     defaults={"low": -math.inf, "high": math.inf},
     ordered=(("low", "high"),),
     emphasis="gamma",
+    fixed_point="cut",
     update="true_online_etd with λ/max(1, ρ⁻) for λ, min(ραM, ½/φ·φ) for ραM, and θ·φ' clipped to [low, high]",
 )
