@@ -365,19 +365,19 @@ class MDP:
         """
         self._covered()
         ends = self.P[:, :, -1]
-        taken = (self.mu > 0.0) & (self.d_mu > 0.0)[:, None]
-        ratio = np.maximum(1.0, np.divide(self.pi, self.mu, out=np.ones_like(self.pi), where=taken))
-        s, a, x = np.nonzero(self.P[:, :, :-1] * taken[:, :, None])
-        first = np.flatnonzero(self.start) if ends[taken].any() else np.empty(0, np.intp)
-        pairs = np.stack([np.append(np.ones(len(first)), ratio[s, a]), np.append(first, x)])
-        (cut, last), number = np.unique(pairs, axis=1, return_inverse=True)
-        last, number = last.astype(np.intp), number.reshape(-1)[len(first) :]
-        P, R = np.zeros((2, self.S, self.A, len(last) + 1))
-        P[s, a, number], P[:, :, -1] = self.P[s, a, x], np.where(taken, ends, 1.0)
+        visited = (self.mu > 0.0) & (self.d_mu > 0.0)[:, None]
+        ratio = np.maximum(1.0, np.divide(self.pi, self.mu, out=np.ones_like(self.pi), where=visited))
+        s, a, x = np.nonzero(self.P[:, :, :-1] * visited[:, :, None])
+        starts = np.flatnonzero(self.start) if ends[visited].any() else np.empty(0, np.intp)
+        pairs = np.stack([np.append(np.ones(len(starts)), ratio[s, a]), np.append(starts, x)])
+        (cut, state), number = np.unique(pairs, axis=1, return_inverse=True)
+        state, number = state.astype(np.intp), number.reshape(-1)[len(starts) :]
+        P, R = np.zeros((2, self.S, self.A, len(state) + 1))
+        P[s, a, number], P[:, :, -1] = self.P[s, a, x], np.where(visited, ends, 1.0)
         R[s, a, number], R[:, :, -1] = self.R[s, a, x], self.R[:, :, -1]
-        fields = {name: getattr(self, name)[last] for name in ("gamma", "pi", "mu", "Phi", "I")}
-        start = np.where(cut == 1.0, self.start[last], 0.0) if len(first) else None
-        return MDP(P[last], R[last], **fields, lambda_=self.lambda_[last] / cut, start=start, name=self.name)
+        fields = {name: getattr(self, name)[state] for name in ("gamma", "pi", "mu", "Phi", "I")}
+        start = np.where(cut == 1.0, self.start[state], 0.0) if len(starts) else None
+        return MDP(P[state], R[state], **fields, lambda_=self.lambda_[state] / cut, start=start, name=self.name)
 
     def is_positive_definite(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> bool:
         """Whether xᵀKx > 0 for every x ≠ 0, K being the key matrix.
