@@ -32,13 +32,13 @@ class Rule(RuleTraits):
         extra: Its parameters besides α, I, λ, ρ and γ'.
         defaults: The values of extra parameters that are not passed: a number, the name of another parameter, or
             "eta": the second step size β = eta·α, with eta another keyword (1 by default). A parameter whose default is
-            infinite may be infinite; the function is then called with the largest float64 in its place.
+            ∞ or −∞ may be just that; the function is then called with the largest or the least float64 in its place.
         interest: Whether steps are weighted by the interest I. A rule without accepts only I = 1.
         paper: Where the rule is from, for the table of rules.
         extra_ranges: The least and the largest value of each extra parameter that is not in ``RANGES``.
         emphasis: The discount of the follow-on trace F: "gamma", "beta", "decay", or "" where there is none.
-        fixed_point: Where the expected update is 0: "projected", θ of TD(λ) with that emphasis; "residual", θ of the
-            least mean squared TD error; or "" where that is not known.
+        fixed_point: Where the expected update is 0: "projected", θ of TD(λ) with that emphasis; "cut", the same with
+            λ/max(1, ρ⁻) for λ; "residual", θ of the least mean squared TD error; or "" where that is not known.
         action_values: Whether φ is of a state and an action.
         class_name: The short name of its learners in ``emphatic``.
         update: The update in words, for the table of rules; by default the function's docstring.
@@ -46,6 +46,8 @@ class Rule(RuleTraits):
             with a ``bound`` limits.
         lasting: The last entries of the memory, which ``cut`` leaves unchanged.
         continuing: Whether γ = 1 throughout is meant: values are then relative to an average reward.
+        ordered: Pairs of extra parameters, of which the first must never be above the second, such as the two ends of a
+            range.
     """
 
     name: str
@@ -59,13 +61,14 @@ class Rule(RuleTraits):
     paper: str = ""
     extra_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
     emphasis: Literal["", "gamma", "beta", "decay"] = ""
-    fixed_point: Literal["", "projected", "residual"] = ""
+    fixed_point: Literal["", "projected", "cut", "residual"] = ""
     action_values: bool = False
     class_name: str = ""
     update: str = ""
     effective_step: Callable[[Scalars, Scalars], Any] | None = None
     lasting: tuple[str, ...] = ()
     continuing: bool = False
+    ordered: tuple[tuple[str, str], ...] = ()
     #: The function as engines compile it, ``def rule(step, memory, x, x_next, g)``: see ``emphatic.rules._canonical``.
     source: str = field(init=False, repr=False)
     #: ``effective_step`` in the same form; "" where there is none.
