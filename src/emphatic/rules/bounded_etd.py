@@ -67,5 +67,5 @@ rule = Rule(
     ordered=(("low", "high"),),
     emphasis="gamma",
     fixed_point="cut",
-    update="true_online_etd with λ/max(1, ρ⁻) for λ, min(ραM, ½/φ·φ) for ραM, and θ·φ' clipped to [low, high]",
+    update="true_online_etd with λ/max(1, ρ⁻) for λ, min(ραM, ½/φ·φ) for ραM, and θ·φ' between low and high",
 )
