@@ -220,7 +220,7 @@ def reading_of_car(car: Car) -> str:
     error = np.sqrt(np.square(car.learned["bounded_etd"] - car.exact).mean())
     return (
         f"Every sum lies from {LOW:g} to {HIGH:g}. Without bounds, {outside} of {len(unbounded)} runs predict others, "
-        f"up to {np.abs(unbounded).max():.2g} (drawn at the edge). With bounds, none does; the RMS error is {error:.2f}."
+        f"up to {np.abs(unbounded).max():.2g} (at the edge). With bounds, none does; the RMS error is {error:.2f}."
     )
 
 
