@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emphatic.cli.terminal import bars, carry_out, flag_values, report_error, with_settings
+from emphatic.cli.terminal import bars, carry_out, compile_notice, flag_values, report_error, with_settings
 from emphatic.studies.sweep_config import SweepConfig
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def sweep(
         with (
             nullcontext() if ray is None else _on_ray(ray),
             bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress,
+            compile_notice(progress),
         ):
             result = run_sweep(
                 sweep_config.source(),
@@ -118,7 +119,7 @@ def sweep(
         _show_sweep(result, folder)
         return 0
 
-    raise typer.Exit(carry_out(command, lambda: "Stopped. Run the same command again to continue."))
+    raise typer.Exit(carry_out(command, lambda: "Stopped. Run the same command again to continue.", SweepConfig))
 
 
 @contextmanager
@@ -193,7 +194,7 @@ def _show_sweep(results: Sweep, folder: Path) -> None:
             worst = f"{row['worst']:.4g}" if math.isfinite(row["worst"]) else "diverged"
             print(f"{label} over alpha: area {row['area']:.4g}, worst {worst}.")
     if next(iter(plan.source.baselines(plan.runs).values())) == 0.0:
-        print("The initial weights already have zero error. Set other initial weights with --theta.")
+        print("The initial weights already have zero error. Set other initial weights with theta in a --config file.")
     diverged = int(results.diverged.any(axis=1).sum())
     if diverged:
         print(f"{diverged:,} of {len(results.mean):,} settings diverged in some run.")
