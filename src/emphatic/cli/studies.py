@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,10 +87,7 @@ def sweep(
             raise ValueError("name a problem or a log: emphatic sweep chain.")
         folder = out or Path("sweep") / sweep_config.name
         if figures:
-            try:
-                check_format("alpha.svg")
-            except ImportError as error:  # before anything is learned: the message has the pip command
-                return report_error(error)
+            check_format("alpha.svg")  # before anything is learned
         with (
             nullcontext() if ray is None else _on_ray(ray),
             bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress,
@@ -122,16 +119,11 @@ def sweep(
     raise typer.Exit(carry_out(command, lambda: "Stopped. Run the same command again to continue.", SweepConfig))
 
 
-@contextmanager
-def _on_ray(address: str) -> Iterator[None]:
-    """A context in which a sweep runs on a Ray cluster; ValueError where there is no Ray."""
+def _on_ray(address: str) -> AbstractContextManager[None]:
+    """A context in which a sweep runs on a Ray cluster."""
     from emphatic.cluster import joblib_on_ray
 
-    try:
-        with joblib_on_ray(address):
-            yield
-    except ImportError as error:  # the message has the pip command
-        raise ValueError(str(error)) from error
+    return joblib_on_ray(address)
 
 
 def _flag(axis: str) -> str:

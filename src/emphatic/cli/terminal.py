@@ -140,7 +140,7 @@ def carry_out(command: Callable[[], int], stopped: Callable[[], str], settings: 
     try:
         with _stopping():
             return command()
-    except FAILURES as error:
+    except (*FAILURES, ImportError) as error:  # of an extra: the message has the pip command
         return report_error(error, settings)
     except KeyboardInterrupt as stop:
         print(stopped(), file=sys.stderr)
@@ -208,13 +208,11 @@ def _message(error: BaseException, settings: type) -> str:
     if "sort" not in declared:
         message = message.replace(", with sort=True if they fit in memory", "")
     for name in (*declared, "resume", "overwrite"):
-        flag, line = f"--{name.replace('_', '-')}", f"{name} = {{}} in a --config file"
-        if name in declared and not declared[name][1].commands:
-            forms = (line.format("false"), line.format("…"), line.format("true"))
-        else:
-            forms = (f"{flag} ''", f"{flag} …", flag)
-        for value, form in zip(("False", "…", "True"), forms, strict=True):
-            message = message.replace(f"{name}={value}", form)
+        has_flag = name not in declared or declared[name][1].commands
+        for value, text in (("False", " ''"), ("…", " …"), ("True", "")):
+            line = f"{name} = {value.lower()} in a --config file"
+            written = f"--{name.replace('_', '-')}{text}" if has_flag else line
+            message = message.replace(f"{name}={value}", written)
     message = re.sub(r"\bskip_lines=(\d+),?", r"--skip-lines \1", message)
     quoted = r'\b(pivot|by|predict|header)="([^"]*)"'
     message = re.sub(quoted, lambda match: f"--{match[1]} {shlex.quote(match[2])}", message)
