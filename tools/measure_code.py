@@ -37,12 +37,12 @@ VAGUE = frozenset(
 #: The largest size of the package, in code lines. It only falls, but for what these add once: ``bounded_etd`` and its
 #: default 500, ``bootstrap`` 600, ``jax`` and ``export`` 450, and ``answers`` 2,400 until what it replaces goes. What
 #: moves to another package takes its part of the limit along.
-CODE_LINES = 44_833
+CODE_LINES = 44_822
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
     ".": 614,
     "asking": 4_450,
-    "cli": 1_053,
+    "cli": 1_047,
     "common": 580,
     "control": 923,
     "data": 4,
@@ -56,17 +56,17 @@ PACKAGE_LINES = {
     "report": 684,
     "rules": 2_222,
     "scores": 1_297,
-    "serve": 2_967,
+    "serve": 2_965,
     "stepsizes": 830,
     "streams": 372,
     "studies": 2_444,
-    "tables": 4_797,
+    "tables": 4_794,
 }
 #: The largest value that each measure may have.
 LIMITS: dict[str, float] = {
     "code lines": CODE_LINES,
     **{f"code lines of {package}": lines for package, lines in PACKAGE_LINES.items()},
-    "modules": 216,
+    "modules": 216,  # more only for what CODE_LINES names, the modules that it needs
     "command-line options": 78,
     "mandatory dependencies": 11,
     "functions of complexity above 25": 42,
