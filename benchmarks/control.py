@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.measure import Case, Effort, Gate, Side, fastest, gate
 from benchmarks.report import Row
 from emphatic import problems
-from emphatic.control import Agent
+from emphatic.control import Agent, tile_coding
 from emphatic.features import Bias, Features, Tiles
 from emphatic.problems import MountainCar
 from reproductions.plain_agents import PlainAgent
@@ -237,7 +237,7 @@ class Episodes:
         """A fresh agent and its world."""
         make, algorithm = WORLDS[self.world]
         world = make(seed=1, limit=self.limit)
-        features: Any = hashed_tiles(4_096) if world.ranges else world.mdp.S
+        features: Any = tile_coding(world) if world.ranges else world.mdp.S
         agent = Agent(algorithm, features, world.actions, alpha=0.3, gamma=1.0, lambda_=self.lambda_, seed=0)
         return agent, world
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from emphatic.report import Column, Figure, Html, Plots, render_page, seconds, table
@@ -14,6 +15,7 @@ from reproductions import ORIGINS, count_by_kind, count_numbers
 
 __all__ = ["ReproductionPage", "reproduction_page", "reproductions_index", "verdict"]
 
+TEMPLATES = Path(__file__).resolve().parent / "templates"
 #: At most this many differing numbers are named at the top.
 MOST = 6
 
@@ -73,7 +75,7 @@ def reproduction_page(study: ReproductionPage) -> str:
         "notes": ("Notes", study.notes),
     }
     rest = {"settings": study.settings, "took": study.seconds, "versions": study.versions}
-    return render("reproduction.html", study.title, study.intro, sections, plots, **rest)
+    return render(str(TEMPLATES / "reproduction.html"), study.title, study.intro, sections, plots, **rest)
 
 
 def _all_agree(checks: Sequence[Row]) -> bool | None:
@@ -169,6 +171,5 @@ def reproductions_index(studies: Mapping[str, ReproductionPage], title: str = "R
     columns += [Column("time", "time", seconds), Column("about", "about")]
     judged = [agree for agree in (_all_agree(study.checks) for study in studies.values()) if agree is not None]
     lead = _marked(all(judged) if judged else None, f"{sum(judged)} of {len(judged)} studies agree in every number.")
-    return render_page(
-        "studies.html", title, intro, {"studies": "Studies"}, lead=lead, studies=table(columns, rows, sort=True)
-    )
+    template, shown = str(TEMPLATES / "studies.html"), table(columns, rows, sort=True)
+    return render_page(template, title, intro, {"studies": "Studies"}, lead=lead, studies=shown)

@@ -672,7 +672,7 @@ def run_by_machine(
         progress: As for ``emphatic.nexting.run``.
     """
     if settings.by is None or settings.share:
-        raise ValueError("--ray needs --by, without --share: on a cluster, each machine is learned by itself.")
+        raise ValueError("--ray needs --by, without share = true: on a cluster, each machine is learned by itself.")
     folder = Path(out).absolute()
     if not (overwrite or resume):
         check_free(folder)

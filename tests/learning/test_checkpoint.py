@@ -33,7 +33,7 @@ from emphatic.rules import Scalars, Update
 from tests.support.contract import STRUCTURES
 from tests.support.looping import for_each
 from tests.support.processes import Forked
-from tests.support.streams import TOLERANCE, Stream, make, relative_error
+from tests.support.streams import TOLERANCE, Stream, make, relative_error, state
 
 ENGINES = emphatic.engines.available()
 Arrays = dict[str, npt.NDArray[Any]]
@@ -41,12 +41,6 @@ Arrays = dict[str, npt.NDArray[Any]]
 T, n = 61, 13
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 every_K = pytest.mark.parametrize("K", [None, 1, 3])
-
-
-def state(learner: Learner) -> dict[str, bytes]:
-    """All that a learner shows, to the bit."""
-    names = ("steps", *learner.rule.vectors, *learner.rule.memory)
-    return {name: np.asarray(getattr(learner, name)).tobytes() for name in names}
 
 
 def stream_for(rule: str, K: int | None) -> Stream:

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 import emphatic
 from emphatic import Active, Learner
 from tests.support.plain import plain_python
-from tests.support.streams import TOLERANCE, Stream, make, relative_error
+from tests.support.streams import TOLERANCE, Stream, make, relative_error, state
 
 ENGINES = emphatic.engines.available()
 #: The rule of w besides θ, with memory and the extra parameters β and κ.
@@ -44,12 +44,6 @@ pytestmark = pytest.mark.plain
 compiled = pytest.mark.parametrize("compiled", [True])  # where machine code could misread an array
 engines = pytest.mark.parametrize("engine", ENGINES)
 both_K = pytest.mark.parametrize("K", [None, 3])
-
-
-def state(learner: Learner) -> dict[str, bytes]:
-    """All that a learner is, to the bit."""
-    names = ("steps", *learner.rule.vectors, *learner.rule.memory)
-    return {name: np.asarray(getattr(learner, name)).tobytes() for name in names}
 
 
 def warm(engine: str, K: int | None, *, rule: str = RULE, dtype: str = "float64") -> Learner:

@@ -20,6 +20,7 @@ from emphatic.nexting.runner import ingest_lines
 from emphatic.nexting.settings import Settings
 from emphatic.scores import known_return
 from emphatic.serve.app import describe_status
+from emphatic.serve.service import Service
 
 Array = NDArray[np.float64]
 T, HORIZONS = 2000, (2, 9, 36)
@@ -286,21 +287,11 @@ def test_actions_are_left_as_they_are() -> None:
     assert p[1501] != p[1499]
 
 
-def test_the_service_tells_its_counts() -> None:
-    class Traffic:
-        def rate_and_lag(self) -> tuple[float, float]:
-            return 0.0, 0.0
-
-    class Service:
-        step = readings = malformed = repeated = saved_step = waiting = warm_up = 0
-        sources: tuple[()] = ()
-        publishers: tuple[()] = ()
-        inbox: tuple[()] = ()
-        warming_up, trouble, disconnected = False, "", ""
-        traffic = Traffic()
-        predictor = Predictor(Settings(horizons=(2,), time=False))
-
+def test_the_service_tells_its_counts(tmp_path: Path) -> None:
+    service = Service(tmp_path / "model", Settings(horizons=(2,), time=False))
+    service.open()
     columns = log(13)
     columns["y"][1000] = 1e6
-    Service.predictor.take(lines(columns)[:1500])
-    assert describe_status(Service())["guarded"] == {"y": {"pulled_in": 1, "missing": 0}}  # type: ignore[arg-type]
+    service.predictor.take(lines(columns)[:1500])
+    assert describe_status(service)["guarded"] == {"y": {"pulled_in": 1, "missing": 0}}
+    service.close()

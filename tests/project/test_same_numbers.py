@@ -64,6 +64,17 @@ def test_every_observation_is_compared() -> None:
     assert Comparison("version", ["'1', now '2'"], []).line(allowed=True) == "expected version: '1', now '2'"
 
 
+def test_numbers_of_a_summary_may_differ_and_verdicts_may_not() -> None:
+    old = {"verdict": "better", "known": 9, "skill_best": 0.1, "first": {"mean_high": [1.0]}}
+    nexting, study = "nexting: summary.json", "study: summary.json"
+    for name, new, expected in (
+        (nexting, {"skill_best": 2e-7}, True), (nexting, {"verdict": "worse", "skill_best": 0.2}, False),
+        (nexting, {"known": 8}, False), (nexting, {"skill_best": None}, False), (study, {"skill_best": 0.2}, False),
+        (study, {"first": {"mean_high": [2.0]}}, True), (study, {"first": {}}, False), ("study: files", {}, True),
+    ):  # fmt: skip
+        assert Comparison(name, compare([old], [old | new]), []).is_expected(set()) is expected, (name, new)
+
+
 def test_signatures_without_annotations() -> None:
     class Box:
         def __init__(self, size: float, *, label: str = "") -> None:

@@ -1,12 +1,25 @@
-"""Certificates for tests of the service: an authority, and a server and a client that it vouches for."""
+"""A service in this process; and certificates: an authority, and a server and a client that it vouches for."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from emphatic.nexting.settings import Settings
+from emphatic.serve.service import Service
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path / "model", Settings(horizons=(2, 9)), warm_up=60, save_every=3600.0)
+    service.open()
+    service.start()
+    yield service
+    service.close()
 
 
 @pytest.fixture(scope="session")

@@ -15,12 +15,12 @@ from emphatic.serve import service as service_module
 from emphatic.serve.ids import DEFAULT_WINDOW, KnownIds
 from emphatic.serve.journal import JournalError
 from emphatic.serve.metrics import write_metrics
-from emphatic.serve.service import Incoming, Receipt, Service, with_ids
+from emphatic.serve.service import Incoming, Service, with_ids
 from emphatic.serve.sources import check_loop
 from emphatic.serve.sources.mqtt import MqttPublisher, topics_overlap
 from emphatic.tables.pipe import Malformed
 from tests.support.processes import COMMAND, run
-from tests.support.services import Client, readings, same_as_undisturbed, wait_for
+from tests.support.services import Client, offer, readings, same_as_undisturbed, wait_for
 
 SETTINGS = Settings(horizons=(2, 9))
 
@@ -31,13 +31,6 @@ def opened(folder: Path, window: int = DEFAULT_WINDOW, **options: Any) -> Servic
     service.open()
     service.start()
     return service
-
-
-def offer(service: Service, rows: list[Incoming]) -> list[Receipt]:
-    receipts: list[Receipt] = []
-    assert service.inbox.offer([row.answered_by(receipts.append) for row in rows]) == len(rows)
-    wait_for(lambda: len(receipts) == len(rows))
-    return receipts
 
 
 def identified(rows: list[dict[str, Any]], start: int = 0, scope: str = "plant/a") -> list[Incoming]:

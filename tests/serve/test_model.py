@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import pytest
 
 from emphatic.nexting.predictor import Predictor
-from emphatic.nexting.settings import Settings
 from emphatic.serve.app import create_app
-from emphatic.serve.service import Incoming, Receipt, Service
-from tests.support.services import readings, wait_for
+from emphatic.serve.service import Incoming, Service
+from tests.support.services import offer, readings
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -29,19 +26,7 @@ def download(service: Service, token: str | None = TOKEN) -> httpx.Response:
 
 
 def learn(service: Service, count: int, start: int = 0) -> None:
-    receipts: list[Receipt] = []
-    assert service.inbox.offer([Incoming(row).answered_by(receipts.append) for row in readings(count, start)]) == count
-    wait_for(lambda: len(receipts) == count)
-    assert all(receipt.taken for receipt in receipts)
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    service = Service(tmp_path / "model", Settings(horizons=(2, 9)), warm_up=60, save_every=3600.0)
-    service.open()
-    service.start()
-    yield service
-    service.close()
+    assert all(receipt.taken for receipt in offer(service, [Incoming(row) for row in readings(count, start)]))
 
 
 def test_a_model_goes_out_as_it_is(service: Service, tmp_path: Path) -> None:

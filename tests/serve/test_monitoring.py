@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +41,6 @@ def samples(text: str) -> dict[tuple[str, str], float]:
             assert (name, labels) not in found, line
             found[name, labels] = float(match[3])
     return found
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    service = Service(tmp_path / "model", Settings(horizons=(2, 9)), warm_up=60, save_every=3600.0)
-    service.open()
-    service.start()
-    yield service
-    service.close()
 
 
 def test_predictions_intervals_scores_and_alarms_are_gauges(service: Service) -> None:

@@ -22,7 +22,7 @@ from emphatic.serve.app import EventStream, describe_history
 from emphatic.serve.journal import Journal
 from emphatic.serve.service import Inbox, Incoming, Receipt, RecentRows, RunningError, Service, WarmingUp
 from emphatic.tables.pipe import Malformed
-from tests.support.services import journal_readings, readings, same_as_undisturbed, wait_for
+from tests.support.services import journal_readings, offer, readings, same_as_undisturbed, wait_for
 
 SETTINGS = Settings(horizons=(2, 9))
 
@@ -34,12 +34,7 @@ def opened(folder: Path, **options: Any) -> Service:
 
 
 def offered(service: Service, rows: list[Any]) -> list[Receipt]:
-    """What becomes of readings that are offered together."""
-    replies: list[Receipt] = []
-    incoming = [Incoming(row, acknowledge=replies.append) for row in rows]
-    assert service.inbox.offer(incoming) == len(rows)
-    wait_for(lambda: len(replies) == len(rows))
-    return replies
+    return offer(service, [Incoming(row) for row in rows])
 
 
 def test_alarms_are_listed_again_after_a_restart(tmp_path: Path) -> None:

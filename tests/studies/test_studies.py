@@ -7,10 +7,12 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import joblib
+import numba
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -578,7 +580,28 @@ def test_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert sorted(os.listdir("sweep")) == ["random_walk-states=5", "random_walk-states=7"]
     assert Order(problem="a/log.csv", predict="speed km/h", horizon="2min").name == "log-speed_km_h-2min"
     said = RUNNER.invoke(app, ["sweep", "two-theta", "--rules", "td", "--lambda", "0", *few]).output
-    assert "The initial weights already have zero error" in said
+    assert "zero error. Set other initial weights with theta in a --config file." in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("t,x\n2024-01-03,1\n2024-01-02,2\n", "Sort them by time; or pass time = false in a --config file"),
+        ("name\nfoo\nbar\nbaz\n", "pass it: delimiter = … in a --config file"),
+    ],
+)
+def test_errors_of_a_log_name_what_the_command_has(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(text)
+    result = RUNNER.invoke(app, ["sweep", str(tmp_path / "log.csv"), "--predict", "x", "--horizon", "2"])
+    assert (result.exit_code, said in result.output, "--sort" in result.output) == (2, True, False), result.output
+
+
+def test_a_sweep_says_that_it_compiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    phases: list[str] = []
+    monkeypatch.setattr("emphatic.cli.studies.bars", lambda *_: nullcontext(lambda *given: phases.append(given[0])))
+    monkeypatch.setattr("emphatic.studies.sweep", lambda *_, **__: numba.njit("float64(float64)")(lambda x: x))
+    RUNNER.invoke(app, ["sweep", "chain", "--out", str(tmp_path)])
+    assert phases == ["compiling (once)"]
 
 
 def test_a_problem_comes_before_a_file_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,12 +26,12 @@ from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.serve.app import create_app
 from emphatic.serve.journal import Journal
-from emphatic.serve.service import Service
+from emphatic.serve.service import Incoming, Receipt, Service
 from tests.support.processes import COMMAND, Forked
 
 __all__ = [
-    "FLAGS", "LINES", "SETTINGS", "Client", "Served", "free_port", "mosquitto", "readings", "redis_server",
-    "same_as_undisturbed", "wait_for",
+    "FLAGS", "LINES", "SETTINGS", "Client", "Served", "free_port", "mosquitto", "offer", "readings",
+    "redis_server", "same_as_undisturbed", "wait_for",
 ]  # fmt: skip
 
 LINES = {"content-type": "application/x-ndjson"}
@@ -57,6 +57,14 @@ def wait_for(done: Callable[[], Any], seconds: float = 30.0, what: str = "") -> 
             return found
         time.sleep(0.02)
     raise AssertionError(f"not within {seconds} seconds: {what or done}")
+
+
+def offer(service: Service, rows: list[Incoming]) -> list[Receipt]:
+    """What becomes of readings that are offered together."""
+    receipts: list[Receipt] = []
+    assert service.inbox.offer([row.answered_by(receipts.append) for row in rows]) == len(rows)
+    wait_for(lambda: len(receipts) == len(rows))
+    return receipts
 
 
 def free_port() -> int:

@@ -33,6 +33,12 @@ PARAMETERS = ("R", "gamma_next", "alpha", "lambda_", "rho", "I")
 NO_EXTRA: Mapping[str, Array] = MappingProxyType({})
 
 
+def state(learner: emphatic.Learner) -> dict[str, bytes]:
+    """All that a learner shows, to the bit."""
+    names = ("steps", *learner.rule.vectors, *learner.rule.memory)
+    return {name: np.asarray(getattr(learner, name)).tobytes() for name in names}
+
+
 def relative_error(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """max|a − b| / max(0.01, max|b|), b being the trusted side; NaN or another shape is infinitely far."""
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)

@@ -307,7 +307,7 @@ def test_a_stray_quote_costs_its_own_row(write: Any) -> None:
     table = open_table(write(["a,b,note", *fine]))
     values = np.concatenate([block.values for block in table.blocks()])
     np.testing.assert_array_equal(values[:, 0], np.arange(rows))
-    assert table.broken == 0
+    assert table.dropped.count == 0
 
 
 @pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "SEP=; "])

@@ -523,7 +523,7 @@ class _Answerer:
     def __init__(self, question: Question, signals: Sequence[str], timing: Timing, coverage: float, half: int) -> None:
         question.check(signals)
         k = _kernels()
-        self.question, self._timing, self._signals = question, timing, tuple(signals)
+        self.question, self._signals = question, tuple(signals)
         step = timing.step or 1.0
         self._span = question.span(timing.step)
         # Times of a regular log may be off by a tenth of a step, as its clock allows.

@@ -192,10 +192,7 @@ def _run_on_ray(path: str, settings: Settings, address: str, arguments: dict[str
     """``emphatic.nexting.run`` with the machines of a table on a Ray cluster."""
     from emphatic.cluster import run_by_machine
 
-    try:
-        return run_by_machine(path, settings, address=address, **arguments)
-    except ImportError as error:  # of Ray: the message has the pip command
-        raise ValueError(str(error)) from error
+    return run_by_machine(path, settings, address=address, **arguments)
 
 
 def _follow_pipe(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emphatic.cli.terminal import bars, carry_out, flag_values, report_error, with_settings
+from emphatic.cli.terminal import bars, carry_out, compile_notice, flag_values, report_error, with_settings
 from emphatic.studies.sweep_config import SweepConfig
 
 if TYPE_CHECKING:
@@ -87,13 +87,11 @@ def sweep(
             raise ValueError("name a problem or a log: emphatic sweep chain.")
         folder = out or Path("sweep") / sweep_config.name
         if figures:
-            try:
-                check_format("alpha.svg")
-            except ImportError as error:  # before anything is learned: the message has the pip command
-                return report_error(error)
+            check_format("alpha.svg")  # before anything is learned
         with (
             nullcontext() if ray is None else _on_ray(ray),
             bars(lambda phase, speed: f"{speed / 1e6:,.0f} M learner-steps/s") as progress,
+            compile_notice(progress),
         ):
             result = run_sweep(
                 sweep_config.source(),
@@ -118,19 +116,14 @@ def sweep(
         _show_sweep(result, folder)
         return 0
 
-    raise typer.Exit(carry_out(command, lambda: "Stopped. Run the same command again to continue."))
+    raise typer.Exit(carry_out(command, lambda: "Stopped. Run the same command again to continue.", SweepConfig))
 
 
-@contextmanager
-def _on_ray(address: str) -> Iterator[None]:
-    """A context in which a sweep runs on a Ray cluster; ValueError where there is no Ray."""
+def _on_ray(address: str) -> AbstractContextManager[None]:
+    """A context in which a sweep runs on a Ray cluster."""
     from emphatic.cluster import joblib_on_ray
 
-    try:
-        with joblib_on_ray(address):
-            yield
-    except ImportError as error:  # the message has the pip command
-        raise ValueError(str(error)) from error
+    return joblib_on_ray(address)
 
 
 def _flag(axis: str) -> str:
@@ -193,7 +186,7 @@ def _show_sweep(results: Sweep, folder: Path) -> None:
             worst = f"{row['worst']:.4g}" if math.isfinite(row["worst"]) else "diverged"
             print(f"{label} over alpha: area {row['area']:.4g}, worst {worst}.")
     if next(iter(plan.source.baselines(plan.runs).values())) == 0.0:
-        print("The initial weights already have zero error. Set other initial weights with --theta.")
+        print("The initial weights already have zero error. Set other initial weights with theta in a --config file.")
     diverged = int(results.diverged.any(axis=1).sum())
     if diverged:
         print(f"{diverged:,} of {len(results.mean):,} settings diverged in some run.")

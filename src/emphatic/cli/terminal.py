@@ -131,24 +131,25 @@ class GroupedCommand(TyperCommand):
 # ---------------------------------------------------------------------- the end of a command
 
 
-def carry_out(command: Callable[[], int], stopped: Callable[[], str]) -> int:
+def carry_out(command: Callable[[], int], stopped: Callable[[], str], settings: type = Settings) -> int:
     """Run a command; its exit code: 2 after an error, which is reported in one line, 128 and more if interrupted.
 
-    SIGTERM is handled like Ctrl-C, and what ``stopped`` says then is printed.
+    SIGTERM is handled like Ctrl-C, and what ``stopped`` says then is printed. Errors name the flags that the
+    ``settings`` of the command declare.
     """
     try:
         with _stopping():
             return command()
-    except FAILURES as error:
-        return report_error(error)
+    except (*FAILURES, ImportError) as error:  # of an extra: the message has the pip command
+        return report_error(error, settings)
     except KeyboardInterrupt as stop:
         print(stopped(), file=sys.stderr)
         return 128 + int(stop.args[0] if stop.args else signal.SIGINT)
 
 
-def report_error(error: BaseException) -> int:
+def report_error(error: BaseException, settings: type = Settings) -> int:
     """Print an error in one line on standard error; the exit code."""
-    print(f"Error: {_message(error)}", file=sys.stderr)
+    print(f"Error: {_message(error, settings)}", file=sys.stderr)
     return 2
 
 
@@ -194,8 +195,8 @@ def _stopping() -> Iterator[None]:
         signal.signal(signal.SIGTERM, handler)
 
 
-def _message(error: BaseException) -> str:
-    """An error in one line, with flags in place of keywords."""
+def _message(error: BaseException, settings: type) -> str:
+    """An error in one line, with flags in place of keywords, or lines of a file for settings without a flag."""
     if isinstance(error, MemoryError):
         return "out of memory."
     if isinstance(error, RecursionError):
@@ -203,11 +204,15 @@ def _message(error: BaseException) -> str:
     message = str(error)
     if isinstance(error, OSError) and error.strerror:
         message = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-    flags = [name for name, (_, declaration) in declared_settings(Settings).items() if declaration.commands]
-    for name in (*flags, "resume", "overwrite"):
-        flag = f"--{name.replace('_', '-')}"
-        for keyword, written in ((f"{name}=False", f"{flag} ''"), (f"{name}=…", f"{flag} …"), (f"{name}=True", flag)):
-            message = message.replace(keyword, written)
+    declared = declared_settings(settings)
+    if "sort" not in declared:
+        message = message.replace(", with sort=True if they fit in memory", "")
+    for name in (*declared, "resume", "overwrite"):
+        has_flag = name not in declared or declared[name][1].commands
+        for value, text in (("False", " ''"), ("…", " …"), ("True", "")):
+            line = f"{name} = {value.lower()} in a --config file"
+            written = f"--{name.replace('_', '-')}{text}" if has_flag else line
+            message = message.replace(f"{name}={value}", written)
     message = re.sub(r"\bskip_lines=(\d+),?", r"--skip-lines \1", message)
     quoted = r'\b(pivot|by|predict|header)="([^"]*)"'
     message = re.sub(quoted, lambda match: f"--{match[1]} {shlex.quote(match[2])}", message)

@@ -33,8 +33,8 @@ __all__ = ["PREFIX", "cache_folder", "compile_in_background", "module"]
 
 #: How the name of every generated module begins.
 PREFIX = "emphatic_"
-#: When every generated file was written, as it says (1980). The name tells the content, and what a compiler remembers
-#: of the time must survive the layers of an image, which keep whole seconds, of 1980 and later.
+#: When every generated file was written, as it says (1980). The name tells the content, and a compiler remembers the
+#: time: it must be the same whichever of several processes wrote the file, and survive a copy that keeps whole seconds.
 _WRITTEN = 315_532_800
 
 

@@ -53,7 +53,6 @@ class Tasks:
 
     Args:
         tasks: The MDPs.
-        name: A name for the repr; by default the first task's.
 
     >>> from emphatic import Learner, problems
     >>> rooms = problems.four_rooms()
@@ -66,7 +65,7 @@ class Tasks:
     (1000, 8)
     """
 
-    def __init__(self, tasks: Sequence[MDP], name: str = "") -> None:
+    def __init__(self, tasks: Sequence[MDP]) -> None:
         self.tasks = tuple(tasks) if isinstance(tasks, Sequence) else ()
         if not self.tasks or not all(isinstance(task, MDP) for task in self.tasks):
             raise refusal("tasks", "Tasks", "be a list of MDPs", repr(tasks))
@@ -75,7 +74,7 @@ class Tasks:
             for field in _SHARED:
                 if not np.array_equal(getattr(task, field), getattr(world, field)):
                     raise refusal("tasks", "Tasks", f"have one {field!r}", f"another in task {k} than in task 0")
-        self.name = name or world.name
+        self.name = world.name
 
     def __repr__(self) -> str:
         return f"Tasks({self.name!r}, K={self.K}, S={self.S}, A={self.A}, n={self.n})"

@@ -84,7 +84,8 @@ def _environment() -> Environment:
     options = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
     pattern = f"emphatic_page_{options}_jinja_{jinja2.__version__}_%s.cache"
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: str(asset(f"templates/{name}"))),
+        # (A whole path stays as it is: a template of somebody else.)
+        loader=jinja2.FunctionLoader(lambda name: str(asset(str(Path("templates", name))))),
         autoescape=True,
         finalize=text,
         undefined=jinja2.StrictUndefined,
@@ -106,10 +107,11 @@ def piece(name: str, *values: object) -> Html:
 def render_page(
     template: str, title: str, intro: str, links: Mapping[str, str], plots: Plots | None = None, **values: object
 ) -> str:
-    """The whole page, from one of the templates.
+    """The whole page, from a template.
 
     Args:
-        template: Its name; what it shows between the heading and the end is given in ``values``.
+        template: Its name, or the whole path of one that is not in this package; what it shows between the heading
+            and the end is given in ``values``.
         title: The heading.
         intro: A sentence or two below it.
         links: The sections that are there, by their names in the template, with the text of the link to each.

@@ -39,15 +39,14 @@ class Histogram:
         self._counts[bisect_left(_SECONDS, seconds)] += 1
         self._sum += seconds
 
-    def lines(self, name: str, labels: str = "") -> Iterator[str]:
+    def lines(self, name: str) -> Iterator[str]:
         """The samples, as Prometheus reads them."""
         counts, total = list(self._counts), 0
         for end, count in zip((*map(str, _SECONDS), "+Inf"), counts, strict=True):
             total += count
-            yield f'{name}_bucket{{{labels}le="{end}"}} {total}'
-        braces = f"{{{labels.rstrip(',')}}}" if labels else ""
-        yield f"{name}_sum{braces} {self._sum}"
-        yield f"{name}_count{braces} {total}"
+            yield f'{name}_bucket{{le="{end}"}} {total}'
+        yield f"{name}_sum {self._sum}"
+        yield f"{name}_count {total}"
 
 
 class _Metric(NamedTuple):

@@ -393,8 +393,9 @@ class RecentAlarms:
 class Traffic:
     """How many readings came in the last seconds, and how long they waited."""
 
-    def __init__(self, seconds: float = 5.0) -> None:
-        self._seconds = seconds
+    SECONDS = 5.0
+
+    def __init__(self) -> None:
         self._blocks: deque[tuple[float, int, float]] = deque()
         self._began = time.monotonic()
         self._lock = threading.Lock()
@@ -409,11 +410,11 @@ class Traffic:
         """Readings a second, and the longest wait."""
         with self._lock:
             self._forget()
-            span = min(self._seconds, max(1.0, time.monotonic() - self._began))
+            span = min(self.SECONDS, max(1.0, time.monotonic() - self._began))
             return sum(n for _, n, _ in self._blocks) / span, max((lag for *_, lag in self._blocks), default=0.0)
 
     def _forget(self) -> None:
-        until = time.monotonic() - self._seconds
+        until = time.monotonic() - self.SECONDS
         while self._blocks and self._blocks[0][0] < until:
             self._blocks.popleft()
 
@@ -520,7 +521,6 @@ class Service:
         warm_up: The readings that a new model is made from.
         save_every: Seconds between two saves of the model.
         journal: The folder of readings since the last save; by default beside the model.
-        capacity: The readings that may wait.
         id_field: The field of a reading that has its id; empty for none.
     """
 
@@ -533,11 +533,10 @@ class Service:
         warm_up: int | None = None,
         save_every: float = 30.0,
         journal: Path | None = None,
-        capacity: int = _CAPACITY,
         id_field: str = DEFAULT_FIELD,
     ) -> None:
         self.model, self.settings, self.learn, self._warm_up = model, settings, learn, warm_up
-        self.save_every, self.inbox, self.traffic = save_every, Inbox(capacity), Traffic()
+        self.save_every, self.inbox, self.traffic = save_every, Inbox(_CAPACITY), Traffic()
         self._folder = journal or model.with_name(f"{model.name}.journal")
         #: Where each source that can be asked again goes on: its own kind of position, by name.
         self.positions: dict[str, Any] = {}

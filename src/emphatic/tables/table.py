@@ -428,10 +428,6 @@ class Table:
         return self._source.grid if self.grid_plan and isinstance(self._source, GriddedSource) else None
 
     @property
-    def broken(self) -> int:
-        return self.dropped.count
-
-    @property
     def dropped(self) -> DroppedRows:
         """The rows that the last pass could not use, by reason."""
         return self._source.dropped
