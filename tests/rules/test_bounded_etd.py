@@ -56,6 +56,16 @@ def taught(rule: str, engine: str, stream: Stream, dtype: str = "float64", **ext
 
 
 @every_engine
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_emphasis_does_not_overflow(engine: str, dtype: str) -> None:
+    """Where every action is π's, and rare by μ: F = 2.7 F + 1 is beyond every float after 714 steps."""
+    learner = Learner("bounded_etd", 1, engine=engine, dtype=dtype)
+    learner.run(np.ones((2001, 1)), np.ones(2000), 0.9, alpha=0.01, lambda_=0.5, rho=3.0, low=0.0, high=10.0)
+    assert learner.predict(np.ones(1)) == pytest.approx(10.0)
+    assert 1e30 == pytest.approx(learner.F, rel=1e-6)
+
+
+@every_engine
 @pytest.mark.parametrize("K", [None, 2, 9])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_on_policy_within_its_bounds_it_is_true_online_etd_to_the_bit(engine: str, K: int | None, dtype: str) -> None:

@@ -89,8 +89,8 @@ SLIPS = [
     ("bounded_etd", "D * (S - b)", "D * S"),
     ("bounded_etd", "w = (error + D) * c", "w = (delta + D) * c"),
     ("bounded_etd", "q = error * S", "q = delta * S"),
-    ("bounded_etd", "rho * gamma_next * F, rho)", "min(rho, 1.0) * gamma_next * F, rho)"),
-    ("bounded_etd", "gamma_next * F, rho)", "gamma_next * F, rho_before)"),
+    ("bounded_etd", "min(rho * gamma_next * F, 1e30)", "min(min(rho, 1.0) * gamma_next * F, 1e30)"),
+    ("bounded_etd", "(gamma_next, D, F, rho)", "(gamma_next, D, F, rho_before)"),
     ("true_online_etd_beta", "beta * (gamma > 0.0) * F", "beta * F"),
     ("true_online_etd_beta", "(gamma_next, D, rho * F)", "(gamma_next, D, beta * F)"),
     *((f"{rule}_last", "D = change_e * e_phi - change_p * p_phi", slip)

@@ -13,7 +13,8 @@ Where every ρ is 1 and no bound is met, it is true_online_etd to the bit. The c
 al. (2018), "IMPALA: scalable distributed deep-RL with importance weighted actor-learner architectures", c̄ = 1. The
 bound of the step is that of Dabney & Barto (2012), "Adaptive step-size for online temporal difference learning", and
 Javed, Sharifnassab & Sutton (2024), "SwiftTD: a fast and robust algorithm for temporal difference learning", with ½ for
-1. For cumulants from c to C, returns lie from min(0, c)/(1 − γ) to max(0, C)/(1 − γ).
+1. F stops at 1e30, long after every step is as long as it may be. For cumulants from c to C, returns lie from
+min(0, c)/(1 − γ) to max(0, C)/(1 − γ).
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def bounded_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: 
     w = (error + D) * c
     q = error * S + D * (S - b)
     D = w * e_phi_next + q * phi_phi_next + beyond
-    return ((1.0, w), (0.0, c)), ((q, 0.0), (S, 0.0)), (gamma_next, D, rho * gamma_next * F, rho)
+    F = min(rho * gamma_next * F, 1e30)  # else it overflows where behaviour follows π for hundreds of steps
+    return ((1.0, w), (0.0, c)), ((q, 0.0), (S, 0.0)), (gamma_next, D, F, rho)
 
 
 def effective_step(step: Scalars, memory: Scalars) -> Any:
