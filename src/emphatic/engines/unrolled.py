@@ -188,9 +188,7 @@ class Functions:
         add("is_finite(delta, memory)", f"return {total} <= {HUGE!r}")
         total = " + ".join([*sizes, *(f"abs({name})" for name in coefficients)])
         add("is_small(c, size, limit)", f"return {total} <= limit")
-        ranges = [self.rule.ranges[name] for name in self.rule.parameters]
-        within = [f"{max(-HUGE, low)!r} <= step[{i}] <= {min(HUGE, high)!r}" for i, (low, high) in enumerate(ranges)]
-        add("is_acceptable(step)", f"return {' and '.join(within)}")
+        add("is_acceptable(step)", f"return {acceptable(self.rule)}")
         over = [u.excess(name) for name in u.coefficients]
         add("excess(c)", *unpack("c"), f"return {tuple_of(over)}")
         add("rounded(c)", *unpack("c"), f"return {tuple_of(f'real({value})' for value in over)}")
@@ -253,6 +251,14 @@ class Functions:
         add("all_within(size)", "return " + " and ".join(f"size[{r}] <= {limit!r}" for r in vectors))
         add("larger(size, other)", f"return {tuple_of(f'max(size[{r}], other[{r}])' for r in vectors)}")
         add("zeros()", f"return {tuple_of('0.0' for _ in vectors)}")
+
+
+def acceptable(rule: AnyRule) -> str:
+    """The text of what must be so of a step's parameters: each in its range, and those that are ordered in order."""
+    ranges = [rule.ranges[name] for name in rule.parameters]
+    within = [f"{max(-HUGE, low)!r} <= step[{i}] <= {min(HUGE, high)!r}" for i, (low, high) in enumerate(ranges)]
+    pairs = [[rule.parameters.index(name) for name in pair] for pair in rule.ordered]
+    return " and ".join([*within, *(f"step[{low}] <= step[{high}]" for low, high in pairs)])
 
 
 def tuple_of(items: Iterable[str]) -> str:
@@ -360,8 +366,4 @@ class ElementwiseFunctions(Functions):
         total = " + ".join([*(f"size[{r}]" for r in u.vectors), *coefficients])
         add("is_small(c, size, limit)", f"return {total} <= limit")
         add("linear(c, z)", *self.unpack("c", "z"), f"return {tuple_of(u.row(r) for r in u.vectors)}")
-        ranges = [rule.ranges[name] for name in rule.parameters]
-        within = " and ".join(
-            f"{max(-HUGE, low)!r} <= step[{i}] <= {min(HUGE, high)!r}" for i, (low, high) in enumerate(ranges)
-        )
-        add("is_acceptable(step)", f"return {within}")
+        add("is_acceptable(step)", f"return {acceptable(rule)}")

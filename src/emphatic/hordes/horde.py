@@ -1215,9 +1215,10 @@ class Horde:
             "weekly": setup.weekly,
             "stepsize": setup.kind["stepsize"].config() if "stepsize" in setup.kind else None,
             "kind": {key: value for key, value in setup.kind.items() if key != "stepsize"},
-            # (JSON has no infinity; for learners the largest number is the same)
+            # (JSON has no infinity; for learners the largest number is the same, and the least)
             "extra": {
-                name: np.minimum(p, inputs.LARGEST, dtype=np.float64).tolist() for name, p in setup.extra.items()
+                name: np.clip(np.asarray(p, np.float64), -inputs.LARGEST, inputs.LARGEST).tolist()
+                for name, p in setup.extra.items()
             },
             "rows": self._rows,
             "hold": self._hold.state(),

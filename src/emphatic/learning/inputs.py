@@ -362,7 +362,9 @@ def parameters(
         return tuple(
             [series(function, T, K, rule, name, value) for name, value in zip(rule.parameters, values, strict=False)]
         )
-    return tuple(resolve(rule, function, values, extra, partial(series, function, T, K, rule), product))
+    resolved = tuple(resolve(rule, function, values, extra, partial(series, function, T, K, rule), product))
+    check_order(rule, function, resolved, _once)
+    return resolved
 
 
 def resolve(
@@ -387,14 +389,15 @@ def resolve(
     for name in rule.extra:
         default = rule.defaults.get(name)
         if name in extra:
-            unlimited = default == math.inf and extra[name].__class__ is float and extra[name] == math.inf
-            resolved.append(read(name, LARGEST if unlimited else extra[name]))
+            value = extra[name]
+            is_endless = value.__class__ is float and value == default
+            resolved.append(read(name, limited(value) if is_endless else value))
         elif default == "eta":
             resolved.append(product(read("eta", extra["eta"]), resolved[0]) if "eta" in extra else resolved[0])
         elif isinstance(default, str):
             resolved.append(resolved[rule.parameters.index(default)])
         elif default is not None:
-            resolved.append(read(name, min(default, LARGEST)))
+            resolved.append(read(name, limited(default)))
         else:
             raise ValueError(f"The '{name}' parameter of {function} is required by rule {rule.name!r}.")
     return resolved
@@ -589,7 +592,8 @@ def series(function: str, T: int, K: int | None, rule: AnyRule, name: str, value
         with np.errstate(over="ignore"):
             view = view.astype(np.float64)
     if view.size and not _within(view, *bounds(rule, name)):
-        view = np.minimum(view, LARGEST) if may_be_infinite(rule, name) else view
+        if endless := infinity(rule, name):
+            view = np.where(view == endless, limited(endless), view)
         if not _within(view, *bounds(rule, name)):
             raise out_of_range(name, function, rule, view)
     return view if view.shape == (T, K or 1) else np.broadcast_to(view, (T, K or 1))
@@ -621,26 +625,57 @@ def bounds(rule: AnyRule, name: str) -> tuple[float, float]:
     return rule.ranges.get(name) or RANGES.get(name, (-math.inf, math.inf))
 
 
-def may_be_infinite(rule: AnyRule, name: str) -> bool:
-    """Whether this parameter may be infinite: engines, which take finite numbers, get the largest float64 for it."""
-    return rule.defaults.get(name) == math.inf
+def infinity(rule: AnyRule, name: str) -> float:
+    """The infinite number that this parameter may be, its default; 0 if it must be finite."""
+    default = rule.defaults.get(name)
+    return default if isinstance(default, float) and math.isinf(default) else 0.0
+
+
+def limited(value: float) -> float:
+    """For engines, which take finite numbers: the largest float64 in place of ∞, and the least in place of −∞."""
+    return min(max(value, -LARGEST), LARGEST)
 
 
 def out_of_range(name: str, function: str, rule: AnyRule, view: NDArray[np.float64]) -> ValueError:
     """The error for a parameter outside its range; it names the first such number."""
     low, high = bounds(rule, name)
-    t, k = (int(i) for i in np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0])
-    where = [f"step {t}"] * (view.shape[0] > 1) + [f"learner {k}"] * (view.shape[1] > 1)
+    first = np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0]
     wanted = f"between {low:g} and {high:g}"
     if low == high:
         wanted = f"{low:g} for rule {rule.name!r}"
     elif low == math.ulp(0.0):
         wanted = f"greater than 0 and at most {high:g}"
     elif low == -math.inf:
-        wanted = "finite"
+        wanted = f"finite or {infinity(rule, name)}" if infinity(rule, name) else "finite"
     elif high == math.inf:
-        wanted = f"{low:g} or more" + ("" if may_be_infinite(rule, name) else ", and finite")
-    return refusal(name, function, f"be {wanted}", f"{view[t, k]}{' at ' if where else ''}{', '.join(where)}")
+        wanted = f"{low:g} or more" + ("" if infinity(rule, name) else ", and finite")
+    return refusal(name, function, f"be {wanted}", f"{view[tuple(first)]}{_place(view.shape, first)}")
+
+
+def _place(shape: tuple[int, ...], at: Sequence[int]) -> str:
+    """Which step and which learner an entry of a (T, K) array belongs to, in words; one of several is named."""
+    where = [f"{of} {i}" for of, size, i in zip(("step", "learner"), shape, at, strict=True) if size > 1]
+    return f"{' at ' if where else ''}{', '.join(where)}"
+
+
+def check_order(rule: AnyRule, function: str, values: Sequence[Any], once: Callable[[Any], NDArray[Any]]) -> None:
+    """ValueError if a parameter is above the one that it must never be above; it names the first such step.
+
+    ``once`` gives the numbers of a parameter without those repeated along an axis.
+    """
+    for name, other in rule.ordered:
+        lower, upper = (once(values[rule.parameters.index(of)]) for of in (name, other))
+        above = lower > upper
+        if above.any():
+            first = tuple(np.argwhere(above)[0])
+            low, high = (np.broadcast_to(array, above.shape)[first] for array in (lower, upper))
+            got = f"{low} with '{other}' = {high}{_place(above.shape, first)}"
+            raise refusal(name, function, f"be at most '{other}'", got, "Exchange the two, or leave one of them out.")
+
+
+def _once(p: NDArray[Any]) -> NDArray[Any]:
+    """A parameter (T, K) without the axes along which it is constant by its strides."""
+    return p[tuple(slice(None) if stride else slice(0, 1) for stride in p.strides)]
 
 
 def _within(view: NDArray[np.float64], low: float, high: float) -> bool:
@@ -741,7 +776,10 @@ class TensorInputs:
         self, rule: AnyRule, function: str, T: int, K: int | None, values: Sequence[Any], extra: Mapping[str, Any]
     ) -> tuple[Values, ...]:
         """Every parameter of the rule as a (T, K) array or tensor that takes no memory where it is constant."""
-        return tuple(resolve(rule, function, values, extra, partial(self.series, function, T, K, rule), self._product))
+        read = partial(self.series, function, T, K, rule)
+        resolved = tuple(resolve(rule, function, values, extra, read, self._product))
+        check_order(rule, function, resolved, lambda p: self._reduced(p, "cpu").numpy())
+        return resolved
 
     def series(self, function: str, T: int, K: int | None, rule: AnyRule, name: str, value: object) -> Values:
         """A number a step and learner: ``series``, where tensors and single precision stay what they are."""
@@ -757,8 +795,10 @@ class TensorInputs:
         if view.numel():
             low, high = bounds(rule, name)
             least, most = (float(end) for end in view.aminmax())
-            if most == math.inf and may_be_infinite(rule, name):
-                view, least, most = view.double().clamp(max=LARGEST), min(least, LARGEST), LARGEST
+            endless = infinity(rule, name)
+            if endless and endless in (least, most):
+                view = self._torch.where(view == endless, limited(endless), view.double())
+                least, most = (float(end) for end in view.aminmax())
             if not (low <= least and most <= high and math.isfinite(least) and math.isfinite(most)):
                 raise out_of_range(name, function, rule, view.cpu().numpy().astype(np.float64))
         return view.expand(T, K or 1)
@@ -809,7 +849,7 @@ class TensorInputs:
         factor, factor_of_b = (self._reduced(p, device) for p in (a, b))
         return (factor * factor_of_b).expand(a.shape)
 
-    def _reduced(self, p: Values, device: torch.device) -> torch.Tensor:
+    def _reduced(self, p: Values, device: torch.device | str) -> torch.Tensor:
         """Without repeated entries, in double precision."""
         if isinstance(p, np.ndarray):
             p = self._torch.from_numpy(np.array(p[: 1 if p.strides[0] == 0 else None]))

@@ -62,7 +62,7 @@ AnyRule = Rule | ElementwiseRule
 
 #: Family by family; a rule that is not among these comes after them.
 _ORDER = (
-    *("td", "true_online_td", "etd", "etd_beta", "true_online_etd", "true_online_etd_beta"),
+    *("td", "true_online_td", "etd", "etd_beta", "true_online_etd", "true_online_etd_beta", "bounded_etd"),
     *("gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq"),
     *("tree_backup", "vtrace", "abtd", "residual_gradient"),
     *("true_online_td_last", "true_online_etd_last", "true_online_etd_beta_last", "true_online_gtd_last"),

@@ -106,6 +106,7 @@ def check_fields(rule: AnyRule) -> None:
     _check_extra(rule)
     _check_defaults(rule)
     _check_ranges(rule)
+    _check_ordered(rule)
     for field, kind in (
         ("interest", bool),
         ("action_values", bool),
@@ -185,8 +186,8 @@ def _check_defaults(rule: AnyRule) -> None:
         value = defaults.get(name)
         if name not in defaults or (isinstance(value, str) and (value == "eta" or value in known)):
             pass
-        elif not _is_number(value) and value != math.inf:  # (a parameter whose default is infinite may be infinite)
-            wanted = "be finite numbers, infinity, 'eta', or names of parameters that come before"
+        elif not _is_number(value, finite=False):  # (a parameter whose default is infinite may be infinite)
+            wanted = "be finite numbers, ∞, −∞, 'eta', or names of parameters that come before"
             raise refusal(rule.name, "defaults", wanted, f"{value!r} for {name!r}")
         known.append(name)
 
@@ -203,6 +204,18 @@ def _check_ranges(rule: AnyRule) -> None:
         if not isinstance(value, str) and not low <= value <= high:
             wanted = f"be in the range of the parameter, from {low:g} to {high:g} for {name!r}"
             raise refusal(rule.name, "defaults", wanted, repr(value))
+
+
+def _check_ordered(rule: AnyRule) -> None:
+    pairs = rule.ordered
+    if not isinstance(pairs, tuple) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+        raise refusal(rule.name, "ordered", "be a tuple of pairs of extra parameters", repr(pairs))
+    for pair in pairs:
+        _check_of_extra(rule, "ordered", dict.fromkeys(pair))
+        low, high = (rule.defaults.get(name) for name in pair)
+        if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
+            wanted = f"be in order, {pair[0]!r} at most {pair[1]!r}"
+            raise refusal(rule.name, "defaults", wanted, f"{low!r} and {high!r}")
 
 
 def _check_of_extra(rule: AnyRule, field: str, mapping: Any) -> None:

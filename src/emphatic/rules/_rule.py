@@ -32,7 +32,7 @@ class Rule(RuleTraits):
         extra: Its parameters besides α, I, λ, ρ and γ'.
         defaults: The values of extra parameters that are not passed: a number, the name of another parameter, or
             "eta": the second step size β = eta·α, with eta another keyword (1 by default). A parameter whose default is
-            infinite may be infinite; the function is then called with the largest float64 in its place.
+            ∞ or −∞ may be just that; the function is then called with the largest or the least float64 in its place.
         interest: Whether steps are weighted by the interest I. A rule without accepts only I = 1.
         paper: Where the rule is from, for the table of rules.
         extra_ranges: The least and the largest value of each extra parameter that is not in ``RANGES``.
@@ -46,6 +46,8 @@ class Rule(RuleTraits):
             with a ``bound`` limits.
         lasting: The last entries of the memory, which ``cut`` leaves unchanged.
         continuing: Whether γ = 1 throughout is meant: values are then relative to an average reward.
+        ordered: Pairs of extra parameters, of which the first must never be above the second, such as the two ends of a
+            range.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Rule(RuleTraits):
     effective_step: Callable[[Scalars, Scalars], Any] | None = None
     lasting: tuple[str, ...] = ()
     continuing: bool = False
+    ordered: tuple[tuple[str, str], ...] = ()
     #: The function as engines compile it, ``def rule(step, memory, x, x_next, g)``: see ``emphatic.rules._canonical``.
     source: str = field(init=False, repr=False)
     #: ``effective_step`` in the same form; "" where there is none.

@@ -24,6 +24,7 @@ class RuleTraits:
     interest: bool
     action_values: bool
     continuing: bool = False
+    ordered: tuple[tuple[str, str], ...] = ()
     form: Any
 
     @property

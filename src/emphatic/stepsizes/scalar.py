@@ -326,7 +326,7 @@ class SteppedRule(Rule):
 #: The fields that a rule with a method has of the rule itself.
 _OF_BASE = (
     *("weights", "traces", "extra", "defaults", "interest", "paper", "extra_ranges"),
-    *("emphasis", "fixed_point", "action_values"),
+    *("emphasis", "fixed_point", "action_values", "ordered"),
 )
 
 

@@ -40,11 +40,11 @@ _RANGE = re.compile(r"(?P<start>.+?)\.\.(?P<stop>[^:]+)(:(?P<operation>[*+])(?P<
 _MOST = 100_000
 
 
-def parse_numbers(name: str, values: object, *, infinite: bool = False) -> tuple[float, ...]:
+def parse_numbers(name: str, values: object, *, infinite: float = 0.0) -> tuple[float, ...]:
     """The numbers of a parameter: one, a list of them, or a text.
 
     In a text they are separated by commas, with + − * / ^ and brackets. ``a..b`` goes from a to b by doubling,
-    ``a..b:*f`` by multiplying with f, and ``a..b:+s`` by adding s. ``inf`` is one of them where ``infinite``.
+    ``a..b:*f`` by multiplying with f, and ``a..b:+s`` by adding s. ``inf`` or ``-inf`` is one if ``infinite``.
 
     >>> parse_numbers("alpha", "2^-3..2^0, 3/2")
     (0.125, 0.25, 0.5, 1.0, 1.5)
@@ -57,7 +57,7 @@ def parse_numbers(name: str, values: object, *, infinite: bool = False) -> tuple
         numbers = [number for item in values for number in parse_numbers(name, item, infinite=infinite)]
     else:
         numbers = [_as_float(name, values)]
-    if not numbers or not all(math.isfinite(number) or (infinite and number == math.inf) for number in numbers):
+    if not numbers or not all(math.isfinite(number) or number == infinite for number in numbers):
         raise refusal(name, "sweep", "be finite numbers, one at least", repr(values))
     return tuple(numbers)
 
@@ -73,7 +73,7 @@ def _parse_item(name: str, text: str) -> list[float]:
     """A number, or the numbers of a range."""
     match = _RANGE.fullmatch(text)
     if match is None:
-        return [math.inf if text == "inf" else _evaluate(name, text)]
+        return [float(text) if text in ("inf", "-inf") else _evaluate(name, text)]
     start, stop, by = (_evaluate(name, match[group] or "2") for group in ("start", "stop", "by"))
     additive = match["operation"] == "+"
     steps = _steps_between(start, stop, by, additive)
@@ -326,7 +326,8 @@ def _expand(grid: Mapping[str, Any]) -> list[GridSettings]:
     chosen, methods = _find_rules(axes.pop("rule", None)), _find_methods(axes.pop("stepsize", None))
     ranges = [parameters(rule) for rule in chosen]
     known = set(itertools.chain.from_iterable(ranges))
-    unbounded = {name for rule in chosen for name, default in rule.defaults.items() if default == math.inf}
+    defaults = [item for rule in chosen for item in rule.defaults.items()]
+    unbounded = {name: float(default) for name, default in defaults if default in (math.inf, -math.inf)}
     values = _parse_axes(axes, known, unbounded, alpha_required=None in methods and "alpha" in known)
     products = [_product(rule, values, allowed) for rule, allowed in zip(chosen, ranges, strict=True)]
     groups = []
@@ -342,9 +343,9 @@ def _expand(grid: Mapping[str, Any]) -> list[GridSettings]:
 
 
 def _parse_axes(
-    axes: Mapping[str, Any], known: set[str], unbounded: set[str], alpha_required: bool
+    axes: Mapping[str, Any], known: set[str], unbounded: Mapping[str, float], alpha_required: bool
 ) -> dict[str, tuple[float, ...]]:
-    """The numbers of each axis; α is 1 where a step-size method makes it optional, ``unbounded`` may be infinite."""
+    """The numbers of each axis; α is 1 where a step-size method makes it optional, ``unbounded`` has what may be ±∞."""
     for name in axes:
         if name not in known:
             wanted = f"have only parameters of its rules, {', '.join(sorted(known))}"
@@ -353,7 +354,7 @@ def _parse_axes(
         raise refusal("alpha", "sweep", "be given", "none")
     # the order of the axes is that of the table's columns and of its rows
     complete = axes if "alpha" in axes else {**axes, "alpha": 1.0}
-    return {name: parse_numbers(name, value, infinite=name in unbounded) for name, value in complete.items()}
+    return {name: parse_numbers(name, value, infinite=unbounded.get(name, 0.0)) for name, value in complete.items()}
 
 
 def _find_rules(names: Any) -> list[SweptRule]:

@@ -1,0 +1,73 @@
+"""Bounded true online emphatic TD(λ): true_online_etd whose trace, step and target are bounded, so that it is safe
+off-policy.
+
+    λ_t = λ/max(1, ρ⁻)                  the trace: no ratio above 1 lengthens it
+    F ← ρ⁻γF + I                        the emphasis is whole
+    M = λ_t I + (1 − λ_t)F
+    b = min(ραM, ½/φ·φ)                 the step: no further than half of the way to its target
+    B(v) = min(max(v, low), high)       the target: no return beyond ``low`` and ``high`` is possible; −∞, ∞ by default
+    δ = R + γ'B(θ·φ') − θ·φ
+    e ← ργλ_t e + b(1 − ργλ_t e·φ)φ
+    θ ← θ + (δ + D)e − Dbφ              D = θ·φ − B(θ⁻·φ), computed a step ahead and remembered
+
+Where every ρ is 1 and no bound is met, this rule is true_online_etd to the bit. The cut of the trace is that of
+Espeholt et al. (2018), "IMPALA: scalable distributed deep-RL with importance weighted actor-learner architectures",
+section 4.1, and of Retrace(λ). It changes λ, not the values that are learned: the expected update is that of ETD(λ)
+with a λ for each (S⁻, A⁻, S). The bound of the step is that of Dabney & Barto (2012), "Adaptive step-size for online
+temporal difference learning", and of Javed, Sharifnassab & Sutton (2024), "SwiftTD: a fast and robust algorithm for
+temporal difference learning", for the emphatic step, with ½ in place of 1. For cumulants from c to C, returns lie from
+min(0, c)/(1 − γ) to max(0, C)/(1 − γ); predictions may be clipped to these as well.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from emphatic.rules import Rule, Scalars, Update
+
+
+def bounded_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
+    """e ← ργλ_t e + bS φ;  θ ← θ + (δ + D)e − Dbφ = θ + w e_old + q φ"""
+    alpha, I, lambda_, rho, gamma_next, delta, low, high = step
+    gamma, D, F, rho_before = memory
+    _, e_phi = x
+    v_next, e_phi_next = x_next
+    phi_phi, phi_phi_next, _ = g
+    beyond = v_next - min(max(v_next, low), high)
+    error = delta - gamma_next * beyond
+    cut = lambda_ / max(rho_before, 1.0)
+    F = F + I
+    M = cut * I + (1.0 - cut) * F
+    c = rho * gamma * cut
+    b = rho * alpha * M
+    b = b / max(2.0 * b * phi_phi, 1.0)  # min(b, ½/φ·φ), also where φ = 0
+    S = b * (1.0 - c * e_phi)
+    w = (error + D) * c
+    q = error * S + D * (S - b)
+    D = w * e_phi_next + q * phi_phi_next + beyond
+    return ((1.0, w), (0.0, c)), ((q, 0.0), (S, 0.0)), (gamma_next, D, rho * gamma_next * F, rho)
+
+
+def effective_step(step: Scalars, memory: Scalars) -> Any:
+    """ραM, of which b is never more"""
+    alpha, I, lambda_, rho, gamma_next, delta, low, high = step
+    gamma, D, F, rho_before = memory
+    cut = lambda_ / max(rho_before, 1.0)
+    return rho * alpha * (cut * I + (1.0 - cut) * (F + I))
+
+
+rule = Rule(
+    "bounded_etd",
+    bounded_etd,
+    paper="Espeholt et al. (2018), Dabney & Barto (2012), Javed et al. (2024)",
+    weights=("theta",),
+    effective_step=effective_step,
+    traces=("e",),
+    memory=("gamma", "D", "F", "rho_before"),
+    extra=("low", "high"),
+    defaults={"low": -math.inf, "high": math.inf},
+    ordered=(("low", "high"),),
+    emphasis="gamma",
+    update="true_online_etd with λ/max(1, ρ⁻) for λ, min(ραM, ½/φ·φ) for ραM, and θ·φ' clipped to [low, high]",
+)
