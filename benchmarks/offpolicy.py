@@ -459,8 +459,10 @@ def learn(rule: str, log: Log, truth: Truth, engine: str = "auto") -> tuple[Lear
             values = np.clip(learner.theta @ truth.Phi.T, bounds[0][-1][:, None], bounds[1][-1][:, None])
             error += 0.1 * np.sqrt((values - target) ** 2 @ truth.weights)
     shape = len(HORIZONS), len(RATES)
-    found = [np.where(learner.frozen, np.inf, column).reshape(shape) for column in (raw, answered, error)]
-    return learner, Outcome(*found)
+    # (products of weights near overflow may be ∞ − ∞)
+    lost = (learner.frozen | np.isnan(column) for column in (raw, answered, error))
+    columns = (np.where(mask, np.inf, column) for mask, column in zip(lost, (raw, answered, error), strict=True))
+    return learner, Outcome(*(column.reshape(shape) for column in columns))
 
 
 def inputs(rule: str, log: Log, norm: float, low: Array, high: Array) -> dict[str, Any]:
