@@ -35,9 +35,10 @@ EFFORT = Effort(1, 0.0)
 LAYOUT = Layout(
     columns=("rule", "beyond 2 ×, %", "largest, half-widths", "error ÷ best", "target", "met"),
     how="Beyond 2 ×: runs with a prediction θ·φ more than 2 half-widths from the middle of the possible returns; the "
-    "largest is in half-widths too. Error: the root mean squared error of the answers, the mean over the ends of the "
-    "log's tenths, divided by that of the best rule and rate of the task in hindsight; of the ratios, of which those "
-    "above 100 count as 100, the geometric mean.",
+    "largest is in half-widths too. Error: the root mean squared error of the answers, which are θ·φ (of bounded_etd, "
+    "clipped to what is possible by the cumulants so far), the mean over the ends of the log's tenths, divided by that "
+    "of the best rule and rate of the task in hindsight; of the ratios, of which those above 100 count as 100, the "
+    "geometric mean.",
     packages=("numpy", "numba"),
 )
 
@@ -407,7 +408,7 @@ def controls() -> Iterator[Control]:
 
 
 def worlds() -> tuple[World, ...]:
-    """All worlds. With the horizons they are the tasks, which were listed before the rules were first compared."""
+    """All worlds. With the horizons they are the tasks; none is left out for how a rule does in it."""
     return (*literature(), *garnets(), *controls())
 
 
@@ -452,16 +453,13 @@ def learn(rule: str, log: Log, truth: Truth, engine: str = "auto") -> tuple[Lear
         with np.errstate(all="ignore"):
             predictions = learner.run(**inputs(rule, log.rows(begin, end), truth.norm, *bounds))
             answers = np.clip(predictions, *bounds)
-            raw, answered = (
-                np.maximum(worst, abs(values - middle).max(axis=0) / half)
-                for worst, values in ((raw, predictions), (answered, answers))
-            )
+            raw = np.maximum(raw, abs(predictions - middle).max(axis=0) / half)
+            answered = np.maximum(answered, abs(answers - middle).max(axis=0) / half)
             values = np.clip(learner.theta @ truth.Phi.T, bounds[0][-1][:, None], bounds[1][-1][:, None])
             error += 0.1 * np.sqrt((values - target) ** 2 @ truth.weights)
     shape = len(HORIZONS), len(RATES)
     # (products of weights near overflow may be ∞ − ∞)
-    lost = (learner.frozen | np.isnan(column) for column in (raw, answered, error))
-    columns = (np.where(mask, np.inf, column) for mask, column in zip(lost, (raw, answered, error), strict=True))
+    columns = [np.where(learner.frozen | np.isnan(column), np.inf, column) for column in (raw, answered, error)]
     return learner, Outcome(*(column.reshape(shape) for column in columns))
 
 
