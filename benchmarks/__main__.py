@@ -11,8 +11,8 @@ from typing import Any
 from benchmarks.measure import Effort, GateFailed, one_thread, run_cases
 
 SUITES = (
-    "core", "hordes", "control", "nexting", "forecasting", "alarms", "verdicts", "first_minute", "live", "cuda",
-    "studies",
+    "core", "hordes", "control", "offpolicy", "nexting", "forecasting", "alarms", "verdicts", "first_minute", "live",
+    "cuda", "studies",
 )  # fmt: skip
 #: The suites that also take logs of one's own.
 OF_LOGS = ("forecasting", "alarms")

@@ -72,7 +72,7 @@ LIMITS: dict[str, float] = {
     "functions of complexity above 25": 42,
     "arguments of a kernel": 42,
     "code lines of tests": 36_000,
-    "code lines of benchmarks": 3_500,
+    "code lines of benchmarks": 4_000,  # of these 500 for ``offpolicy``
     "words of docs": 45_000,
     "imports, % of code lines": 7.0,
     "vague names per 1,000 code lines": 5.0,
