@@ -567,18 +567,22 @@ class Checks:
         f"{BOUNDED}: θ by the dense engine",
         f"{BOUNDED}: θ by the chunked engine",
         "values of a garnet: solved, and by the returns of its target policy",
+        "values of collision: solved, and by the returns of its target policy",
         "returns of mountain car: compiled, and step by step",
         "cart-pole: the equations of motion",
     )
 
     def gates(self) -> Iterator[Gate]:
-        dense, chunked, solved, stepped, motion = self.NAMES
+        dense, chunked, random, certain, stepped, motion = self.NAMES
         _, garnet, *_ = garnets()  # (its target policy takes every action, and so visits every state)
         log, truth = garnet.log(FIRST_SEED, 1_000), garnet.truth()
         theta = {name: learn(BOUNDED, log, truth, name)[0].theta for name in ("reference", "dense", "chunked")}
         yield gate(dense, theta["dense"], theta["reference"])
         yield gate(chunked, theta["chunked"], theta["reference"])
-        yield gate(solved, self.sampled_values(garnet.mdp, GAMMAS[0]), truth.values[0], 0.05)
+        yield gate(random, self.sampled_values(garnet.mdp)[0], truth.values[0], 0.05)
+        collision = problems.collision()  # (in which the returns of the target policy are certain)
+        certain_values = Finite("collision", "literature", collision).truth().values
+        yield gate(certain, self.sampled_values(collision), certain_values)
         yield gate(stepped, *self.car_returns(), 1e-3)
         yield gate(motion, *self.forces(), 1e-9)
 
@@ -586,14 +590,15 @@ class Checks:
         return iter(())
 
     @staticmethod
-    def sampled_values(mdp: MDP, gamma: float, steps: int = 500_000) -> Array:
-        """The mean return after each visit of a state, under the target policy."""
+    def sampled_values(mdp: MDP, steps: int = 500_000) -> Array:
+        """The mean return after each visit of a state under the target policy, (horizons, S)."""
         stream = mdp.replace(mu=mdp.pi).simulate(steps, seed=FIRST_SEED)
-        returns = np.zeros(steps + 1)
+        returns = np.zeros((steps + 1, len(GAMMAS)))
         for t in reversed(range(steps)):
-            returns[t] = stream.R[t] + gamma * returns[t + 1]
-        visited = stream.states[:-100]  # (later returns are not complete)
-        return np.bincount(visited, returns[: len(visited)], mdp.S) / np.bincount(visited, minlength=mdp.S)
+            returns[t] = stream.R[t] + GAMMAS * (stream.gamma_next[t] > 0.0) * returns[t + 1]
+        visited = stream.states[:-1_000]  # (later returns are not complete)
+        totals = [np.bincount(visited, column, mdp.S) for column in returns[: len(visited)].T]
+        return np.array(totals) / np.bincount(visited, minlength=mdp.S)
 
     @staticmethod
     def car_returns() -> tuple[Array, Array]:

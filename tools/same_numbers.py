@@ -54,6 +54,7 @@ EXPECTED = {
     "signatures: emphatic.cluster": "ClusterHorde has shards, storage and address; its learner, status and errors went",
     "signatures: emphatic.nexting": "run has neither threads nor parts of a cluster",
     "signatures: emphatic.studies": "sweeps run on joblib's backends, not by tasks that are passed",
+    "signatures: emphatic.problems": "Tasks has no name of its own",
     "signatures: Horde": "blocks says itself where a sequence begins",
     "signatures: emphatic.streams": "a Block and a Table have nothing of formats that went",
     "signatures: emphatic.tables": "a Block and a Table have nothing of formats that went",
