@@ -71,11 +71,7 @@ LIMITS: dict[str, float] = {
     "mandatory dependencies": 11,
     "functions of complexity above 25": 42,
     "arguments of a kernel": 42,
-<<<<<<< HEAD
     "code lines of tests": 36_000,
-=======
-    "code lines of tests": 36_368,
->>>>>>> w-offpolicy
     "code lines of benchmarks": 4_000,  # of these 500 for ``offpolicy``
     "words of docs": 45_000,
     "imports, % of code lines": 7.0,
