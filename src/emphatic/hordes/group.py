@@ -18,6 +18,7 @@ from emphatic.engines.base import Rows
 from emphatic.features import Features
 from emphatic.features.plan import FeatureColumns
 from emphatic.hordes.blend import Blend, Combination, RateBlend
+from emphatic.hordes.possible import Impossible, Possible
 from emphatic.hordes.ridges import LIMIT, STRENGTHS, Ridges
 from emphatic.hordes.seasons import ANSWERS, Period, Seasons
 from emphatic.learning.inputs import Active, make_unchecked, parameters
@@ -27,7 +28,7 @@ from emphatic.learning.tensors import TensorPart
 from emphatic.questions.evaluator import Evaluator, Targets
 from emphatic.rules import AnyRule
 
-__all__ = ["Group", "Groups", "Setup", "fill_in", "under"]
+__all__ = ["BOUNDED", "Group", "Groups", "Setup", "fill_in", "under"]
 
 T = TypeVar("T")
 Array = NDArray[np.float64]
@@ -36,6 +37,10 @@ Times = NDArray[Any] | None
 Labels = Mapping[str, Any]
 #: Room for all single answers, with those of ridges and seasons in it, and which seasons are new ones.
 Beside = tuple[Array | None, Flags | None]
+#: The least and the most return of each learner at B rows, (B, K) each, or (1, K) at all of them.
+Bounds = tuple[Array, Array]
+#: The rule that a horde gives the range of possible returns.
+BOUNDED = "bounded_etd"
 #: A step that follows the one before, and one that does not.
 _FOLLOWS, _BEGINS = np.ones(1, bool), np.zeros(1, bool)
 
@@ -128,8 +133,24 @@ class Group:
         self.base = base if setup.centred else np.zeros(Q)
         constant = setup.constants(Q, features.norm, self.lambda_)
         self._alpha, self._lambda = constant[0], constant[2]
+        #: Whether answers are kept within the range of what is possible; and whether some are compared with it.
+        self._clips = setup.rule.name == BOUNDED
+        self._judges = not self._clips and not blended.all()
+        #: What is possible, and the support.
+        unit = np.ones(Q)
+        if setup.scaled != setup.centred:  # an answer is a return, and the learner has its cumulant's unit; or reversed
+            unit = self.scale if setup.centred else 1.0 / self.scale
+        #: What an answer is multiplied by to be in the learner's unit.
+        self._unit = unit
+        policies = evaluator.with_policy[questions]
+        self.possible = Possible(self.gamma, policies, Q * E, np.where(blended, 0.0, unit))
+        names, bounds = self.learner.rule.parameters, {"low": self.possible.low, "high": self.possible.high}
+        #: The parameters that change as cumulants leave the range so far, in place.
+        self._ranged = self._clips and not bounds.keys() & setup.extra.keys()
+        if self._ranged:
+            constant = tuple(bounds.get(name, p) for name, p in zip(names, constant, strict=True))
         # (eta is no longer needed)
-        self._extra: dict[str, Any] = dict(zip(self.learner.rule.parameters[6:], constant[6:], strict=True))
+        self._extra: dict[str, Any] = dict(zip(names[6:], constant[6:], strict=True))
         self.recorded = RecordedLearner(self.learner, constant, features.largest, setup.record)
         #: The questions whose answers are blended; a slice where all are, which is quicker.
         self._blended: NDArray[np.intp] | slice = slice(None) if blended.all() else np.flatnonzero(blended)
@@ -165,6 +186,8 @@ class Group:
         self._none_fresh = False  # where it is known that every question learned
         #: Whether anything was learned since the last cut or termination.
         self.open = False
+        #: Whether an impossible answer was given that ``take_impossible`` has not returned yet.
+        self.is_impossible = False
         #: What the other learners that share the weights predict at φ, (K,).
         self.others: Callable[[Active], Array] | None = None
         self._phi_rows: Rows | None = None  # φ of the last step, as the learner reads it
@@ -241,8 +264,10 @@ class Group:
             assert self.phi is not None
             phi_rows = self.phi.rows
         next_rows = Rows(self._start, phi.indices[0], phi.values[0])
+        self.possible.take(room.R[:1], room.rho)
         V = self.recorded.learn_row(phi_rows, next_rows, room.parameters)
         self.phi, self._phi_rows, self.open = phi, next_rows, True
+        V = self._clip(V) if self._clips else V
         np.add(V.reshape(room.R.shape), self.base, out=room.by_rate)
         assert isinstance(self.blend, Combination)
         self._single = room.single
@@ -256,9 +281,10 @@ class Group:
         E, Q = self._E, len(self.questions)
         count = self._optional + (0 if self.seasons is None else len(ANSWERS))
         R, answers, single = np.empty((E, Q)), np.empty((1, Q, count)), np.empty((1, Q, count + 2))
-        step = _tiled(interest, E), self._lambda, np.ones((1, E * Q)), _tiled(gamma, E), R.reshape(1, E * Q)
+        rho = np.ones((1, E * Q))
+        step = _tiled(interest, E), self._lambda, rho, _tiled(gamma, E), R.reshape(1, E * Q)
         parameters = (self._alpha, *step, *self._extra.values())
-        self._room = _RowRoom(R, self.base * self.unit, parameters, answers, answers[0, :, :E].T, single)
+        self._room = _RowRoom(R, rho[:, :Q], self.base * self.unit, parameters, answers, answers[0, :, :E].T, single)
         return self._room
 
     def rows(self, columns: FeatureColumns, targets: Targets, gap: Flags, follows: Flags, learn: bool) -> Array:
@@ -275,6 +301,7 @@ class Group:
                 _, fresh = self.seasons(sound, follows, columns.seconds, True, single, self._optional)
             return self._learn_steps(phi, targets, False, (single, fresh), is_row=True)
         V, x, fresh = np.empty((B, self.learner.K or 1)), self._select(targets.x), None
+        bounds = self._make_bounds(B)
         sound = x if targets.sound is None else self._select(targets.sound)
         single = self._make_room(B)
         for begin, end in pairwise([0, *(np.flatnonzero(gap[1:]) + 1).tolist(), B]):
@@ -286,17 +313,17 @@ class Group:
                 assert single is not None
                 self.ridges(phi, x[sequence], follows[sequence], learn, single[sequence], self._E)
             if learn:
-                V[sequence] = self._learn_log(phi, targets.part(sequence))
+                V[sequence] = self._learn_log(phi, targets.part(sequence), bounds and _part(bounds, sequence))
             else:
                 if self.phi is not None or self.open:
                     self._forget()  # first, for it may change the last bit of a prediction
                 V[sequence] = self.learner.predict(phi)
         if self.seasons is not None:
             _, fresh = self.seasons(sound, follows, columns.seconds, learn, single, self._optional)
-        return self._answers(V, targets.x, follows, beside=(single, fresh), steps=targets)
+        return self._answers(V, targets.x, follows, beside=(single, fresh), steps=targets, bounds=bounds)
 
-    def _learn_log(self, phi: Active, targets: Targets) -> Array:
-        """Rows without a gap: the learners' predictions at each, (B, K)."""
+    def _learn_log(self, phi: Active, targets: Targets, bounds: Bounds | None) -> Array:
+        """Rows without a gap: the learners' predictions at each, (B, K), and the ``bounds`` of these."""
         learner, phi_before = self.learner, self.phi
         Phi = phi if phi_before is None else _stacked(phi_before, phi)
         begin = 1 if phi_before is None else 0  # no step ends in the first row of a sequence
@@ -305,6 +332,9 @@ class Group:
             E, steps = self._E, targets.part(slice(begin, None))
             R, gamma, rho, I, factor = self._parameters(steps)
             alpha = self._alpha if factor is None else self._alpha * _tiled(factor, E)
+            if bounds is not None and begin:
+                bounds[0][0], bounds[1][0] = self.possible.low[0], self.possible.high[0]
+            ranged = self._take(R, rho, bounds and _part(bounds, slice(begin, None)))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndiscountedWarning)  # an episode may be longer than this
                 V = learner.run(
@@ -316,7 +346,7 @@ class Group:
                     I=_smallest(I, E),
                     rho=_smallest(rho, E),
                     on_divergence="freeze",
-                    **self._extra | self._chances(steps),
+                    **self._extra | self._chances(steps) | ranged,
                 )
             self.fresh, self._none_fresh, self.open = ~targets.known[-1], False, True
         row = make_unchecked(phi.indices[-1:].copy(), phi.values[-1:].copy(), phi.top)
@@ -324,6 +354,24 @@ class Group:
             V = np.vstack([V[1 - begin :], learner.predict(row)])
         self.phi, self._phi_rows = row, None
         return V
+
+    def _make_bounds(self, B: int) -> Bounds | None:
+        """What is possible at each of B rows, before them; None where no answer is compared with it."""
+        if not (self._clips or self._judges):
+            return None
+        low, high = self.possible.low, self.possible.high
+        return np.repeat(low, B, axis=0), np.repeat(high, B, axis=0)
+
+    def _take(self, R: Array, rho: Array, bounds: Bounds | None) -> dict[str, Array]:
+        """Take what is possible from T steps before they are learned from: the parameters that it changes, (T, K).
+
+        ``bounds`` take what is possible at each step.
+        """
+        now = self.possible.low, self.possible.high
+        self.possible.take_many(R, rho, *bounds or now)
+        if not self._ranged or bounds is None:
+            return {}
+        return dict(zip(("low", "high"), bounds, strict=True))
 
     def cut(self) -> None:
         """Start a new sequence: forget the traces, those of features too, and learn nothing from the step across."""
@@ -339,6 +387,7 @@ class Group:
     def _forget(self) -> None:
         """Forget the learner's traces, and learn nothing from the step across."""
         self.recorded.cut()
+        self.possible.cut()
         self.phi, self.open = None, False
         self.fresh[:], self._none_fresh = True, False
 
@@ -351,6 +400,7 @@ class Group:
         phi = self.features.activate(columns)
         if self.open:
             self.recorded.cut()
+        self.possible.cut()
         self.phi, self._phi_rows, self.open = phi, None, False
         self.fresh[:], self._none_fresh = True, False
         V = self.learner.predict(phi)
@@ -387,7 +437,9 @@ class Group:
         phi, next_rows = room.even if phi_rows is room.odd[1] else room.odd
         phi.top = self.features.fill(readings, phi.indices, phi.values)
         self.phi, self._phi_rows, self.open = phi, next_rows, True
-        return self.recorded.step(phi_rows, next_rows, (*room.parameters, R, *room.extra))
+        self.possible.take(R, room.parameters[3])
+        V = self.recorded.step(phi_rows, next_rows, (*room.parameters, R, *room.extra))
+        return self._within(V)
 
     def _make_step_room(self, gamma: Array, interest: Array) -> _StepRoom:
         """What ``follow`` needs, found once; γ and interest are those of all questions of the horde."""
@@ -423,17 +475,20 @@ class Group:
             phi_rows = phi_before.rows if self._phi_rows is None else self._phi_rows
             next_rows = Rows(self._start, phi.indices[0], phi.values[0])
             step = targets.interest, targets.rho, targets.gamma, targets.R
+            self.possible.take(targets.R, targets.rho)
             V = self.recorded.learn(phi_rows, next_rows, *step, afresh=is_row)
             self.phi, self._phi_rows, self.open = phi, next_rows, not terminated
             if is_row and not self._none_fresh:
                 self.fresh, self._none_fresh = ~targets.known[-1], True
-            return np.zeros_like(V) if terminated else V
+            return np.zeros_like(V) if terminated else self._within(V)
         R, gamma, rho, I, factor = self._parameters(targets)
         alpha = None if factor is None else self._alpha * _tiled(factor, E)
+        T = len(R)
+        bounds = self._make_bounds(T) if T > 1 or self.others is not None else None
+        ranged = self._take(R, rho, bounds)
         if E > 1:
             R, gamma, I = _tiled(R, E), self._repeated("gamma", gamma), self._repeated("I", I)
             rho = self._repeated("rho", rho)
-        T = len(R)
         if T == 1:
             phi_rows, row = phi_before.rows if self._phi_rows is None else self._phi_rows, phi
             next_rows = Rows(self._start, phi.indices[0], phi.values[0])  # quicker than ``Active.rows``
@@ -442,22 +497,24 @@ class Group:
         if self.others is not None:
             others_next = self.others(phi)
             R = R + gamma * others_next - self.others(phi_before)
-        chances = None if targets.chances is None else self._chances(targets)
-        V = self.recorded.learn(phi_rows, next_rows, I, rho, gamma, R, alpha, chances, is_row)
+            if self._clips:  # (it is the sum of all predictions that is to be possible)
+                ranged = {name: ranged.get(name, self._extra[name]) - others_next for name in ("low", "high")}
+        extra = self._chances(targets) | ranged
+        V = self.recorded.learn(phi_rows, next_rows, I, rho, gamma, R, alpha, extra, is_row)
         if self.others is not None:
             V = V + others_next
         self.phi, self._phi_rows, self.open = row, next_rows if T == 1 else None, not terminated
         if (self.setup.centred or is_row) and not (self._none_fresh and targets.all_known):
             self.fresh, self._none_fresh = ~targets.known[-1], targets.all_known
         if self._direct:
-            V = V if T == 1 else V[-1:]
-            return np.zeros_like(V) if terminated else V
+            V = self._within(V, bounds)
+            return np.zeros_like(V[-1:]) if terminated else V[-1:]
         ends = None
         if terminated:
             ends = np.zeros(T, bool)
             ends[-1] = True
         steps = targets if is_row else None
-        answers = self._answers(V, targets.x, _FOLLOWS if T == 1 else np.ones(T, bool), ends, beside, steps)
+        answers = self._answers(V, targets.x, _FOLLOWS if T == 1 else np.ones(T, bool), ends, beside, steps, bounds)
         return np.zeros_like(answers[-1:]) if terminated else answers[-1:]
 
     # ------------------------------------------------------------------ inside
@@ -515,6 +572,7 @@ class Group:
         ends: Flags | None = None,
         beside: Beside = (None, None),
         steps: Targets | None = None,
+        bounds: Bounds | None = None,
     ) -> Array:
         """One answer to each question, (B, Q), from its learners' V (B, K), and the answers ``beside`` these.
 
@@ -522,11 +580,12 @@ class Group:
         """
         B, Q, E, setup = len(V), len(self.gamma), self._E, self.setup
         if self._direct:
-            return V
+            return self._within(V, bounds)
+        V = self._clip(V, bounds) if self._clips else V
         by_rate = V.reshape(B, E, Q) + self.base if setup.centred else V.reshape(B, E, Q) * self.scale
         if not self._any_blended:
             out = self._blend_rates(by_rate, steps, follows)
-            return out if setup.scaled else out / self.scale
+            return self._within(out if setup.scaled else out / self.scale, bounds)
         blended = self._blended
         V, x = by_rate[:, :, blended].transpose(0, 2, 1), self._select(x)
         if isinstance(self.blend, Combination):
@@ -544,7 +603,45 @@ class Group:
         else:
             out = self._blend_rates(by_rate, steps, follows)
             out[:, blended] = answers
-        return out if setup.scaled else out / self.scale
+        return self._within(out if setup.scaled else out / self.scale, bounds)
+
+    def _within(self, answers: Array, bounds: Bounds | None = None) -> Array:
+        """The answers (B, Q), clipped to what is possible, or compared with it."""
+        if self._direct and self._clips:
+            return self._clip(answers, bounds)
+        if self._judges and self.possible.find(np.asarray(answers, np.float64), self.base, *bounds or ()):
+            self.is_impossible = True
+        return answers
+
+    @property
+    def support(self) -> Array:
+        """The support of each question, (Q,)."""
+        return self.possible.support.copy()
+
+    @property
+    def possible_answers(self) -> Array:
+        """The least and the most answer to each question that is possible, (2, Q)."""
+        bounds = np.concatenate([self.possible.low, self.possible.high])[:, : len(self.gamma)] + self.base
+        answers: Array = bounds / self._unit
+        return answers
+
+    def take_impossible(self) -> list[Impossible]:
+        """The impossible answers that were given, the first of each question of the horde; each is returned once."""
+        self.is_impossible = False
+        found = []
+        for impossible in self.possible.named():
+            q = impossible.question
+            answers = ((value + self.base[q]) / self._unit[q] for value in impossible[1:])
+            found.append(Impossible(int(self.questions[q]), *map(float, answers)))
+        return found
+
+    def _clip(self, V: Array, bounds: Bounds | None = None) -> Array:
+        """Predictions (B, K), in place, no further than what is possible, or than the rule was given."""
+        low, high = bounds or (self.possible.low, self.possible.high)
+        if not self._ranged:
+            low, high = self._extra["low"], self._extra["high"]
+        np.maximum(V, low, out=V)
+        return np.minimum(V, high, out=V)
 
     def _blend_rates(self, by_rate: Array, steps: Targets | None, follows: Flags) -> Array:
         """The answers (B, Q) by the middle rate, or of rows of a log by all rates (B, E, Q) and their errors so far."""
@@ -576,6 +673,7 @@ class Group:
         maker, saved = self.features.save()
         arrays = {f"features.{name}": array for name, array in saved.items()}
         kinds = {"blend": self.blend, "blend.rates": self.rates, "ridges": self.ridges, "seasons": self.seasons}
+        kinds |= {"possible": self.possible}
         for kind, answers in kinds.items():
             for name, array in {} if answers is None else answers.arrays().items():
                 arrays[f"{kind}.{name}"] = array
@@ -596,6 +694,8 @@ class Group:
         fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
         if self.seasons is not None:
             self.seasons.restore(under(arrays, "seasons."))
+        if saved_range := under(arrays, "possible."):  # (a file of an earlier version has none)
+            self.possible.restore(saved_range)
         self.blend.restore(under(arrays, "blend."))
         if self.rates is not None:
             self.rates.restore(under(arrays, "blend.rates."))
@@ -613,6 +713,7 @@ class Group:
         """Take the state of groups that have these questions between them, in order, and have seen the same rows."""
         self.phi, self.open = groups[0].phi, groups[0].open
         self.fresh[:] = np.concatenate([group.fresh for group in groups])
+        self.possible.join([group.possible for group in groups])
         arrays = [group.blend.arrays() for group in groups]
         self.blend.restore({name: np.concatenate([blend[name] for blend in arrays]) for name in arrays[0]})
         if self.rates is not None:
@@ -629,6 +730,7 @@ class _RowRoom(NamedTuple):
 
     Attributes:
         R: Takes the learners' R, (E, Q).
+        rho: ρ of each question, (1, Q).
         base: What is subtracted there, (Q,).
         parameters: All parameters of the learner's step, (1, K) each, with R among them.
         answers: Takes the answers to be combined, (1, Q, …).
@@ -637,6 +739,7 @@ class _RowRoom(NamedTuple):
     """
 
     R: Array
+    rho: Array
     base: Array
     parameters: tuple[Array, ...]
     answers: Array
@@ -726,6 +829,11 @@ class Groups:
         answers = [group.step(column, targets.of(group.questions), terminated, predict) for group, column in pairs]
         return self._joined(answers) if predict else None
 
+    @property
+    def support(self) -> Array:
+        """As of a group."""
+        return self._joined([group.support for group in self.groups])[0]
+
     def catch_up(self) -> None:
         """As of a group."""
         for group in self.groups:
@@ -772,6 +880,10 @@ def _scaled_by(rates: Sequence[float], alpha: object, Q: int) -> Any:
 def _stacked(before: Active, phi: Active) -> Active:
     indices, values = np.concatenate([before.indices, phi.indices]), np.concatenate([before.values, phi.values])
     return make_unchecked(indices, values, max(before.top, phi.top))
+
+
+def _part(bounds: Bounds, rows: slice) -> Bounds:
+    return bounds[0][rows], bounds[1][rows]
 
 
 def _tiled(p: Array, E: int) -> Array:

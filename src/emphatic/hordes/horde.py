@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, NoReturn, Self, overload
 from weakref import WeakSet
 
 import numpy as np
@@ -28,7 +29,7 @@ from emphatic.common.locks import Guard
 from emphatic.common.names import show
 from emphatic.errors import CheckpointError, DivergenceWarning
 from emphatic.features import Features, OneHot
-from emphatic.hordes.group import Group, Groups, Setup, fill_in, under
+from emphatic.hordes.group import BOUNDED, Group, Groups, Setup, fill_in, under
 from emphatic.hordes.seasons import Period, find_periods
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import mask, refusal
@@ -42,9 +43,11 @@ from emphatic.stepsizes import StepSize
 from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table, open_table
 
 __all__ = [
+    "BOUNDED_RATE",
     "NO",
     "RATES",
     "REWARD",
+    "USUAL",
     "YES",
     "Horde",
     "as_block",
@@ -64,6 +67,10 @@ Chance = float | np.floating[Any] | None
 
 #: α = rate / mean φ·φ. Which of them is best depends on the signal: all are learned, and blended.
 RATES = (0.1, 0.3, 1.0)
+#: The same of a rule that keeps to what is possible.
+BOUNDED_RATE = 0.3
+#: The rule of questions without a policy; those with one are learned by ``BOUNDED``.
+USUAL = "true_online_etd"
 #: Rows of a log that are processed at a time.
 BLOCK = 4096
 #: The signal that a transition has besides its observation.
@@ -78,7 +85,8 @@ _HUGE = 1e60
 #: The feature makers that belong to a Horde.
 _MAKERS_IN_USE: WeakSet[Features] = WeakSet()
 #: Prefixes of the names of arrays in a file: those that are not a learner's, and those that a user saves with a horde.
-_NOT_THE_LEARNERS, _MORE = ("features.", "blend.", "ridges.", "seasons.", "horde."), "horde.more."
+_NOT_THE_LEARNERS = ("features.", "blend.", "possible.", "ridges.", "seasons.", "horde.")
+_MORE = "horde.more."
 _ASKED = "horde.asked."
 #: In a file: the headers of groups from the second on; and what the names of their arrays begin with, and those of the
 #: shapes of these, and of the groups that have one where not all do.
@@ -162,19 +170,22 @@ class Horde:
     """Many questions about one stream of named signals.
 
     A question with constant γ has one learner for each of the ``rates``, whose predictions are combined by their errors
-    so far (``emphatic.hordes.blend``). Questions with a policy, a varying γ or a terminal value use the middle rate;
-    with ``least_squares`` their predictions are combined by the returns that are known so far. A learner that would
-    diverge is frozen, and the others continue; if all learners of a question are frozen, a ``DivergenceWarning`` names
-    it. If another Horde uses the same maker of features, the maker is copied as it was after its warm-up: its state
+    so far (``emphatic.hordes.blend``). Questions with a varying γ, a terminal value or a policy use the middle rate;
+    with ``least_squares`` their predictions are combined by the returns that are known so far. Questions with a policy
+    are learned by ``bounded_etd``, whose answers keep to what is possible (``emphatic.hordes.possible``). A learner
+    that would diverge is frozen, and the others continue. A ``DivergenceWarning`` names a question that is given an
+    impossible answer, or all of whose learners are frozen. If another Horde uses the same maker of features, the maker is copied as it was after its warm-up: its state
     belongs to one stream.
 
     Args:
         questions: The questions, a list of ``GVF``.
         features: A ``Features`` maker, or {question's name: maker} if questions have their own features; questions with
-            the same maker share a learner.
-        rule: A name from ``emphatic.rules.names()``, or a rule of your own. For one that uses π or μ itself, such as
+            the same maker and rule share a learner.
+        rule: A name from ``emphatic.rules.names()``, or a rule of your own, for all questions; by default bounded_etd
+            for those with a policy, true_online_etd for the others. For one that uses π or μ itself, such as
             tree_backup, every question must have a policy.
-        rates: α is each of these times ``alpha``; 1 by default where there is a ``stepsize``.
+        rates: α is each of these times ``alpha``; or {rule's name: rates}. By default 0.3 for bounded_etd, 0.1, 0.3 and
+            1 for others, and 1 where there is a ``stepsize``.
         alpha: A number, or one per question; by default 1 over the mean of φ·φ in the warm-up.
         step: The length of a step in seconds, needed where horizons are durations.
         mu: The behaviour's probability (or density) of an action, for policies that do not give one: a function of
@@ -222,9 +233,9 @@ class Horde:
         self,
         questions: Sequence[GVF],
         features: Features | Mapping[str, Features],
-        rule: str | AnyRule = "true_online_etd",
+        rule: str | AnyRule | None = None,
         *,
-        rates: float | Sequence[float] = RATES,
+        rates: float | Sequence[float] | Mapping[str, float | Sequence[float]] | None = None,
         alpha: float | Sequence[float] | None = None,
         step: float | None = None,
         mu: Behaviour = None,
@@ -249,26 +260,35 @@ class Horde:
         self._gathers = False  # whether answers of several blocks are kept
         self._was_cut = False  # whether the next row begins a sequence
         names = [question.name for question in self.questions]
-        groups = _group_by_maker(features, names)
+        bounded = [rule is None and question.policy is not None for question in self.questions]
+        groups = _group_by_maker(features, names, bounded)
         _check_flags(scaled, centred, record, least_squares, len(groups))
-        self.step, self.scaled = step, scaled
-        self.rates = _check_rates(1.0 if stepsize is not None and rates is RATES else rates)
+        self.step, self.scaled, self._given_rule = step, scaled, rule
         if step is not None and not isinstance(step, int | float):
             raise refusal("step", "Horde", "be the seconds of a step", repr(step))
         self._mu = check_behaviour(mu, "Horde")
         kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
         if stepsize is not None:
             kind["stepsize"] = stepsizes.get(stepsize)
-        # Reports an unknown rule, engine or parameter, or a missing one, at once.
-        base_rule = Learner(rule, 1, len(self.rates) * len(self.questions), **kind).rule.base
-        self.rule = base_rule.name
-        #: How it learns.
-        self.setup = Setup(base_rule, self.rates, alpha, scaled, centred, record, kind, extra, least_squares, weekly)
+        fixed = (alpha, scaled, centred, record, kind, extra, least_squares, weekly)
+        setups = {}
+        for is_bounded in dict.fromkeys(bounded):
+            of_questions = BOUNDED if is_bounded else USUAL if rule is None else rule
+            of_rule = _rates_of(getattr(of_questions, "name", of_questions), rates, stepsize is not None)
+            # Reports an unknown rule, engine or parameter, or a missing one, at once.
+            base_rule = Learner(of_questions, 1, len(of_rule) * len(self.questions), **kind).rule.base
+            setups[is_bounded] = Setup(base_rule, of_rule, *fixed)
+        #: How each of ``groups`` learns; ``setup`` is that of the first question.
+        self._setups = [setups[bounded[share[0]]] for _, share in groups]
+        self.setup = self._setups[0]
+        #: The rule's name; None where it depends on whether a question has a policy.
+        self.rule = self.setup.rule.name if len(setups) == 1 else None
         without = [question.name for question in self.questions if question.policy is None]
         if self.setup.chances and without:
             wanted = f"be given for rule {self.rule!r}, which uses {' and '.join(self.setup.chances)} itself"
             raise refusal("policy", "GVF", wanted, f"none in {without[0]!r}")
-        self.setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
+        for setup in setups.values():
+            setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
         self._group: Group | Groups | None = None
         self._groups: list[Group] = []
         self._guard = Guard("horde")
@@ -283,14 +303,12 @@ class Horde:
 
     @property
     def features(self) -> Features:
-        """The features that all questions share; if they have features of their own, see ``makers``."""
-        if len(self._makers) > 1:
-            raise RuntimeError("The questions of this Horde have their own features: see makers.")
-        return self._makers[0]
+        """The features that all questions share; if there are several learners, see ``makers``."""
+        return self._makers[0] if len(self._makers) == 1 else self._refuse_one("makers")
 
     @property
     def makers(self) -> tuple[Features, ...]:
-        """Each ``Features`` once, in the order of the first question that has it."""
+        """Each ``Features`` once, in the order of the first question that has it; a copy for each further rule."""
         return tuple(self._makers)
 
     @property
@@ -311,15 +329,51 @@ class Horde:
     @property
     def learner(self) -> Learner:
         """The learner: the questions with the first rate, then all with the next, and so on."""
-        if len(self.learners) > 1:
-            raise RuntimeError("The questions of this Horde have their own features: see learners.")
-        return self.learners[0]
+        return self.learners[0] if len(self._makers) == 1 else self._refuse_one("learners")
+
+    def _refuse_one(self, several: str) -> NoReturn:
+        raise RuntimeError(f"This Horde has a learner for each maker of features and each rule: see {several}.")
 
     @property
     def learners(self) -> tuple[Learner, ...]:
         """The learner of each of ``makers``, of the questions that share it."""
         self._require().catch_up()
         return tuple(group.learner for group in self._groups)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The rates of the learners, in the order of their predictions; see ``rule``."""
+        return self.setup.rates if self.rule is not None else self._refuse_one("groups")
+
+    @property
+    def frozen(self) -> NDArray[np.bool_]:
+        """Which questions, (Q,), keep their last weights, because all of their learners would have diverged."""
+        frozen = np.empty(len(self.questions), bool)
+        for group, learner in zip(self._groups, self.learners, strict=True):
+            frozen[group.questions] = learner.frozen.reshape(-1, len(group.questions)).all(axis=0)
+        return frozen
+
+    @property
+    def support(self) -> Array:
+        """The effective number of steps that speak for each answer, (Q,): see ``emphatic.hordes.possible``.
+
+        With few of them, below 10, an answer means little. It is NaN where γ is 1 or varies.
+        """
+        group = self._group or self._require()
+        group.catch_up()
+        return group.support
+
+    @property
+    def possible(self) -> tuple[Array, Array]:
+        """The least and the most answer to each question that is possible by the cumulants so far, (Q,) each.
+
+        They are −∞ and ∞ where γ is 1 or varies.
+        """
+        self._require().catch_up()
+        low, high = np.empty((2, len(self.questions)))
+        for group in self._groups:
+            low[group.questions], high[group.questions] = group.possible_answers
+        return low, high
 
     @property
     def gamma(self) -> Array:
@@ -413,7 +467,9 @@ class Horde:
 
     def __repr__(self) -> str:
         makers = ", ".join(map(repr, self._makers))
-        return f"Horde({len(self.questions)} questions, {makers}, {self.rule!r}, rates={self.rates})"
+        kinds = {kind.rule.name: kind.rates for kind in self._setups}
+        rules = ", ".join(f"{rule!r}, rates={rates}" for rule, rates in kinds.items())
+        return f"Horde({len(self.questions)} questions, {makers}, {rules})"
 
     def _require(self) -> Group | Groups:
         if self._group is None:
@@ -506,8 +562,10 @@ class Horde:
         self._evaluator = evaluator
         learners = learners or [None] * len(self._makers)
         self._groups = [
-            Group(evaluator, maker, self.setup, base, questions, learner)
-            for maker, questions, learner in zip(self._makers, self._shares, learners, strict=True)
+            Group(evaluator, maker, setup, base, questions, learner)
+            for maker, setup, questions, learner in zip(
+                self._makers, self._setups, self._shares, learners, strict=True
+            )
         ]
         self._group = self._groups[0] if len(self._groups) == 1 else Groups(self._groups)
         self._hold = Hold(len(evaluator.signals))
@@ -655,6 +713,7 @@ class Horde:
             return np.concatenate([answers for answers in steps if answers is not None]) if predict and steps else None
         finally:
             guard.users = 0
+            self._warn_of_impossible()
 
     def can_follow(self, values: Array) -> bool:
         """Whether ``follow`` takes this row: an episode is in progress, no value is missing, all questions are plain.
@@ -692,6 +751,7 @@ class Horde:
             return answers
         finally:
             guard.users = 0
+            self._warn_of_impossible()
 
     def cut(self) -> None:
         """Start a new sequence: reset the traces, also those of features, and learn nothing from the step across it."""
@@ -974,12 +1034,8 @@ class Horde:
 
         A learner that would diverge keeps its last finite weights, so that the others of the Horde can continue.
         """
-        diverged = [
-            self.questions[q].name
-            for group in self._groups
-            for q, frozen in zip(group.questions, group.learner.frozen.reshape(len(self.rates), -1).T, strict=True)
-            if frozen.all() and not self.setup.least_squares
-        ]
+        frozen = self.frozen & (not self.setup.least_squares)
+        diverged = [self.names[q] for q in np.flatnonzero(frozen)]
         named = [name for name in diverged if name not in self._diverged]
         if named:
             self._diverged |= {*named}
@@ -990,6 +1046,19 @@ class Horde:
                 DivergenceWarning,
                 3,
             )
+
+    def _warn_of_impossible(self) -> None:
+        """Name the questions that were given an impossible answer; each once. Learning goes on."""
+        for group in self._groups:
+            for found in group.take_impossible() if group.is_impossible else ():
+                name, gamma = self.questions[found.question].name, self._evaluator.gamma[found.question]
+                warnings.warn(
+                    f"{name!r} predicts {found.prediction:.4g}, which is impossible: with γ = {gamma:.6g} and the "
+                    f"cumulants so far every answer lies from {found.low:.4g} to {found.high:.4g}. The steps of rule "
+                    f"{group.setup.rule.name!r} are too large here: use rule {BOUNDED!r}, which keeps to this range.",
+                    DivergenceWarning,
+                    stacklevel=_stacklevel(),
+                )
 
     def blocks(
         self, table: Table, clock: Clock | None = None, start: int = 0, first: NDArray[np.bool_] | None = None
@@ -1204,9 +1273,9 @@ class Horde:
             "questions": questions,
             "signals": list(evaluator.signals),
             "categories": list(evaluator.categories),
-            "rates": list(setup.rates),
+            "rates": {kind.rule.name: list(kind.rates) for kind in self._setups},
             "alpha": None if setup.alpha is None else np.asarray(setup.alpha, np.float64).tolist(),
-            "rule": setup.rule.name,
+            "rule": None if self._given_rule is None else setup.rule.name,
             "step": self.step if self.step is not None and np.isfinite(self.step) else None,
             "mu": _FUNCTION if callable(self._mu) else self._mu,
             "scaled": setup.scaled,
@@ -1248,9 +1317,9 @@ class Horde:
         of_features, signals = self._makers[0].signals, tuple(saved["signals"])
         if signals not in (of_features, (*of_features, REWARD)):
             raise ValueError("its signals are not those of its features")
-        rule, groups = self.setup.rule, saved.get("groups", [])
-        learners = [Learner._restored(dict(header), dict(stored), engine, rule)]
-        for g, group in enumerate(groups, 1):
+        groups, rules = saved.get("groups", []), [setup.rule for setup in self._setups]
+        learners = [Learner._restored(dict(header), dict(stored), engine, rules[0])]
+        for g, (group, rule) in enumerate(zip(groups, rules[1:], strict=True), 1):
             learners.append(Learner._restored(group["learner"], under(stored, _prefix(g)), engine, rule))
         evaluator = self.evaluator(signals, saved["categories"], self.step)
         self._start(evaluator, np.zeros(len(self.questions)), learners)
@@ -1298,8 +1367,8 @@ class Horde:
         joined = cls(
             [question for horde in hordes for question in horde.questions],
             makers[0] if len(makers) == 1 else {name: makers[makers_of[name]] for name in names},
-            setup.rule,
-            rates=other.rates,
+            other._given_rule,
+            rates={kind.rule.name: kind.rates for horde in hordes for kind in horde._setups},
             step=other.step,
             mu=other._mu,
             scaled=setup.scaled,
@@ -1318,7 +1387,7 @@ class Horde:
         # As the makers stand, and not as they were after the warm-up.
         self._makers = [groups[0].features for groups in shared]
         evaluator = self.evaluator(hordes[0].signals, hordes[0].categories, self.step)
-        learners = [_joined_learner(groups, len(self.rates)) for groups in shared]
+        learners = [_joined_learner(groups, len(groups[0].setup.rates)) for groups in shared]
         self._start(evaluator, np.concatenate([horde.base for horde in hordes]), learners)
         for group, groups in zip(self._groups, shared, strict=True):
             group.join(groups)
@@ -1327,6 +1396,14 @@ class Horde:
         evaluators = [other._evaluator for other in hordes]
         evaluator.counts = [counts for of_horde in evaluators for counts in of_horde.counts]
         evaluator.departure = np.concatenate([of_horde.departure for of_horde in evaluators], axis=1)
+
+
+def _stacklevel() -> int:
+    """The stack level of a warning of whoever calls it, for the first line that is not of this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("emphatic."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 # ------------------------------------------------------------------------------------------------ checks of arguments
@@ -1350,9 +1427,21 @@ def _check_flags(scaled: bool, centred: bool, record: bool, least_squares: bool,
         if not isinstance(flag, bool):
             raise refusal(what, "Horde", "be True or False", repr(flag))
     if record and makers > 1:
-        raise refusal("record", "Horde", "be False if questions have their own features", "True")
+        wanted = "be False if questions have their own features, or their own rules: with and without a policy"
+        raise refusal("record", "Horde", f"{wanted}, and no rule for all", "True")
     if record and least_squares:
         raise refusal("least_squares", "Horde", "be False where transitions are recorded", "True")
+
+
+def _rates_of(rule: object, rates: object, has_stepsize: bool) -> tuple[float, ...]:
+    """The rates of a rule, by default those for its kind."""
+    if rates is None:
+        rates = 1.0 if has_stepsize else BOUNDED_RATE if rule == BOUNDED else RATES
+    elif isinstance(rates, Mapping):
+        if rule not in rates:
+            raise refusal("rates", "Horde", f"have an entry for rule {rule!r}", repr(rates))
+        rates = rates[rule]
+    return _check_rates(rates)
 
 
 def _check_rates(rates: object) -> tuple[float, ...]:
@@ -1372,13 +1461,15 @@ def _claim(maker: Features) -> Features:
     return maker
 
 
-def _group_by_maker(features: object, names: Sequence[str]) -> list[tuple[Features, NDArray[np.intp]]]:
-    """Each feature maker, and the questions that share it."""
-    if isinstance(features, Features):
-        return [(features, np.arange(len(names)))]
-    by_name = _check_makers(features, names)
-    makers = list({id(by_name[name]): by_name[name] for name in names}.values())
-    return [(maker, np.array([q for q, name in enumerate(names) if by_name[name] is maker])) for maker in makers]
+def _group_by_maker(
+    features: object, names: Sequence[str], bounded: Sequence[bool]
+) -> list[tuple[Features, NDArray[np.intp]]]:
+    """Each feature maker, and the questions that share it and its learner: ``bounded`` are those of another rule."""
+    by_name = dict.fromkeys(names, features) if isinstance(features, Features) else _check_makers(features, names)
+    shares: dict[tuple[int, bool], list[int]] = {}
+    for q, (name, is_bounded) in enumerate(zip(names, bounded, strict=True)):
+        shares.setdefault((id(by_name[name]), is_bounded), []).append(q)
+    return [(by_name[names[share[0]]], np.array(share)) for share in shares.values()]
 
 
 def _check_makers(features: object, names: Sequence[str]) -> Mapping[str, Features]:

@@ -180,6 +180,8 @@ class Evaluator:
         self.counting = any(ratio.counting for ratio, _ in self._ratios)
         unpaid = np.array([q.terminal is None for q in questions], bool)
         plain = np.array([q.policy is None for q in questions], bool)
+        #: Which questions have a policy.
+        self.with_policy = ~plain
         #: Which answers may be blended: questions without a policy about one signal or formula.
         self.blended = discounted & plain & unpaid
         #: Which returns a log can show: without a policy, or with one that always takes the same action.

@@ -31,7 +31,8 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import rules, stepsizes
 from emphatic.errors import CheckpointError
 from emphatic.features import Bias, Features, Function, OneHot, Part, Tiles
-from emphatic.hordes.horde import NO, REWARD, YES, Horde, probability
+from emphatic.hordes.group import BOUNDED
+from emphatic.hordes.horde import BOUNDED_RATE, NO, REWARD, USUAL, YES, Horde, probability
 from emphatic.learning.inputs import Active, refusal, whole
 from emphatic.learning.learner import Learner
 from emphatic.questions.evaluator import Behaviour
@@ -59,6 +60,9 @@ _NO_LABELS: dict[str, Any] = {}
 class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Learns the answers to ``questions`` about an environment; ``info["predictions"]`` has them, (Q,).
 
+    ``info["support"]`` has the effective number of steps that speak for each, (Q,): with less than 10 it is unsupported
+    (see ``Horde.support``). A ``DivergenceWarning`` names a question whose prediction is impossible.
+
     The signals that a question may name are the observation's components and "reward". A question's functions are given
     (observation, action, reward, next observation), or the row {name: value} that follows if they have one parameter; a
     policy's (observation, action). Predictions are returns, not scaled. ``env.mu = p`` sets the probability of the next
@@ -73,9 +77,10 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         mu: The probability (or density) with which the agent chose its action: a function of (observation, action), a
             table or a number; by default all actions of a ``Discrete`` space are equally likely. It is used for
             policies whose ``behaviour`` is "count"; where nothing gives μ, actions are counted.
-        rule: A name or your own rule; for one that uses π or μ itself (tree_backup, abtd), every question must
-            have a policy.
-        alpha: α, a number or one per question; by default 0.1 over the mean of φ·φ.
+        rule: A name or your own rule, for all questions; by default bounded_etd for those with a policy, whose
+            predictions keep to what is possible, and true_online_etd for the others. For one that uses π or μ itself
+            (tree_backup, abtd), every question must have a policy.
+        alpha: α, a number or one per question; by default 0.1 over the mean of φ·φ, of bounded_etd 0.3 over it.
         rates: With several rates a question has a learner for each, with α that many times ``alpha`` (or 1 over the
             mean of φ·φ), and its predictions are a blend of theirs.
         stepsize: A name or an object of ``emphatic.stepsizes``: α is ``alpha``, 1 by default, times its step size.
@@ -97,7 +102,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         *,
         names: Sequence[str] | None = None,
         mu: Behaviour = None,
-        rule: str | AnyRule = "true_online_etd",
+        rule: str | AnyRule | None = None,
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
         stepsize: str | StepSize | Mapping[str, Any] | None = None,
@@ -132,7 +137,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         observation, info = self.env.reset(seed=seed, options=options)
         self.episodes.begin(0, observation)
         self._since = 0
-        info["predictions"] = self.episodes.predictions[0]
+        self.episodes.inform(info)
         return observation, info
 
     def step(self, action: object) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -148,7 +153,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.episodes.step(0, action, reward, observation, bool(terminated), mu, predict, bool(truncated))
         if predict:
             self._since = 0
-            info["predictions"] = self.episodes.predictions[0]
+            self.episodes.inform(info)
         return observation, reward, terminated, truncated, info
 
     def log(self) -> dict[str, Any]:
@@ -189,7 +194,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         space = env.observation_space
         if "gymnasium" not in saved:
             raise CheckpointError(f"{os.fsdecode(path)!r} was not saved by LearnGVFs: Horde.load opens it.")
-        signals = horde.features.signals
+        signals = horde.makers[0].signals
         if len(signals) != len(component_names(space)):
             raise refusal("env", "LearnGVFs.load", f"have observations of {len(signals)} components", repr(space))
         try:
@@ -206,7 +211,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class LearnGVFsVector(gymnasium.vector.VectorWrapper):
-    """The same for a vector environment: ``info["predictions"]`` is (envs, Q).
+    """The same for a vector environment: ``info["predictions"]`` and ``info["support"]`` are (envs, Q).
 
     Each sub-environment is a sequence of its own. ``env.mu`` is (envs,). All autoreset modes are supported.
 
@@ -238,7 +243,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         weights: str = "one",
         names: Sequence[str] | None = None,
         mu: Behaviour = None,
-        rule: str | AnyRule = "true_online_etd",
+        rule: str | AnyRule | None = None,
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
         stepsize: str | StepSize | Mapping[str, Any] | None = None,
@@ -277,7 +282,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         for i in np.flatnonzero(resets):
             self.episodes.begin(int(i), of_env[i])
         self._over &= ~resets
-        infos["predictions"] = np.array(self.episodes.predictions)
+        self.episodes.inform_all(infos)
         return observations, infos
 
     def step(self, actions: ArrayLike) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -301,7 +306,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
             if same:
                 self.episodes.begin(i, of_env[i])
         self._over = np.logical_or(terminated, truncated)
-        infos["predictions"] = np.array(self.episodes.predictions)
+        self.episodes.inform_all(infos)
         return observations, rewards, terminated, truncated, infos
 
     def log(self, i: int) -> dict[str, Any]:
@@ -339,7 +344,7 @@ class Episodes:
         *,
         sequences: int = 1,
         weights: str = "several",
-        rule: str | AnyRule = "true_online_etd",
+        rule: str | AnyRule | None = None,
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
         warm_up: int = 0,
@@ -352,22 +357,27 @@ class Episodes:
             raise refusal("features", "LearnGVFs", "be emphatic.features.Features, or a function", repr(features))
         if weights not in ("one", "several"):
             raise refusal("weights", "LearnGVFs", "be 'one' or 'several'", repr(weights))
-        traits: AnyRule = rules.get(rule) if isinstance(rule, str) else rule
+        # (all rules that are the default for some questions have one weight vector)
+        traits: AnyRule = rules.get(USUAL if rule is None else rule) if not isinstance(rule, AnyRule) else rule
         if settings.get("stepsize") is not None:
             traits = stepsizes.get(settings["stepsize"]).rule(traits)
         self._shared = weights == "one" and sequences > 1
         if self._shared and len(getattr(traits, "weights", ())) > 1:
             wanted = f"be 'several' for rule {traits.name!r}, which has more weights than θ"
             raise refusal("weights", "LearnGVFs", wanted, "'one'")
-        if rates is None:
-            rates = RATE if alpha is None and settings.get("stepsize") is None else 1.0
-        settings |= {"rule": rule, "rates": rates, "alpha": alpha, "scaled": False, "centred": False}
+        by_rule: Any = rates
+        if rates is None and (alpha is not None or settings.get("stepsize") is not None):
+            by_rule = 1.0
+        elif rates is None:
+            by_rule = BOUNDED_RATE if rule == BOUNDED else RATE
+            by_rule = {USUAL: RATE, BOUNDED: BOUNDED_RATE} if rule is None else by_rule
+        settings |= {"rule": rule, "rates": by_rule, "alpha": alpha, "scaled": False, "centred": False}
         self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **settings)
         horde = self._new(features)
         evaluator = horde.evaluator((*names, REWARD))  # reports an invalid question at once
         self._warm_up = 0 if warm_up == 0 else whole("warm_up", warm_up, "LearnGVFs")
         self._set(horde, sequences, names, flat, evaluator.needs_observations)
-        if horde.features.is_warm or not self._warm_up:
+        if self.features.is_warm or not self._warm_up:
             self._prepare()
 
     def _set(
@@ -386,7 +396,7 @@ class Episodes:
         """One sequence, from a saved horde; ``observation_of`` is the inverse of ``flat``."""
         self = cls.__new__(cls)
         self._shared = False
-        self._set(horde, 1, horde.features.signals, flat, horde.needs_observations)
+        self._set(horde, 1, horde.makers[0].signals, flat, horde.needs_observations)
         self._ready = True
         horde.resume_episode(observation_of)
         return self
@@ -401,7 +411,7 @@ class Episodes:
     @property
     def features(self) -> Features:
         """The features of the first sequence; those of the others differ in their traces alone."""
-        return self._hordes[0].features
+        return self._hordes[0].makers[0]
 
     @property
     def hordes(self) -> tuple[Horde, ...]:
@@ -410,7 +420,7 @@ class Episodes:
 
     @property
     def learners(self) -> list[Learner]:
-        """The learner of each sequence; none before the warm-up is over."""
+        """The learner of each sequence; none before the warm-up is over. With two rules, see ``hordes``."""
         return [horde.learner for horde in self.hordes]
 
     @property
@@ -421,8 +431,20 @@ class Episodes:
 
     @property
     def frozen(self) -> NDArray[np.bool_]:
-        """Which questions keep their last weights because they would have diverged, (B, K)."""
-        return np.array([learner.frozen for learner in self.learners])
+        """Which questions keep their last weights because they would have diverged, (B, Q)."""
+        return np.array([horde.frozen for horde in self.hordes])
+
+    def inform(self, info: dict[str, Any], i: int = 0) -> None:
+        """Put the predictions and the support of sequence i into what an environment returns with its observation."""
+        info["predictions"] = self.predictions[i]
+        info["support"] = self._hordes[i].support if self._ready else np.full(len(self.questions), np.nan)
+
+    def inform_all(self, infos: dict[str, Any]) -> None:
+        """The same of all sequences, (B, Q)."""
+        each: list[dict[str, Any]] = [{} for _ in self.predictions]
+        for i, info in enumerate(each):
+            self.inform(info, i)
+        infos |= {name: np.array([info[name] for info in each]) for name in each[0]}
 
     def log(self, i: int) -> dict[str, Any]:
         """The recorded input of sequence i's learner: arguments of ``Learner.run`` that lead to the same weights.
@@ -482,16 +504,18 @@ class Episodes:
         if not features.is_warm:
             rows = np.array(self._observations).reshape(-1, len(self._names))
             try:
-                features.warm_up(rows, names=self._names)
+                for maker in self._hordes[0].makers:
+                    maker.warm_up(rows, names=self._names)
             except ValueError as error:
                 raise ValueError(f"{error} Give every part a range, or pass warm_up=500.") from error
         self._hordes += [self._new(deepcopy(features)) for _ in range(B - 1)]
         for horde in self._hordes:
             horde.prepare(self._names)
         if self._shared:
-            groups = [horde.groups[0] for horde in self._hordes]
-            for group in groups:
-                group.others = partial(_sum_at, [sharer.learner for sharer in groups if sharer is not group])
+            for groups in zip(*(horde.groups for horde in self._hordes), strict=True):
+                for group in groups:
+                    group.others = partial(_sum_at, [sharer.learner for sharer in groups if sharer is not group])
+                    group.possible.share(groups[0].possible)
         self._observations, self._ready = [], True
 
     def _row(self, observation: object, reward: SupportsFloat) -> Array:
