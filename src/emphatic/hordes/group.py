@@ -37,8 +37,6 @@ Times = NDArray[Any] | None
 Labels = Mapping[str, Any]
 #: Room for all single answers, with those of ridges and seasons in it, and which seasons are new ones.
 Beside = tuple[Array | None, Flags | None]
-#: The least and the most return of each learner at B rows, (B, K) each, or (1, K) at all of them.
-Bounds = tuple[Array, Array]
 #: The rule that a horde gives the range of possible returns.
 BOUNDED = "bounded_etd"
 #: A step that follows the one before, and one that does not.
@@ -133,21 +131,23 @@ class Group:
         self.base = base if setup.centred else np.zeros(Q)
         constant = setup.constants(Q, features.norm, self.lambda_)
         self._alpha, self._lambda = constant[0], constant[2]
-        #: Whether answers are kept within the range of what is possible; and whether some are compared with it.
+        #: Whether answers are kept within what is possible; and whether some are compared with it.
         self._clips = setup.rule.name == BOUNDED
-        self._judges = not self._clips and not blended.all()
-        #: What is possible, and the support.
+        self._judges = not (self._clips or blended.all())
         unit = np.ones(Q)
         if setup.scaled != setup.centred:  # an answer is a return, and the learner has its cumulant's unit; or reversed
             unit = self.scale if setup.centred else 1.0 / self.scale
         #: What an answer is multiplied by to be in the learner's unit.
         self._unit = unit
-        policies = evaluator.with_policy[questions]
-        self.possible = Possible(self.gamma, policies, Q * E, np.where(blended, 0.0, unit))
-        names, bounds = self.learner.rule.parameters, {"low": self.possible.low, "high": self.possible.high}
-        #: The parameters that change as cumulants leave the range so far, in place.
-        self._ranged = self._clips and not bounds.keys() & setup.extra.keys()
+        #: What is possible, and the support.
+        self.possible = Possible(
+            self.gamma, evaluator.with_policy[questions], self.base, np.where(blended, 0.0, unit), E
+        )
+        #: Whether the learner is given what is possible, which changes in place; else it keeps what the rule was given.
+        self._ranged = self._clips and not {"low", "high"} & setup.extra.keys()
+        names = self.learner.rule.parameters
         if self._ranged:
+            bounds = dict(zip(("low", "high"), self.possible.bounds.swapaxes(0, 1), strict=True))
             constant = tuple(bounds.get(name, p) for name, p in zip(names, constant, strict=True))
         # (eta is no longer needed)
         self._extra: dict[str, Any] = dict(zip(names[6:], constant[6:], strict=True))
@@ -186,8 +186,8 @@ class Group:
         self._none_fresh = False  # where it is known that every question learned
         #: Whether anything was learned since the last cut or termination.
         self.open = False
-        #: Whether an impossible answer was given that ``take_impossible`` has not returned yet.
-        self.is_impossible = False
+        #: Takes this group when it gives an impossible answer, until ``take_impossible`` is called.
+        self.impossible: list[Group] = []
         #: What the other learners that share the weights predict at φ, (K,).
         self.others: Callable[[Active], Array] | None = None
         self._phi_rows: Rows | None = None  # φ of the last step, as the learner reads it
@@ -313,7 +313,7 @@ class Group:
                 assert single is not None
                 self.ridges(phi, x[sequence], follows[sequence], learn, single[sequence], self._E)
             if learn:
-                V[sequence] = self._learn_log(phi, targets.part(sequence), bounds and _part(bounds, sequence))
+                V[sequence] = self._learn_log(phi, targets.part(sequence), None if bounds is None else bounds[sequence])
             else:
                 if self.phi is not None or self.open:
                     self._forget()  # first, for it may change the last bit of a prediction
@@ -322,7 +322,7 @@ class Group:
             _, fresh = self.seasons(sound, follows, columns.seconds, learn, single, self._optional)
         return self._answers(V, targets.x, follows, beside=(single, fresh), steps=targets, bounds=bounds)
 
-    def _learn_log(self, phi: Active, targets: Targets, bounds: Bounds | None) -> Array:
+    def _learn_log(self, phi: Active, targets: Targets, bounds: Array | None) -> Array:
         """Rows without a gap: the learners' predictions at each, (B, K), and the ``bounds`` of these."""
         learner, phi_before = self.learner, self.phi
         Phi = phi if phi_before is None else _stacked(phi_before, phi)
@@ -332,9 +332,9 @@ class Group:
             E, steps = self._E, targets.part(slice(begin, None))
             R, gamma, rho, I, factor = self._parameters(steps)
             alpha = self._alpha if factor is None else self._alpha * _tiled(factor, E)
-            if bounds is not None and begin:
-                bounds[0][0], bounds[1][0] = self.possible.low[0], self.possible.high[0]
-            ranged = self._take(R, rho, bounds and _part(bounds, slice(begin, None)))
+            if bounds is not None:
+                bounds[:begin], bounds = self.possible.bounds, bounds[begin:]
+            ranged = self._take(R, rho, bounds)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndiscountedWarning)  # an episode may be longer than this
                 V = learner.run(
@@ -355,23 +355,19 @@ class Group:
         self.phi, self._phi_rows = row, None
         return V
 
-    def _make_bounds(self, B: int) -> Bounds | None:
-        """What is possible at each of B rows, before them; None where no answer is compared with it."""
-        if not (self._clips or self._judges):
-            return None
-        low, high = self.possible.low, self.possible.high
-        return np.repeat(low, B, axis=0), np.repeat(high, B, axis=0)
+    def _make_bounds(self, B: int) -> Array | None:
+        """What is possible at each of B rows, before them, (B, 2, K); None where no answer is compared with it."""
+        return np.repeat(self.possible.bounds, B, axis=0) if self._clips or self._judges else None
 
-    def _take(self, R: Array, rho: Array, bounds: Bounds | None) -> dict[str, Array]:
+    def _take(self, R: Array, rho: Array, bounds: Array | None) -> dict[str, Array]:
         """Take what is possible from T steps before they are learned from: the parameters that it changes, (T, K).
 
-        ``bounds`` take what is possible at each step.
+        ``bounds`` take what is possible at each step, (T, 2, K).
         """
-        now = self.possible.low, self.possible.high
-        self.possible.take_many(R, rho, *bounds or now)
+        self.possible.take_many(R, rho, self.possible.bounds if bounds is None else bounds)
         if not self._ranged or bounds is None:
             return {}
-        return dict(zip(("low", "high"), bounds, strict=True))
+        return {"low": np.ascontiguousarray(bounds[:, 0]), "high": np.ascontiguousarray(bounds[:, 1])}
 
     def cut(self) -> None:
         """Start a new sequence: forget the traces, those of features too, and learn nothing from the step across."""
@@ -572,7 +568,7 @@ class Group:
         ends: Flags | None = None,
         beside: Beside = (None, None),
         steps: Targets | None = None,
-        bounds: Bounds | None = None,
+        bounds: Array | None = None,
     ) -> Array:
         """One answer to each question, (B, Q), from its learners' V (B, K), and the answers ``beside`` these.
 
@@ -605,12 +601,14 @@ class Group:
             out[:, blended] = answers
         return self._within(out if setup.scaled else out / self.scale, bounds)
 
-    def _within(self, answers: Array, bounds: Bounds | None = None) -> Array:
+    def _within(self, answers: Array, bounds: Array | None = None) -> Array:
         """The answers (B, Q), clipped to what is possible, or compared with it."""
-        if self._direct and self._clips:
-            return self._clip(answers, bounds)
-        if self._judges and self.possible.find(np.asarray(answers, np.float64), self.base, *bounds or ()):
-            self.is_impossible = True
+        if self._clips:
+            return self._clip(answers, bounds) if self._direct else answers
+        if self._judges:
+            bounds = self.possible.bounds if bounds is None else bounds
+            if self.possible.find(np.asarray(answers, np.float64), bounds):
+                self.impossible.append(self)
         return answers
 
     @property
@@ -621,13 +619,11 @@ class Group:
     @property
     def possible_answers(self) -> Array:
         """The least and the most answer to each question that is possible, (2, Q)."""
-        bounds = np.concatenate([self.possible.low, self.possible.high])[:, : len(self.gamma)] + self.base
-        answers: Array = bounds / self._unit
+        answers: Array = (self.possible.bounds[0, :, : len(self.gamma)] + self.base) / self._unit
         return answers
 
     def take_impossible(self) -> list[Impossible]:
         """The impossible answers that were given, the first of each question of the horde; each is returned once."""
-        self.is_impossible = False
         found = []
         for impossible in self.possible.named():
             q = impossible.question
@@ -635,13 +631,11 @@ class Group:
             found.append(Impossible(int(self.questions[q]), *map(float, answers)))
         return found
 
-    def _clip(self, V: Array, bounds: Bounds | None = None) -> Array:
+    def _clip(self, V: Array, bounds: Array | None = None) -> Array:
         """Predictions (B, K), in place, no further than what is possible, or than the rule was given."""
-        low, high = bounds or (self.possible.low, self.possible.high)
         if not self._ranged:
-            low, high = self._extra["low"], self._extra["high"]
-        np.maximum(V, low, out=V)
-        return np.minimum(V, high, out=V)
+            bounds = np.stack([self._extra["low"], self._extra["high"]], axis=1)
+        return self.possible.clip(V, self.possible.bounds if bounds is None else bounds)
 
     def _blend_rates(self, by_rate: Array, steps: Targets | None, follows: Flags) -> Array:
         """The answers (B, Q) by the middle rate, or of rows of a log by all rates (B, E, Q) and their errors so far."""
@@ -673,7 +667,7 @@ class Group:
         maker, saved = self.features.save()
         arrays = {f"features.{name}": array for name, array in saved.items()}
         kinds = {"blend": self.blend, "blend.rates": self.rates, "ridges": self.ridges, "seasons": self.seasons}
-        kinds |= {"possible": self.possible}
+        arrays |= {f"possible.{name}": array for name, array in self.possible.arrays().items()}
         for kind, answers in kinds.items():
             for name, array in {} if answers is None else answers.arrays().items():
                 arrays[f"{kind}.{name}"] = array
@@ -690,7 +684,7 @@ class Group:
         if (learner.n, learner.K, learner.rule.base.name) != due:
             raise ValueError(f"its learner is {learner!r}")
         fill_in("base", self.base, arrays["horde.base"])
-        self._room = None
+        self._room, self.possible.base[:] = None, self.base
         fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
         if self.seasons is not None:
             self.seasons.restore(under(arrays, "seasons."))
@@ -880,10 +874,6 @@ def _scaled_by(rates: Sequence[float], alpha: object, Q: int) -> Any:
 def _stacked(before: Active, phi: Active) -> Active:
     indices, values = np.concatenate([before.indices, phi.indices]), np.concatenate([before.values, phi.values])
     return make_unchecked(indices, values, max(before.top, phi.top))
-
-
-def _part(bounds: Bounds, rows: slice) -> Bounds:
-    return bounds[0][rows], bounds[1][rows]
 
 
 def _tiled(p: Array, E: int) -> Array:

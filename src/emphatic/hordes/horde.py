@@ -171,11 +171,12 @@ class Horde:
 
     A question with constant γ has one learner for each of the ``rates``, whose predictions are combined by their errors
     so far (``emphatic.hordes.blend``). Questions with a varying γ, a terminal value or a policy use the middle rate;
-    with ``least_squares`` their predictions are combined by the returns that are known so far. Questions with a policy
-    are learned by ``bounded_etd``, whose answers keep to what is possible (``emphatic.hordes.possible``). A learner
-    that would diverge is frozen, and the others continue. A ``DivergenceWarning`` names a question that is given an
-    impossible answer, or all of whose learners are frozen. If another Horde uses the same maker of features, the maker is copied as it was after its warm-up: its state
-    belongs to one stream.
+    with ``least_squares`` their predictions are combined by the returns that are known so far. By default those with a
+    policy have one learner of ``bounded_etd``, which keeps to what is possible (``emphatic.hordes.possible``).
+
+    A learner that would diverge is frozen, and the others continue. A ``DivergenceWarning`` names a question whose
+    answer is impossible, or all of whose learners are frozen. If another Horde uses the same maker of features, the
+    maker is copied as it was after its warm-up: its state belongs to one stream.
 
     Args:
         questions: The questions, a list of ``GVF``.
@@ -257,6 +258,7 @@ class Horde:
         self._means: NDArray[np.intp] = np.empty(0, np.intp)  # the weighted means that are features of its headline
         self._replies: list[Array] = []
         self._diverged: frozenset[str] = frozenset()  # the questions that a warning named
+        self._impossible: list[Group] = []  # those that gave an answer that a warning is to name
         self._gathers = False  # whether answers of several blocks are kept
         self._was_cut = False  # whether the next row begins a sequence
         names = [question.name for question in self.questions]
@@ -332,7 +334,7 @@ class Horde:
         return self.learners[0] if len(self._makers) == 1 else self._refuse_one("learners")
 
     def _refuse_one(self, several: str) -> NoReturn:
-        raise RuntimeError(f"This Horde has a learner for each maker of features and each rule: see {several}.")
+        raise RuntimeError(f"The questions of this Horde have their own features, or their own rules: see {several}.")
 
     @property
     def learners(self) -> tuple[Learner, ...]:
@@ -563,10 +565,10 @@ class Horde:
         learners = learners or [None] * len(self._makers)
         self._groups = [
             Group(evaluator, maker, setup, base, questions, learner)
-            for maker, setup, questions, learner in zip(
-                self._makers, self._setups, self._shares, learners, strict=True
-            )
+            for maker, setup, questions, learner in zip(self._makers, self._setups, self._shares, learners, strict=True)
         ]
+        for group in self._groups:
+            group.impossible = self._impossible
         self._group = self._groups[0] if len(self._groups) == 1 else Groups(self._groups)
         self._hold = Hold(len(evaluator.signals))
         self._width, self._components = len(evaluator.signals), len(self._makers[0].signals)
@@ -713,7 +715,8 @@ class Horde:
             return np.concatenate([answers for answers in steps if answers is not None]) if predict and steps else None
         finally:
             guard.users = 0
-            self._warn_of_impossible()
+            if self._impossible:
+                self._warn_of_impossible()
 
     def can_follow(self, values: Array) -> bool:
         """Whether ``follow`` takes this row: an episode is in progress, no value is missing, all questions are plain.
@@ -751,7 +754,8 @@ class Horde:
             return answers
         finally:
             guard.users = 0
-            self._warn_of_impossible()
+            if self._impossible:
+                self._warn_of_impossible()
 
     def cut(self) -> None:
         """Start a new sequence: reset the traces, also those of features, and learn nothing from the step across it."""
@@ -1049,8 +1053,10 @@ class Horde:
 
     def _warn_of_impossible(self) -> None:
         """Name the questions that were given an impossible answer; each once. Learning goes on."""
-        for group in self._groups:
-            for found in group.take_impossible() if group.is_impossible else ():
+        groups = self._impossible[:]
+        self._impossible.clear()
+        for group in groups:
+            for found in group.take_impossible():
                 name, gamma = self.questions[found.question].name, self._evaluator.gamma[found.question]
                 warnings.warn(
                     f"{name!r} predicts {found.prediction:.4g}, which is impossible: with γ = {gamma:.6g} and the "

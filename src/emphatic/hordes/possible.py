@@ -53,28 +53,36 @@ class Possible:
     Args:
         gamma: γ of each question (Q,), NaN where it varies.
         policies: Which have a policy, (Q,).
-        K: The number of learners for whom ``low`` and ``high`` are kept, a multiple of Q.
-        factor: What an answer of each question is multiplied by to be in the learner's unit, (Q,).
+        base: What the learner's predictions are deviations from, (Q,).
+        factor: What an answer of each question is multiplied by to be in the learner's unit, (Q,); 0 where no answer is
+            compared with what is possible.
+        E: The number of learners of each.
     """
 
-    def __init__(self, gamma: Array, policies: NDArray[np.bool_], K: int, factor: Array) -> None:
-        kernels = _kernels()
-        Q, bounded = len(gamma), gamma < 1.0
-        self._questions = np.zeros(Q, kernels.QUESTION)
-        self._questions["span"] = np.where(bounded, 1.0 / np.where(bounded, 1.0 - gamma, 1.0), 0.0)
-        horizon = np.minimum(np.round(self._questions["span"]), _LONGEST)
-        window = np.where(bounded, np.where(policies, horizon, 0.0), -1.0).astype(np.int64)
-        self._questions["window"], self._questions["factor"] = window, factor
-        self._questions["begin"] = np.cumsum(window.clip(0)) - window.clip(0)
-        self._known, self._sequences = np.zeros(Q, kernels.KNOWN), np.zeros(Q, kernels.SEQUENCE)
-        self._known["largest"] = -math.inf
-        self._ratios = np.zeros(int(window.clip(0).sum()))
-        #: The support of each question (Q,): NaN where γ is 1 or varies.
-        self.support = np.where(bounded, 0.0, np.nan)
-        #: The least and the most return of each learner, (1, K): −∞ and ∞ where there is no range.
-        self.low, self.high = np.empty((1, K)), np.empty((1, K))
+    def __init__(self, gamma: Array, policies: NDArray[np.bool_], base: Array, factor: Array, E: int) -> None:
+        kernels, bounded = _kernels(), gamma < 1.0
+        self._questions, self._known = (np.zeros(len(gamma), dtype) for dtype in (kernels.QUESTION, kernels.KNOWN))
+        span = np.where(bounded, 1.0 / np.where(bounded, 1.0 - gamma, 1.0), 0.0)
+        window = np.where(policies, np.minimum(np.round(span), _LONGEST), 0.0).astype(np.int64)
+        questions = self._questions
+        questions["span"], questions["factor"], questions["base"] = span, factor, base
+        questions["window"], questions["begin"] = np.where(bounded, window, -1), np.cumsum(window) - window
+        self._ratios = np.zeros(int(window.sum()))
+        self._known["largest"], self._known["support"] = -math.inf, np.where(bounded, 0.0, np.nan)
+        #: The least and the most return of each learner, (1, 2, K), changed in place: −∞ and ∞ where there is no range.
+        self.bounds = np.empty((1, 2, len(gamma) * E))
         self._refresh()
-        self._take, self._find = _direct("take"), _direct("find_impossible")
+        self._take, self._find, self._clip = (_direct(name) for name in ("take", "find_impossible", "clip"))
+
+    @property
+    def base(self) -> Array:
+        """What predictions are deviations from, (Q,); it can be written to."""
+        return self._questions["base"]  # type: ignore[no-any-return]
+
+    @property
+    def support(self) -> Array:
+        """The support of each question, (Q,): NaN where γ is 1 or varies."""
+        return self._known["support"].copy()  # type: ignore[no-any-return]
 
     def take(self, R: Array, rho: Array) -> None:
         """Take the next step, (1, Q), before it is learned from; both arrays are contiguous.
@@ -83,35 +91,31 @@ class Possible:
             R: The cumulants in the learner's unit.
             rho: ρ, 0 where nothing is learned.
         """
-        self._take(
-            R, rho, self._questions, self._known, self._sequences, self._ratios, self.low, self.high, self.support
-        )
+        self._take(R, rho, self._questions, self._known, self._ratios, self.bounds)
 
-    def take_many(self, R: Array, rho: Array, low: Array, high: Array) -> None:
-        """``take`` of T steps, (T, Q): what is possible at each goes to ``low`` and ``high``, (T, K).
+    def take_many(self, R: Array, rho: Array, bounds: Array) -> None:
+        """``take`` of T steps, (T, Q).
 
         Args:
             R: As for ``take``.
             rho: As for ``take``.
-            low: Takes the least return at each step, or (1, K) at the last.
-            high: Takes the most.
+            bounds: Take what is possible at each step, (T, 2, K), or (1, 2, K) after the last.
         """
         R, rho = (np.ascontiguousarray(np.broadcast_to(p, R.shape)) for p in (R, rho))
-        self._take(R, rho, self._questions, self._known, self._sequences, self._ratios, low, high, self.support)
-        self.low[:], self.high[:] = low[-1], high[-1]
+        self._take(R, rho, self._questions, self._known, self._ratios, bounds)
+        self.bounds[0] = bounds[-1]
 
-    def find(self, answers: Array, base: Array, low: Array | None = None, high: Array | None = None) -> int:
-        """How many questions are, for the first time, given an answer (B, Q) that is impossible.
+    def find(self, answers: Array, bounds: Array) -> bool:
+        """Whether a question is, for the first time, given an impossible answer, (B, Q), with these bounds."""
+        return self._find(answers, self._questions, self._known, bounds) > 0  # type: ignore[no-any-return]
 
-        Args:
-            answers: The answers.
-            base: What they are learned as the deviation from.
-            low: The least return at each row, where it changed; all of them contiguous.
-            high: The most.
-        """
-        low, high = self.low if low is None else low, self.high if high is None else high
-        count: int = self._find(answers, base, self._questions, self._known, low, high)
-        return count
+    def clip(self, V: Array, bounds: Array) -> Array:
+        """Predictions (B, K), kept within the bounds in place."""
+        if V.dtype == np.float64:
+            self._clip(V, bounds)
+            return V
+        np.clip(V, bounds[:, 0], bounds[:, 1], out=V)
+        return V
 
     def named(self) -> list[Impossible]:
         """The impossible predictions that were found and not returned yet, the first of each question."""
@@ -121,23 +125,23 @@ class Possible:
 
     def cut(self) -> None:
         """The next step begins a sequence."""
-        self._sequences["steps"] = 0.0
+        self._questions["steps"] = 0
 
     def share(self, other: Possible) -> None:
         """Take part in what is known to another, of the same questions: the weights are shared with its stream."""
-        self._known, self.support, self.low, self.high = other._known, other.support, other.low, other.high
+        self._known, self.bounds = other._known, other.bounds
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
-        kinds = {"known": self._known, "sequences": self._sequences}
-        records = {name: array.view(np.float64).reshape(len(array), -1) for name, array in kinds.items()}
-        return records | {"ratios": self._ratios, "support": self.support}
+        known = self._known.view(np.float64).reshape(len(self._known), -1)
+        names = ("product", "steps")
+        return {"known": known, "ratios": self._ratios} | {name: self._questions[name] for name in names}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``arrays`` returned; ValueError if it does not fit."""
         for name, array in self.arrays().items():
             stored = arrays[name]
-            if stored.shape != array.shape or stored.dtype != array.dtype:
+            if stored.shape != array.shape or stored.dtype != array.dtype or (name == "steps" and stored.min() < 0):
                 raise ValueError(f"its {name!r} of what is possible do not fit")
             array[:] = stored
         self._refresh()
@@ -148,11 +152,11 @@ class Possible:
         self.restore({name: np.concatenate([of_part[name] for of_part in arrays]) for name in arrays[0]})
 
     def _refresh(self) -> None:
-        """``low`` and ``high`` by the cumulants so far."""
-        span = self._questions["span"]
-        E = self.low.shape[1] // len(span)
-        for bound, field, unbounded in ((self.low, "least", -math.inf), (self.high, "most", math.inf)):
-            bound[0] = np.tile(np.where(span > 0.0, self._known[field] * span, unbounded), E)
+        """The bounds by the cumulants so far."""
+        span, known = self._questions["span"], self._known
+        of_questions = [np.where(span > 0.0, known["least"] * span, -math.inf)]
+        of_questions.append(np.where(span > 0.0, known["most"] * span, math.inf))
+        self.bounds[0] = np.tile(of_questions, self.bounds.shape[2] // len(span))
 
 
 @cache

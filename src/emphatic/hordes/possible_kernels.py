@@ -18,62 +18,56 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Records = NDArray[Any]
 
-#: Of a question: 1/(1 − γ), or 0 where γ is 1 or varies; the steps of its window, 0 without a policy, −1 where it has
-#: none; where its window begins among the ratios; and by what an answer is multiplied to be in the learner's unit, 0
-#: where no answer is compared with what is possible.
-QUESTION = np.dtype([("span", "f8"), ("window", "i8"), ("begin", "i8"), ("factor", "f8")])
+_NUMBERS = ("span", "factor", "base", "product")
+#: A question in its stream: 1/(1 − γ), or 0 where γ is 1 or varies; what an answer is multiplied by, and then lessened
+#: by, to be in the learner's unit, the factor 0 where no answer is compared with what is possible; log Π ρ since the
+#: window was last filled; the steps of the window, 0 without a policy, −1 where it has none; where it begins among the
+#: ratios; and the steps of the sequence.
+QUESTION = np.dtype([*((name, "f8") for name in _NUMBERS), *((name, "i8") for name in ("window", "begin", "steps"))])
+_NUMBERS = ("least", "most", "named", "prediction", "low", "high", "largest", "total", "squares", "support")
 #: What is known of it: the least and the most cumulant, and 0; the impossible prediction that was found, with the range
-#: at that time; the largest log w, and Σw and Σw² in units of that w and its square.
-_NUMBERS = ("least", "most", "named", "prediction", "low", "high", "largest", "total", "squares")
+#: at that time; the largest log w, Σw and Σw² in units of that w and its square; and the support.
 KNOWN = np.dtype([(name, "f8") for name in _NUMBERS])
-#: Of the sequence: its steps, and log Π ρ since the window was last filled.
-SEQUENCE = np.dtype([("steps", "f8"), ("product", "f8")])
+#: The least and the most return, in the last axis but one.
+LOW, HIGH = range(2)
 
-_f1, _f2 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2))
-_r1, _r2 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2))
-_question, _known, _sequence = (types.Array(from_dtype(dtype), 1, "C") for dtype in (QUESTION, KNOWN, SEQUENCE))
+_f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
+_r2, _r3 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (2, 3))
+_question, _known = (types.Array(from_dtype(dtype), 1, "C") for dtype in (QUESTION, KNOWN))
 
 
-@jit_for((_r2, _r2, _question, _known, _sequence, _f1, _f2, _f2, _f1), fastmath=False)
-def take(
-    R: Floats, rho: Floats, questions: Records, knowledge: Records, sequences: Records, ratios: Floats, low: Floats,
-    high: Floats, support: Floats,
-) -> None:  # fmt: skip
+@jit_for((_r2, _r2, _question, _known, _f1, _f3), fastmath=False)
+def take(R: Floats, rho: Floats, questions: Records, knowledge: Records, ratios: Floats, bounds: Floats) -> None:
     """Take the cumulants and ρ of the next steps, (T, Q), in each learner's unit.
 
-    ``low`` and ``high`` (T, K), or (1, K) for the last step alone, take the least and the most return that is then
-    possible. ``support`` (Q,) takes (Σw)²/Σw², w = Π ρ over the steps of the window. To be exact and quick, the product
-    over a window is that of the present stretch of so many steps and of the end of the stretch before, whose products
-    from each step on stand among the ``ratios``, as logarithms.
+    ``bounds`` take the least and the most return that is then possible, (T, 2, K), or (1, 2, K) after the last step.
+    To be exact and quick, the product of ρ over a window is that of the present stretch of so many steps and of the end
+    of the stretch before, whose products from each step on stand among the ``ratios``, as logarithms.
     """
-    Q = len(questions)
+    Q, K = len(questions), bounds.shape[2]
     for t in range(len(R)):
-        row = min(t, len(low) - 1)
+        row = bounds[min(t, len(bounds) - 1)]
         for q in range(Q):
-            question, known, sequence = questions[q], knowledge[q], sequences[q]
-            known["least"] = min(known["least"], R[t, q])
-            known["most"] = max(known["most"], R[t, q])
+            question, known = questions[q], knowledge[q]
+            known["least"], known["most"] = min(known["least"], R[t, q]), max(known["most"], R[t, q])
             span, window = question["span"], question["window"]
-            for k in range(q, low.shape[1], Q):
-                low[row, k] = known["least"] * span if span > 0.0 else -math.inf
-                high[row, k] = known["most"] * span if span > 0.0 else math.inf
+            for k in range(q, K, Q):
+                row[LOW, k] = known["least"] * span if span > 0.0 else -math.inf
+                row[HIGH, k] = known["most"] * span if span > 0.0 else math.inf
             if window < 0:
                 continue
-            ratio = math.log(rho[t, q]) if rho[t, q] > 0.0 else -math.inf
-            log_w = ratio
+            log_w = ratio = math.log(rho[t, q]) if rho[t, q] > 0.0 else -math.inf
             if window > 0:
-                place = int(sequence["steps"]) % window
-                product = ratio if place == 0 else sequence["product"] + ratio
+                place = question["steps"] % window
                 at = question["begin"] + place
-                log_w = product
-                if sequence["steps"] >= window and place + 1 < window:
+                log_w = question["product"] = ratio if place == 0 else question["product"] + ratio
+                if question["steps"] >= window and place + 1 < window:
                     log_w += ratios[at + 1]
                 ratios[at] = ratio
                 if place + 1 == window:
                     for i in range(at - 1, at - window, -1):
                         ratios[i] += ratios[i + 1]
-                sequence["product"] = product
-                sequence["steps"] += 1.0
+                question["steps"] += 1
             if log_w > known["largest"]:
                 shrink = math.exp(known["largest"] - log_w)
                 known["total"] *= shrink
@@ -83,28 +77,34 @@ def take(
                 w = math.exp(log_w - known["largest"])
                 known["total"] += w
                 known["squares"] += w * w
-                support[q] = known["total"] * known["total"] / known["squares"]
+                known["support"] = known["total"] * known["total"] / known["squares"]
 
 
-@jit_for((_r2, _r1, _question, _known, _r2, _r2), fastmath=False)
-def find_impossible(
-    answers: Floats, base: Floats, questions: Records, knowledge: Records, low: Floats, high: Floats
-) -> int:
+@jit_for((_r2, _question, _known, _r3), fastmath=False)
+def find_impossible(answers: Floats, questions: Records, knowledge: Records, bounds: Floats) -> int:
     """How many questions are answered (B, Q) further outside what is possible than that is wide, for the first time.
 
-    ``low`` and ``high`` are those at each row, or at all of them, (1, …).
+    ``bounds`` (B, 2, K) are those at each row, or (1, 2, K) at all of them.
     """
     count = 0
     for t in range(len(answers)):
-        row = min(t, len(low) - 1)
+        row = bounds[min(t, len(bounds) - 1)]
         for q in range(len(questions)):
             question, known = questions[q], knowledge[q]
-            width = high[row, q] - low[row, q]
-            value = answers[t, q] * question["factor"] - base[q]
-            outside = value < low[row, q] - width or value > high[row, q] + width
-            compared = question["factor"] > 0.0 and 0.0 < width < math.inf
-            if outside and compared and known["named"] == 0.0:
-                known["named"], known["prediction"] = 1.0, value
-                known["low"], known["high"] = low[row, q], high[row, q]
+            low, high = row[LOW, q], row[HIGH, q]
+            width = high - low
+            value = answers[t, q] * question["factor"] - question["base"]
+            outside = value < low - width or value > high + width
+            if outside and 0.0 < width < math.inf and question["factor"] > 0.0 and known["named"] == 0.0:
+                known["named"], known["prediction"], known["low"], known["high"] = 1.0, value, low, high
                 count += 1
     return count
+
+
+@jit_for((_f2, _r3), fastmath=False)
+def clip(V: Floats, bounds: Floats) -> None:
+    """Keep predictions (B, K) within the bounds at each row, (B, 2, K), or (1, 2, K) at all of them."""
+    for t in range(len(V)):
+        row = bounds[min(t, len(bounds) - 1)]
+        for k in range(V.shape[1]):
+            V[t, k] = min(max(V[t, k], row[LOW, k]), row[HIGH, k])
