@@ -603,18 +603,18 @@ class Group:
 
     def _within(self, answers: Array, bounds: Array | None = None) -> Array:
         """The answers (B, Q), clipped to what is possible, or compared with it."""
-        if self._clips:
-            return self._clip(answers, bounds) if self._direct else answers
         if self._judges:
-            bounds = self.possible.bounds if bounds is None else bounds
-            if self.possible.find(np.asarray(answers, np.float64), bounds):
+            possible = self.possible
+            if possible.find(np.asarray(answers, np.float64), possible.bounds if bounds is None else bounds):
                 self.impossible.append(self)
+        elif self._direct and self._clips:
+            return self._clip(answers, bounds)
         return answers
 
     @property
     def support(self) -> Array:
         """The support of each question, (Q,)."""
-        return self.possible.support.copy()
+        return self.possible.support
 
     @property
     def possible_answers(self) -> Array:
@@ -826,7 +826,8 @@ class Groups:
     @property
     def support(self) -> Array:
         """As of a group."""
-        return self._joined([group.support for group in self.groups])[0]
+        support: Array = self._joined([group.support for group in self.groups])[0]
+        return support
 
     def catch_up(self) -> None:
         """As of a group."""

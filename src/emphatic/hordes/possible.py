@@ -73,16 +73,17 @@ class Possible:
         self.bounds = np.empty((1, 2, len(gamma) * E))
         self._refresh()
         self._take, self._find, self._clip = (_direct(name) for name in ("take", "find_impossible", "clip"))
+        self._support = self._known["support"]  # (a view: to find it takes as long as to copy it)
 
     @property
     def base(self) -> Array:
         """What predictions are deviations from, (Q,); it can be written to."""
-        return self._questions["base"]  # type: ignore[no-any-return]
+        return self._questions["base"]
 
     @property
     def support(self) -> Array:
         """The support of each question, (Q,): NaN where γ is 1 or varies."""
-        return self._known["support"].copy()  # type: ignore[no-any-return]
+        return self._support.copy()
 
     def take(self, R: Array, rho: Array) -> None:
         """Take the next step, (1, Q), before it is learned from; both arrays are contiguous.
@@ -107,7 +108,8 @@ class Possible:
 
     def find(self, answers: Array, bounds: Array) -> bool:
         """Whether a question is, for the first time, given an impossible answer, (B, Q), with these bounds."""
-        return self._find(answers, self._questions, self._known, bounds) > 0  # type: ignore[no-any-return]
+        found: int = self._find(answers, self._questions, self._known, bounds)
+        return found > 0
 
     def clip(self, V: Array, bounds: Array) -> Array:
         """Predictions (B, K), kept within the bounds in place."""
@@ -129,7 +131,7 @@ class Possible:
 
     def share(self, other: Possible) -> None:
         """Take part in what is known to another, of the same questions: the weights are shared with its stream."""
-        self._known, self.bounds = other._known, other.bounds
+        self._known, self._support, self.bounds = other._known, other._support, other.bounds
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Records = NDArray[Any]
 
-_NUMBERS = ("span", "factor", "base", "product")
+_FIXED = ("span", "factor", "base", "product")
 #: A question in its stream: 1/(1 − γ), or 0 where γ is 1 or varies; what an answer is multiplied by, and then lessened
 #: by, to be in the learner's unit, the factor 0 where no answer is compared with what is possible; log Π ρ since the
 #: window was last filled; the steps of the window, 0 without a policy, −1 where it has none; where it begins among the
 #: ratios; and the steps of the sequence.
-QUESTION = np.dtype([*((name, "f8") for name in _NUMBERS), *((name, "i8") for name in ("window", "begin", "steps"))])
-_NUMBERS = ("least", "most", "named", "prediction", "low", "high", "largest", "total", "squares", "support")
+QUESTION = np.dtype([*((name, "f8") for name in _FIXED), *((name, "i8") for name in ("window", "begin", "steps"))])
+_FOUND = ("least", "most", "named", "prediction", "low", "high", "largest", "total", "squares", "support")
 #: What is known of it: the least and the most cumulant, and 0; the impossible prediction that was found, with the range
 #: at that time; the largest log w, Σw and Σw² in units of that w and its square; and the support.
-KNOWN = np.dtype([(name, "f8") for name in _NUMBERS])
+KNOWN = np.dtype([(name, "f8") for name in _FOUND])
 #: The least and the most return, in the last axis but one.
 LOW, HIGH = range(2)
 

@@ -1,0 +1,396 @@
+"""Questions with a policy by default: bounded_etd within what is possible; support; and who is warned of what is not."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import emphatic
+from emphatic import GVF, CheckpointError, DivergenceWarning, Horde, Policy
+from emphatic import features as f
+from emphatic.cluster import local
+from tests.hordes.test_horde import rewritten
+
+gymnasium = pytest.importorskip("gymnasium", reason="the extra 'gym' is not installed")
+
+from emphatic.streams.gymnasium import LearnGVFs, LearnGVFsVector, tiles  # noqa: E402
+
+Array = NDArray[np.float64]
+LEFT, RIGHT = Policy({0: 1.0}), Policy({1: 1.0})
+RANGES = {"o0": (-2.4, 2.4), "o1": (-3.0, 3.0), "o2": (-0.21, 0.21), "o3": (-3.5, 3.5)}
+#: Cumulants on both sides of 0, of one sign, growing, paid in the end; and γ that varies or is 1.
+QUESTIONS = [
+    GVF("o2", horizon=20, policy=LEFT, name="angle"),
+    GVF("o0 + o1", gamma=0.7, policy=RIGHT, lambda_=0.4, name="cart"),
+    GVF("reward", gamma=0.9, policy=Policy({0: 0.25, 1: 0.75}), interest="0.1 + abs(o2)", terminal=-3.0, name="paid"),
+    GVF("reward", gamma=1.0, policy=LEFT, lambda_=0.8, name="until the end"),
+    GVF("o3", gamma="0.9 * (o2 > 0)", policy=RIGHT, lambda_=0.5, name="varying"),
+]
+BOUNDED = np.array([True, True, True, False, False])
+
+
+def cart(limit: int = 40) -> Any:
+    return gymnasium.make("CartPole-v1", max_episode_steps=limit)
+
+
+def coder() -> f.Features:
+    space = gymnasium.make("CartPole-v1").observation_space
+    return tiles(space, [["o0", "o1"], ["o2", "o3"]], ranges=RANGES, tiles=4, tilings=4)
+
+
+def drive(env: Any, steps: int, seed: int = 0) -> list[dict[str, Any]]:
+    rng, infos = np.random.default_rng(seed), []
+    env.reset(seed=seed)
+    for _ in range(steps):
+        env.mu = 0.6 if (action := int(rng.random() < 0.4)) == 0 else 0.4
+        *_, terminated, truncated, info = env.step(action)
+        infos.append(info)
+        if terminated or truncated:
+            infos.append(env.reset()[1])
+    return infos
+
+
+def possible(R: Array, gamma: Any) -> tuple[Array, Array]:
+    """The least and the most return by all cumulants up to each step, in plain terms."""
+    return (
+        np.array([min(0.0, R[: t + 1].min()) / (1 - gamma) for t in range(len(R))]),
+        np.array([max(0.0, R[: t + 1].max()) / (1 - gamma) for t in range(len(R))]),
+    )
+
+
+def support(rho: Array, first: NDArray[np.bool_], gamma: float) -> float:
+    """(Σw)²/Σw² as it is defined, with a product for each step."""
+    h, w = round(1 / (1 - gamma)), []
+    for begin, end in pairwise([*np.flatnonzero(first).tolist(), len(rho)]):
+        w += [np.prod(rho[max(begin, t - h + 1) : t + 1]) for t in range(begin, end)]
+    return float(np.sum(w) ** 2 / np.sum(np.square(w)))
+
+
+# ------------------------------------------------------------------------------------------------ who learns by which rule
+
+
+def test_a_policy_decides_which_rule_a_question_has_by_default() -> None:
+    ask = [GVF("x", horizon=3), GVF("x", horizon=4, policy=LEFT, name="a"), GVF("x", horizon=5, policy=RIGHT, name="b")]
+    maker = f.Features([f.Bias(), f.SoftBins("x", bins=3, range=(0, 1))])
+    horde = Horde(ask, maker, mu=0.5).prepare(["x"])
+    assert [learner.rule.name for learner in horde.learners] == ["true_online_etd", "bounded_etd"]
+    assert [learner.K for learner in horde.learners] == [3, 2]
+    assert [group.setup.rates for group in horde.groups] == [(0.1, 0.3, 1.0), (0.3,)]
+    assert [share.tolist() for share in horde.shares] == [[0], [1, 2]]
+    assert horde.makers[0] is maker
+    assert horde.makers[1] is not maker
+    assert horde.rule is None
+    assert "'true_online_etd', rates=(0.1, 0.3, 1.0), 'bounded_etd', rates=(0.3,)" in repr(horde)
+    for name in ("learner", "features", "rates"):
+        with pytest.raises(RuntimeError, match="their own features, or their own rules: see"):
+            getattr(horde, name)
+    assert Horde(ask[:1], maker).rule == "true_online_etd"
+    only = Horde(ask[1:], maker, mu=0.5).prepare(["x"])
+    assert (only.rule, only.rates, only.learner.K) == ("bounded_etd", (0.3,), 2)
+
+
+@pytest.mark.parametrize("rule", ["td", "true_online_etd", "bounded_etd", emphatic.rules.get("true_online_etd")])
+def test_a_rule_that_is_given_counts_for_every_question(rule: Any) -> None:
+    ask = [GVF("x", horizon=3), GVF("x", horizon=4, policy=LEFT, name="a")]
+    horde = Horde(ask, f.Features([f.Bias()]), rule, mu=0.5).prepare(["x"])
+    assert horde.learner.rule.name == getattr(rule, "name", rule)
+    assert horde.rates == ((0.3,) if rule == "bounded_etd" else (0.1, 0.3, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("given", "factors"),
+    [
+        ({}, (0.1, 0.3)),
+        ({"rates": 0.7}, (0.7, 0.7)),
+        ({"rates": [0.5, 0.2]}, (0.2, 0.2)),
+        ({"alpha": 0.02}, (0.02, 0.02)),
+        ({"alpha": [0.01, 0.02, 0.03]}, (0.01, 0.02)),
+        ({"alpha": 0.02, "rates": 0.5}, (0.01, 0.01)),
+    ],
+)
+def test_alpha_and_rates_that_are_given_count_for_every_question(given: dict[str, Any], factors: Any) -> None:
+    """The first rate of each learner."""
+    ask = [GVF("reward", gamma=0.9), *QUESTIONS[:2]]
+    (horde,) = LearnGVFs(cart(), ask, coder(), **given).episodes.hordes
+    norm = 1.0 if "alpha" in given else horde.makers[0].norm
+    alphas = [group.setup.constants(len(group.questions), group.features.norm, 0.0)[0][0, 0] for group in horde.groups]
+    np.testing.assert_allclose(alphas, np.array(factors) / norm, rtol=1e-15)
+
+
+def test_alpha_multiplies_the_usual_rates_in_a_horde() -> None:
+    horde = Horde([GVF("x", horizon=3), GVF("x", horizon=4, policy=LEFT, name="a")], f.Features([f.Bias()]), alpha=0.5)
+    alphas = [setup.constants(1, 99.0, 0.0)[0][0].tolist() for setup in horde._setups]
+    assert alphas == [[0.05, 0.15, 0.5], [0.15]]
+
+
+# ------------------------------------------------------------------------------------------------ what is possible
+
+
+@pytest.mark.parametrize("every", [1, 6])
+@pytest.mark.parametrize("engine", ["sparse", "dense"])
+def test_the_answers_are_those_of_the_rule_within_the_range_so_far(engine: str, every: int) -> None:
+    env = LearnGVFs(cart(), QUESTIONS, coder(), record=True, every=every, engine=engine)
+    infos = drive(env, 500)
+    log = env.log()
+    gamma = (~log["first"])[:, None] * np.array([1 - 1 / 20, 0.7, 0.9, 0.0, 0.0])
+    R, low, high = log["R"], np.full((len(log["R"]), 5), -np.inf), np.full((len(log["R"]), 5), np.inf)
+    for q in np.flatnonzero(BOUNDED):
+        low[:, q], high[:, q] = possible(R[:, q], gamma[0, q])
+    cut = np.broadcast_to(log["first"][:, None], R.shape)
+    np.testing.assert_allclose(np.where(cut, 0.0, log["low"]), np.where(cut, 0.0, low), rtol=1e-14)
+    np.testing.assert_allclose(np.where(cut, 0.0, log["high"]), np.where(cut, 0.0, high), rtol=1e-14)
+    assert (np.diff(high[:, 0]) > 0).any()
+    hand, (horde,) = emphatic.Learner("bounded_etd", env.episodes.features.n, 5, engine="reference"), env.episodes.hordes
+    names = [name for name in log if name not in ("Phi", "Phi_next", "first", "low", "high")]
+    answers = []
+    for t in range(len(R)):
+        if log["first"][t]:
+            hand.cut()
+            continue
+        phi, phi_next = log["Phi"][t], log["Phi_next"][t]
+        now = {name.replace("Phi", "phi"): log[name][t] for name in names}
+        hand.learn(phi=phi, phi_next=phi_next, low=low[t], high=high[t], **now)
+        over = log["gamma_next"][t, 0] == 0.0
+        answers.append(np.zeros(5) if over else np.clip(hand.predict(phi_next), low[t], high[t]))
+    np.testing.assert_allclose(env.episodes.theta, hand.theta, rtol=1e-9, atol=1e-12)
+    given = [info["predictions"] for info in infos if "predictions" in info]
+    expected = np.array(answers)
+    for answer in given:
+        assert np.isclose(expected, answer, rtol=1e-8, atol=1e-10).all(axis=1).any() or not answer.any()
+    assert len(given) > 400 // every
+    least, most = horde.possible
+    np.testing.assert_allclose(least, low[-1], rtol=1e-14)
+    np.testing.assert_allclose(most, high[-1], rtol=1e-14)
+
+
+def table(T: int = 400, missing: bool = False) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    x = np.cumsum(rng.normal(size=T)) * 0.3 + 5.0
+    x[T // 2] += 40.0
+    if missing:
+        x[[7, 50, 51]] = np.nan
+    return {"x": x, "y": np.abs(rng.normal(size=T)), "move": (rng.random(T) < 0.4).astype(float)}
+
+
+WHAT_IF = [
+    GVF("x", horizon=6, policy=Policy({1: 1.0}, "move", 0.4), name="if moved"),
+    GVF("y", gamma=0.95, policy=Policy({0: 0.5, 1: 0.5}, "move", {0: 0.6, 1: 0.4}), name="if even"),
+]
+PLAIN = [GVF("x", horizon=6), GVF("y", gamma="0.9 * (y < 1)", name="varying")]
+
+
+def parts() -> f.Features:
+    return f.Features([f.Bias(), f.SoftBins("x", bins=4), f.SoftBins(f.Trace("y", steps=3), bins=3)])
+
+
+@pytest.mark.parametrize(("scaled", "centred"), [(True, True), (False, True), (True, False), (False, False)])
+@pytest.mark.parametrize("rates", [None, (0.2, 0.5, 2.0)])
+def test_answers_in_any_unit_are_those_of_the_rule_on_a_log(scaled: bool, centred: bool, rates: Any) -> None:
+    data, first = table(), np.isin(np.arange(400), [0, 150, 151, 300])
+    horde = Horde(WHAT_IF, parts(), rates=rates, scaled=scaled, centred=centred, engine="reference").warm_up(data, 100)
+    answers = horde.run(data, first=first)
+    maker = parts()
+    values = np.stack([data[name] for name in ("x", "y", "move")], axis=1)
+    maker.warm_up(values[:100], names=["x", "y", "move"])
+    rate = 0.3 if rates is None else 0.5
+    for q, (name, g) in enumerate((("x", 1 - 1 / 6), ("y", 0.95))):
+        base = data[name][:100].mean() if centred else 0.0
+        R = (1 - g) * (data[name] - base) if centred else data[name]
+        ratio = np.array([[0.0, 2.5], [0.5 / 0.6, 0.5 / 0.4]])[q][data["move"].astype(int)]
+        low, high = possible(np.where(first, 0.0, R), g)
+        expected = np.empty(400)
+        learner = emphatic.Learner("bounded_etd", maker.n)
+        for begin, end in pairwise([*np.flatnonzero(first).tolist(), 400]):
+            maker.cut()
+            learner.cut()
+            Phi = maker(values[begin:end]).to_dense(maker.n) if hasattr(emphatic.Active, "to_dense") else dense(
+                maker, values[begin:end]
+            )
+            for t in range(begin, end):
+                if t > begin:
+                    learner.learn(
+                        rate / maker.norm, 1 - g, max(0.0, min(0.9, 1 - 4 * (1 - g))), Phi[t - begin - 1], ratio[t - 1],
+                        R[t], Phi[t - begin], g, low=low[t], high=high[t],
+                    )  # fmt: skip
+                expected[t] = np.clip(learner.predict(Phi[t - begin]), low[t], high[t])
+        unit = (1.0 if scaled else 1 / (1 - g)) if centred else (1 - g if scaled else 1.0)
+        np.testing.assert_allclose(answers[:, q], (expected + base) * unit, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(horde.possible[0][q], (low[-1] + base) * unit, rtol=1e-12)
+        np.testing.assert_allclose(horde.possible[1][q], (high[-1] + base) * unit, rtol=1e-12)
+        known = np.where(first, 1.0, np.append(0.0, ratio[:-1]))[1:]
+        assert horde.support[q] == pytest.approx(of_log(ratio, first, g), rel=1e-12), known
+
+
+def of_log(ratio: Array, first: NDArray[np.bool_], gamma: float) -> float:
+    """The support by ρ of each row of a log, which is that of the step that ends in the next."""
+    begins = np.roll(first, 1)
+    begins[0] = False
+    return support(np.append(0.0, ratio[:-1])[~first], begins_of(first), gamma)
+
+
+def begins_of(first: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Among the rows in which a step ends, those of the first step of a sequence."""
+    return np.append(False, first[:-1])[~first]
+
+
+def dense(maker: f.Features, values: Array) -> Array:
+    phi, out = maker(values), np.zeros((len(values), maker.n))
+    for t in range(len(values)):
+        out[t, phi.indices[t][phi.indices[t] >= 0]] = phi.values[t][phi.indices[t] >= 0]
+    return out
+
+
+def test_bounds_that_are_given_are_kept() -> None:
+    given = LearnGVFs(cart(), QUESTIONS[:2], coder(), rule="bounded_etd", low=[-0.01, -9.0], high=0.02, record=True)
+    answers = np.array([info["predictions"] for info in drive(given, 200)])
+    assert answers[:, 0].min() == -0.01
+    assert answers.max(axis=0).tolist() == [0.02, 0.02]
+    assert given.log()["low"][5].tolist() == [-0.01, -9.0]
+
+
+def test_one_set_of_weights_is_learned_within_one_range() -> None:
+    """Each sequence takes its turn with the weights as the others left them, and its own traces."""
+    ask, steps = QUESTIONS[:3], 120
+    envs = gymnasium.vector.SyncVectorEnv([lambda: cart(30), lambda: cart(17)])
+    env = LearnGVFsVector(envs, ask, coder(), weights="one", record=True)
+    rng, infos = np.random.default_rng(0), []
+    env.reset(seed=3)
+    for _ in range(steps):
+        infos.append(env.step(rng.integers(0, 2, 2))[-1])
+    logs, n = [env.log(i) for i in range(2)], env.episodes.features.n
+    thetas = []
+    for i, log in enumerate(logs):
+        learner = emphatic.Learner("bounded_etd", n, 3, engine="sparse")
+        learner.run(**log)
+        thetas.append(learner.theta)
+        np.testing.assert_allclose(learner.theta, env.episodes.learners[i].theta, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(sum(thetas), env.episodes.theta, rtol=1e-10, atol=1e-13)
+    one, two = env.episodes.hordes
+    assert one.possible[1].tolist() == two.possible[1].tolist()
+    assert infos[-1]["support"].shape == (2, 3)
+    assert infos[-1]["support"][0].tolist() == infos[-1]["support"][1].tolist()
+    everything = np.concatenate([log["rho"] for log in logs]), np.concatenate([log["first"] for log in logs])
+    begins = np.append(True, everything[1][:-1])
+    for i in np.cumsum([len(log["rho"]) for log in logs])[:-1]:
+        begins[i] = True
+    taken = ~everything[1]
+    assert taken.sum() > 200
+    got = one.support
+    for q, g in enumerate((1 - 1 / 20, 0.7, 0.9)):
+        assert got[q] == pytest.approx(support(everything[0][taken, q], begins[taken], g), rel=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------ support
+
+
+@pytest.mark.parametrize("rule", [None, "true_online_etd"])
+def test_support_is_the_effective_number_of_steps(rule: Any) -> None:
+    ask = [*QUESTIONS, GVF("o1", gamma=0.0, policy=LEFT, name="next"), GVF("o1", gamma=0.5, policy=RIGHT, name="two")]
+    env = LearnGVFs(cart(), ask, coder(), rule=rule, record=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergenceWarning)
+        infos = drive(env, 700)
+    rho, cuts = env.log()["rho"], env.log()["first"]
+    ended = env.log()["gamma_next"][:, 0] == 0.0
+    begins = np.append(True, (cuts | ended)[:-1])[~cuts]
+    expected = [support(rho[~cuts, q], begins, g) for q, g in ((0, 0.95), (1, 0.7), (2, 0.9), (5, 0.0), (6, 0.5))]
+    (horde,) = env.episodes.hordes
+    np.testing.assert_allclose(horde.support[[0, 1, 2, 5, 6]], expected, rtol=1e-12)
+    assert np.isnan(horde.support[[3, 4]]).all()
+    np.testing.assert_array_equal(infos[-1]["support"], horde.support)
+    assert infos[0]["support"] is not infos[1]["support"]
+    assert horde.support[0] < 10 < horde.support[1]
+
+
+def test_support_without_a_policy_is_the_number_of_steps() -> None:
+    data = table(missing=True)
+    horde = Horde([*PLAIN, GVF("y", horizon=9)], parts()).warm_up(data)
+    horde.run({name: column[:300] for name, column in data.items()}, first=np.arange(300) == 100)
+    np.testing.assert_array_equal(horde.support, [300 - 2 - 3, np.nan, 298])
+    horde.observe({name: column[300] for name, column in data.items()}, learn=False)
+    horde.observe({name: column[301] for name, column in data.items()})
+    assert horde.support[2] == 298
+    horde.observe({name: column[302] for name, column in data.items()})
+    assert horde.support[2] == 299
+
+
+def test_the_largest_ratios_are_no_obstacle() -> None:
+    """2^2000 is no number, yet one such product is one step's worth."""
+    ask = [GVF("x", horizon=2000, policy=Policy({1: 1.0}, "move", 0.5), name="far")]
+    horde = Horde(ask, f.Features([f.Bias()]))
+    T = 4000
+    horde.run({"x": np.ones(T), "move": np.ones(T)})
+    w = 2.0 ** np.minimum(np.arange(1, T) - 2000.0, 0.0)
+    assert horde.support[0] == pytest.approx(w.sum() ** 2 / (w**2).sum(), rel=1e-9)
+
+
+# ------------------------------------------------------------------------------------------------ the warning
+
+
+def climb(horde: Horde, how: str) -> list[Any]:
+    """Rows on which a question with a step size that is too large goes astray."""
+    rows = 60
+    data = {"x": np.ones(rows) * np.where(np.arange(rows) % 2, 1.0, 0.5)}
+    if how == "run":
+        return [horde.run(data)]
+    if how == "observe":
+        return [horde.observe({"x": x}) for x in data["x"]]
+    if how == "observe_many":
+        return [horde.observe_many({"x": data["x"][i : i + 9]}) for i in range(0, rows, 9)]
+    horde.begin({"x": 1.0})
+    return [horde.learn(0, x, {"x": x}, terminated=False, predict=t % 5 == 0) for t, x in enumerate(data["x"])]
+
+
+@pytest.mark.parametrize("how", ["run", "observe", "observe_many", "learn"])
+@pytest.mark.parametrize(("scaled", "centred"), [(True, False), (False, False), (False, True)])
+def test_a_question_that_predicts_the_impossible_is_named_once(how: str, scaled: bool, centred: bool) -> None:
+    ask = [GVF("reward" if how == "learn" else "x", gamma=0.5, lambda_=0.0, name="wild"), GVF(0.0, gamma=0.5, name="0")]
+    horde = Horde(ask, f.Features([f.Bias()]), "td", rates=3.0, scaled=scaled, centred=centred)
+    horde = horde.prepare(["x"]) if how == "learn" else horde.warm_up({"x": [0.2, 0.9]})
+    with pytest.warns(DivergenceWarning) as caught:
+        answers = climb(horde, how)
+    named = [w for w in caught if "impossible" in str(w.message)]
+    assert len(named) == 1
+    assert named[0].filename == __file__
+    text = str(named[0].message)
+    assert text.startswith("'wild' predicts ")
+    for part in ("γ = 0.5", "every answer lies from", "rule 'td'", "use rule 'bounded_etd'"):
+        assert part in text
+    prediction, low, high = (
+        float(text.split(before)[1].split(after)[0])
+        for before, after in (("predicts ", ", "), ("lies from ", " to "), (" to ", ". The"))
+    )
+    if " to " in text.split("lies from ")[1]:
+        high = float(text.split("lies from ")[1].split(" to ")[1].split(". The")[0])
+    assert prediction < low - (high - low) or prediction > high + (high - low)
+    flat = np.concatenate([np.atleast_2d(answer)[:, 0] for answer in answers if answer is not None])
+    assert np.isclose(flat, prediction, rtol=1e-3).any()
+    assert np.isfinite(flat).all()
+    assert len(np.unique(flat)) > 10, "learning goes on"
+
+
+def test_a_prediction_a_little_outside_is_nothing_to_warn_of() -> None:
+    """Half the width outside is a matter of course for a learner; no width, no range or no fixed γ, no warning."""
+    ask = [
+        GVF("x", gamma=0.5, name="half"),
+        GVF("x", gamma="0.5 + 0 * x", name="varying"),
+        GVF("x", gamma=1.0, name="endless"),
+        GVF(0.0, gamma=0.5, name="nothing"),
+    ]
+    horde = Horde(ask, f.Features([f.Bias()]), "td", rates=0.1, scaled=False, centred=False).prepare(["x"])
+    horde.begin({"x": 1.0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for theta in (0.0, 1.0, 3.9, -1.9):
+            horde.learner.theta = np.full((4, 1), theta)
+            horde.learn(0, 0.0, {"x": 1.0}, terminated=False)
+    horde.learner.theta = np.full((4, 1), 4.6)
+    with pytest.warns(DivergenceWarning, match="'half' predicts 4") as caught:
+        horde.learn(0, 0.0, {"x": 1.0}, terminated=False)
+    assert len(caught) == 1
