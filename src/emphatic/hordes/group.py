@@ -328,13 +328,13 @@ class Group:
         Phi = phi if phi_before is None else _stacked(phi_before, phi)
         begin = 1 if phi_before is None else 0  # no step ends in the first row of a sequence
         V = np.empty((0, learner.K or 1))
+        if bounds is not None:
+            bounds[:begin] = self.possible.bounds
         if len(targets.R) > begin:
             E, steps = self._E, targets.part(slice(begin, None))
             R, gamma, rho, I, factor = self._parameters(steps)
             alpha = self._alpha if factor is None else self._alpha * _tiled(factor, E)
-            if bounds is not None:
-                bounds[:begin], bounds = self.possible.bounds, bounds[begin:]
-            ranged = self._take(R, rho, bounds)
+            ranged = self._take(R, rho, None if bounds is None else bounds[begin:])
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndiscountedWarning)  # an episode may be longer than this
                 V = learner.run(
