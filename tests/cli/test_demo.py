@@ -1,6 +1,7 @@
 """``emphatic demo``: the exact columns against the published numbers, the learned ones against the exact."""
 
 import doctest
+import math
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ from rich.cells import cell_len
 
 import emphatic
 from emphatic.cli import demo
+from emphatic.report.plots import read_plots
 
 
 def command(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -54,8 +56,47 @@ def test_the_same_seed_gives_the_same_numbers() -> None:
     assert (first.etd != third.etd).any()
 
 
-def test_the_command_prints_what_was_learned() -> None:
-    done = command("demo", "--steps", "20000", "--seed", "7")
+def test_the_exact_answers_of_the_car_are_those_of_its_dynamics() -> None:
+    """Sutton & Barto (2018), example 10.1: the sum of discounted positions up to the goal, always accelerating."""
+    car = demo.learn_car(0, runs=1, steps=10)
+    assert car.exact.shape == (len(demo.VELOCITIES), len(car.position))
+    for v, row in zip(demo.VELOCITIES, car.exact, strict=True):
+        for x, exact in zip(car.position, row, strict=True):
+            position, velocity, total = x, v, 0.0
+            for k in range(300):
+                velocity = min(max(velocity + 0.001 - 0.0025 * math.cos(3 * position), -0.07), 0.07)
+                position = min(max(position + velocity, -1.2), 0.5)
+                velocity = 0.0 if position == -1.2 else velocity
+                total += 0.9**k * position
+                if position == 0.5:
+                    break
+            assert exact == pytest.approx(total, abs=1e-6)
+
+
+def test_bounds_keep_the_answers_of_the_car() -> None:
+    """Random actions are the same for both rules; without bounds some run leaves the range by orders of magnitude."""
+    car, other = demo.learn_car(0), demo.learn_car(1, runs=1)
+    unbounded, bounded = (car.learned[rule] for rule in ("true_online_etd", "bounded_etd"))
+    assert np.abs(unbounded).max() > 1e9
+    assert demo.LOW <= bounded.min() < bounded.max() <= demo.HIGH
+    assert np.sqrt(np.mean((bounded - car.exact) ** 2)) < 1.0 < np.std(car.exact)
+    assert not np.array_equal(other.learned["bounded_etd"][0], bounded[0])
+    runs = (np.abs(unbounded - np.clip(unbounded, demo.LOW, demo.HIGH)).max(axis=(1, 2)) > 0.0).sum()
+    assert f"{runs} of 5 runs" in demo.reading_of_car(car)
+
+
+def test_the_page_has_both() -> None:
+    chain, car = demo.learn_chain(1_000, 0), demo.learn_car(0, runs=2, steps=500)
+    (_, of_chain), (_, of_car) = read_plots(demo.page(chain, car))
+    assert [line.name for line in of_chain.views[""][0].lines] == ["exact", "true online ETD", "off-policy TD"]
+    panels = of_car.views[""]
+    assert [len(panel.lines) for panel in panels] == [5, 5, 5]
+    for panel, exact in zip(panels, car.exact, strict=True):
+        assert np.asarray(panel.lines[-1].y) == pytest.approx(exact, abs=1e-3)
+
+
+def test_the_command_prints_what_was_learned(tmp_path: Path) -> None:
+    done = command("demo", "--steps", "20000", "--seed", "7", TMPDIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     chain = demo.learn_chain(20_000, 7)
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in done.stdout.splitlines() if "│" in line]
@@ -64,7 +105,11 @@ def test_the_command_prints_what_was_learned() -> None:
         assert [str(s + 1), *(f"{v[s]:.3f}" for v in columns)] in rows
     assert ["MSVE", *(f"{chain.msve(v):.3f}" for v in columns)] in rows
     assert demo.reading(chain) in " ".join(done.stdout.split())
-    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    *lines, last = done.stdout.splitlines()
+    assert max(len(line) for line in lines) <= 80
+    (page,) = tmp_path.glob("*/demo.html")
+    assert last.endswith(f": {page}")
+    assert "Mountain car" in page.read_text("utf-8")
 
 
 def test_the_command_says_its_version_and_its_help() -> None:

@@ -266,6 +266,60 @@ def test_expected_updates_vanish_at_the_fixed_point(mdp: MDP, rule: str) -> None
 
 
 @given(mdps())
+def test_expected_updates_with_cut_traces_vanish_at_the_fixed_point(mdp: MDP) -> None:
+    """As above, of bounded_etd: with a λ and an emphasis of their own for each (s⁻, a⁻, s), every one written out."""
+    theta = mdp.fixed_point("bounded_etd")
+    weighted, visited, gamma_next = joint(mdp)
+    ratio = np.where(mdp.mu > 0.0, mdp.pi / np.where(mdp.mu > 0.0, mdp.mu, 1.0), 0.0)
+    cut = mdp.lambda_ / np.maximum(1.0, ratio)[:, :, None]  # λ at s after (s⁻, a⁻)
+    ahead, i = weighted[:, :, :-1] * mdp.gamma, mdp.d_mu[:, None, None] * visited[:, :, :-1] * mdp.I
+    started = (mdp.d_mu @ visited.sum(axis=1))[-1] * mdp.start * mdp.I  # the end before them has γ = 0: M = F = I
+    F = np.zeros(mdp.S)
+    for _ in range(1000):
+        of_each = F[:, None, None] * ahead + i
+        F = of_each.sum(axis=(0, 1)) + started
+    M = (cut * i + (1.0 - cut) * of_each).sum(axis=(0, 1)) + started
+    e = np.zeros((mdp.S, mdp.n))
+    for _ in range(1000):
+        e = np.einsum("sax,sn->xn", cut * ahead, e) + M[:, None] * mdp.Phi
+    v = mdp.Phi @ theta
+    delta = mdp.R + gamma_next * np.append(v, 0.0) - v[:, None, None]
+    update = np.einsum("sn,sax,sax->n", e, weighted, delta)
+    scale = np.einsum("sn,sax,sax->n", abs(e), weighted, abs(delta)) + 1.0
+    assert update / scale == near(np.zeros(mdp.n), abs=1e-8)
+    assert mdp.emphasis("bounded_etd").sum() == near(M.sum(), rel=1e-9)
+    assert mdp.with_cut_traces.d_mu.sum() == near(1.0)
+    assert mdp.with_cut_traces.r_pi @ mdp.with_cut_traces.d_mu == near(mdp.r_pi @ mdp.d_mu, rel=1e-9, abs=1e-9)
+
+
+@given(mdps())
+def test_without_a_large_ratio_and_without_traces_cut_traces_are_whole(mdp: MDP) -> None:
+    for same in (mdp.replace(mu=mdp.pi), mdp.replace(lambda_=0.0)):
+        assert same.A_matrix("bounded_etd") == near(same.A_matrix("etd"), rel=1e-9, abs=1e-9)
+        assert same.b_vector("bounded_etd") == near(same.b_vector("etd"), rel=1e-9, abs=1e-9)
+
+
+def test_key_matrices_with_cut_traces_are_positive_definite() -> None:
+    """On 30 random problems, half of them with a greedy target policy, of any λ, γ and I; without emphasis on few."""
+    also_td = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        mdp = problems.garnet(8, 3, 2, 4, seed=seed, gamma=rng.choice([0.5, 0.9, 0.99]))
+        pi = np.eye(3)[rng.integers(0, 3, 8)] if seed % 2 else rng.dirichlet(np.ones(3), 8)
+        lambda_, I = rng.choice([0.0, 0.5, 0.9, 1.0], 8), rng.uniform(0.1, 2.0, 8)
+        mdp = mdp.replace(pi=pi, mu=rng.dirichlet(np.ones(3), 8), lambda_=lambda_, I=I)
+        K = mdp.key_matrix("bounded_etd")
+        assert len(K) > 8
+        assert mdp.is_positive_definite("bounded_etd")
+        assert np.linalg.eigvalsh(K + K.T)[0] > 0.0
+        # The columns sum to the interest; the rows, like those of 𝟙 − P^λ, to something that is not negative.
+        assert K.sum(axis=0) == near(mdp.with_cut_traces.objective, rel=1e-9)
+        assert (K.sum(axis=1) > 0.0).all()
+        also_td.append(mdp.with_cut_traces.is_positive_definite("td"))
+    assert not all(also_td)
+
+
+@given(mdps())
 def test_the_residual_gradient_has_the_least_mean_squared_error_of_one_step(mdp: MDP) -> None:
     """Σ d_μ I E_μ[ρδ²] over all that may follow, at θ* and a little beside it; and its gradient vanishes."""
     theta = mdp.fixed_point("residual_gradient")
@@ -466,14 +520,16 @@ def test_every_rule_learns_from_a_stream(rule: str) -> None:
     assert stream.inputs(traits).keys() == stream.inputs(rule).keys()
 
 
-def test_learning_comes_to_the_fixed_point() -> None:
-    """Where emphasis, interest and λ all matter."""
+@pytest.mark.parametrize(("rule", "other"), [("true_online_etd", "bounded_etd"), ("bounded_etd", "true_online_etd")])
+def test_learning_comes_to_the_fixed_point(rule: str, other: str) -> None:
+    """Where emphasis, interest and λ all matter, and whether traces are cut."""
     mdp = problems.chain(0.5, I=[1, 2, 3, 2, 1])
     alpha = emphatic.stepsizes.decaying(0.005, 400_000, after=2000)
-    learner = Learner("true_online_etd", 3)
-    learner.run(**mdp.simulate(400_000, seed=1).inputs("true_online_etd"), alpha=alpha, predictions=False)
-    assert learner.theta == near(mdp.fixed_point("etd"), abs=0.1)
-    assert np.abs(learner.theta - problems.chain(0.5).fixed_point("etd")).max() > 0.3
+    learner = Learner(rule, 3)
+    learner.run(**mdp.simulate(400_000, seed=1).inputs(rule), alpha=alpha, predictions=False)
+    assert learner.theta == near(mdp.fixed_point(rule), abs=0.1)
+    assert np.abs(learner.theta - problems.chain(0.5).fixed_point(rule)).max() > 0.3
+    assert np.abs(learner.theta - mdp.fixed_point(other)).max() > 0.2
 
 
 def test_an_mdp_can_be_sent_to_another_process() -> None:

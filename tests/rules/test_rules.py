@@ -447,7 +447,7 @@ def test_names_are_identifiers(field: str, name: Any) -> None:
         ({"interest": 1}, "'interest' .* be a bool. Got 1 instead"),
         ({"paper": None}, "'paper' .* be a str. Got None instead"),
         ({"emphasis": "F"}, "'emphasis' .* be one of '', 'gamma', 'beta', 'decay'. Got 'F' instead"),
-        ({"fixed_point": "td"}, "'fixed_point' .* be one of '', 'projected', 'residual'. Got 'td' instead"),
+        ({"fixed_point": "td"}, "'fixed_point' .* be one of '', 'projected', 'cut', 'residual'. Got 'td' instead"),
         ({"class_name": "toy"}, "'class_name' .* begins with a capital, or ''. Got 'toy' instead"),
         ({"class_name": "A B"}, "'class_name' .* Got 'A B' instead"),
     ],
@@ -480,9 +480,9 @@ def test_one_file_a_rule() -> None:
         assert rule.function.__name__ == rule.name
         assert "←" in (rule.function.__doc__ or "")
         assert rule.paper
-    assert emphatic.rules.names()[:16] == (
-        "td", "true_online_td", "etd", "etd_beta", "true_online_etd", "true_online_etd_beta", "gtd", "gtd2",
-        "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq", "tree_backup", "vtrace", "abtd",
+    assert emphatic.rules.names()[:17] == (
+        "td", "true_online_td", "etd", "etd_beta", "true_online_etd", "true_online_etd_beta", "bounded_etd",
+        "gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq", "tree_backup", "vtrace", "abtd",
     )  # fmt: skip
 
 

@@ -63,9 +63,8 @@ def test_a_rule_of_ones_own_with_an_infinite_default() -> None:
         learner = Learner(rule, 3, engine=engine)
         learner.run(phi, [5.0, -5.0], 0.0, alpha=0.1, most=2.0)
         assert learner.theta.tolist() == [0.2, -0.5, 0.0]
-    for bad in (-math.inf, math.nan):
-        with pytest.raises(ValueError, match=r"'defaults' .* be finite numbers, infinity, 'eta', or names"):
-            Rule("bounded", bounded, **parts, defaults={"most": bad})
+    with pytest.raises(ValueError, match=r"'defaults' .* be finite numbers, ∞, −∞, 'eta', or names"):
+        Rule("bounded", bounded, **parts, defaults={"most": math.nan})
     with pytest.raises(ValueError, match=r"'defaults' .* from 0 to 1 for 'most'"):
         Rule("bounded", bounded, **parts, defaults={"most": math.inf}, extra_ranges={"most": (0.0, 1.0)})
 

@@ -236,6 +236,20 @@ def test_a_parameter_that_may_be_infinite(bounds: Any, tmp_path: Path) -> None:
             settings({"rule": "vtrace"} | axes | bad)
 
 
+@pytest.mark.parametrize("low", ["-inf, -1", [-np.inf, -1]])
+def test_a_parameter_that_may_be_minus_infinity(low: Any) -> None:
+    """``low`` as ``rho_bar`` above, with the other sign: neither takes the infinity of the other."""
+    axes = {"rule": "bounded_etd", "alpha": [0.01], "lambda": [0.5]}
+    swept = sweep("chain", axes | {"low": low, "high": [0.5, np.inf]}, runs=2, steps=200)
+    assert sorted(set(swept.parameters["low"])) == [-np.inf, -1.0]
+    free = np.isinf(swept.parameters["low"]) & np.isinf(swept.parameters["high"])
+    assert np.allclose(swept.mean[free], sweep("chain", axes, runs=2, steps=200).mean, rtol=1e-12)
+    assert len(np.unique(swept.mean.round(9))) > 1
+    for bad in ({"low": [np.inf]}, {"low": "inf"}, {"high": [-np.inf]}, {"high": "-inf"}, {"low": "-inf..1"}):
+        with pytest.raises(ValueError, match=f"'{next(iter(bad))}' parameter of sweep"):
+            settings(axes | bad)
+
+
 def test_state_dependent_lambda_where_the_grid_has_none() -> None:
     chain = problems.chain()
     own = problems.MDP(chain.P, chain.R, chain.gamma, chain.pi, chain.mu, chain.Phi, lambda_=[0.1, 0.9, 0.3, 0.5, 0.0])

@@ -5,7 +5,7 @@ of "True Online Emphatic TD(λ): Quick Reference and Implementation Guide" (Sutt
 step to step. This text follows the guide's equations (1)–(5) and keeps every θ_t, so that θ_{t−1} stands
 where it is written.
 
-    td, true_online_td, etd, etd_beta, true_online_etd, true_online_etd_beta      sequence → Result
+    td, true_online_td, etd, etd_beta, true_online_etd, true_online_etd_beta, bounded_etd      sequence → Result
     the gradient rules and those with their own bootstrapping: `tests.support.equations_gradient`
     forward_view         the weights each true online rule is DEFINED to have, without traces: O(T²)
     emphasis_as_a_sum    M_t without F
@@ -15,12 +15,12 @@ where it is written.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tests.support import equations_control, equations_gradient
-from tests.support.sequence import Array, Result, Sequence
+from tests.support.sequence import Array, Result, Sequence, before
 
 __all__ = [
     "CORE",
@@ -163,6 +163,32 @@ def true_online_etd_beta_last(s: Sequence) -> Result:
     return true_online_last(s, emphasis(s, beta_discount(s)))
 
 
+def bounded_etd(s: Sequence) -> Result:
+    """True online emphatic TD with λ_t/max(1, ρ_{t−1}), a step of at most ½/φ·φ, and the bootstrapped value in a range:
+
+    b_t = min(ρ_tα_tM_t, ½/φ_t·φ_t);  δ_t = R + γ'B_t(θ_t·φ'_t) − θ_t·φ_t
+    e_t = ρ_tγ_tλ_t e_{t−1} + b_t(1 − ρ_tγ_tλ_t φ_t·e_{t−1})φ_t
+    θ_{t+1} = θ_t + δ_t e_t + (e_t − b_tφ_t)(θ_t·φ'_{t−1} − B_{t−1}(θ_{t−1}·φ'_{t−1}))
+    """
+    s = replace(s, lambda_=s.lambda_ / np.maximum(1.0, before(s.rho)))
+    M = emphasis(s)
+    low = np.full(s.T, -np.inf) if s.low is None else s.low
+    high = np.full(s.T, np.inf) if s.high is None else s.high
+    square = np.sum(s.Phi**2, axis=1)
+    furthest = np.divide(0.5, square, out=np.full(s.T, np.inf), where=square > 0.0)
+    b, gamma = np.minimum(s.rho * s.alpha * M, furthest), s.gamma
+    Theta, E = np.zeros((s.T + 1, len(s.theta_0))), np.zeros((s.T + 1, len(s.theta_0)))
+    Theta[0], correction = s.theta_0, 0.0
+    for t in range(s.T):
+        phi, phi_next, c = s.Phi[t], s.Phi_next[t], s.rho[t] * gamma[t] * s.lambda_[t]
+        target = np.median([low[t], Theta[t] @ phi_next, high[t]])
+        delta = s.R[t] + s.gamma_next[t] * target - Theta[t] @ phi
+        E[t + 1] = c * E[t] + b[t] * (1.0 - c * phi @ E[t]) * phi
+        Theta[t + 1] = Theta[t] + delta * E[t + 1] + (E[t + 1] - b[t] * phi) * correction
+        correction = Theta[t + 1] @ phi_next - target
+    return Result({"theta": Theta, "e": E}, np.sum(Theta[:-1] * s.Phi, axis=1), M)
+
+
 #: The rules with emphasis, and those they come from.
 CORE: dict[str, Callable[[Sequence], Result]] = {
     f.__name__: f for f in (td, true_online_td, etd, etd_beta, true_online_etd, true_online_etd_beta)
@@ -174,6 +200,7 @@ LAST: dict[str, Callable[[Sequence], Result]] = {
 RULES = (
     CORE
     | LAST
+    | {"bounded_etd": bounded_etd}
     | {
         name: f
         for module in (equations_gradient, equations_control)

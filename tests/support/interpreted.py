@@ -270,6 +270,7 @@ def take_other_arrays() -> None:
         assert learner.predict(kind(stream.Phi[0])).shape == (2,)
         assert learner.predict(kind(stream.Phi)).shape == (18, 2)
     take_infinite_bounds()
+    take_ranges()
     compressed = [Learner("td", 6, 2, engine="cuda") for _ in range(2)]
     index = np.array([[0, 3, -1], [1, 2, 5], [4, -1, -1], [0, 1, 2]])
     rows = emphatic.Active(index, np.arange(1.0, 13.0).reshape(4, 3))
@@ -310,6 +311,29 @@ def take_infinite_bounds() -> None:
     for bad in (torch.tensor(np.nan), torch.tensor([np.inf, -1.0]), torch.tensor([-np.inf, 1.0])):
         with pytest.raises(ValueError, match=r"'rho_bar' parameter of run must be 0 or more\. Got (nan|-1.0|-inf)"):
             learner.run(stream.Phi, **stream.parameters() | {"rho_bar": bad})
+
+
+def take_ranges() -> None:
+    """Two ends of a range, which may be infinite, on the device, on the host, and one on each; out of order."""
+    stream = make(6, 9, 4, 2, rule="bounded_etd")
+    low, high = stream.extra["low"], stream.extra["high"]
+    assert np.isinf(low).any()
+    assert np.isinf(high).any()
+    kinds: dict[Any, str] = {np.asarray: "float64", torch.tensor: "float64", Foreign: "float32", np.float32: "float32"}
+    for kind, dtype in kinds.items():
+        for ends in ({"low": kind(low), "high": kind(high)}, {"low": low, "high": kind(high)}):
+            learner = Learner("bounded_etd", 4, 2, engine="cuda", dtype=dtype)
+            made = learner.run(stream.Phi, **stream.parameters() | ends)
+            assert relative_error(made, stream.expected("bounded_etd").predictions) < max(TOLERANCE[dtype], 1e-6)
+    for bad, words in (
+        ({"low": torch.tensor([0.0, 3.0]), "high": 2.0}, r"Got 3\.0 with 'high' = 2\.0 at learner 1"),
+        ({"low": 3.0, "high": torch.tensor([[4.0]] * 8 + [[2.0]])}, r"Got 3\.0 with 'high' = 2\.0 at step 8"),
+        ({"low": torch.tensor(np.inf)}, r"'low' .* be finite or -inf\. Got inf"),
+        ({"low": torch.tensor([0.0, np.nan])}, r"'low' .* be finite or -inf\. Got nan at learner 1"),
+        ({"high": torch.tensor(-np.inf)}, r"'high' .* be finite or inf\. Got -inf"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Learner("bounded_etd", 4, 2, engine="cuda").run(stream.Phi, **stream.parameters() | bad)
 
 
 def use_devices_and_arrays(path: str) -> None:

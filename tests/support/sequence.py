@@ -43,6 +43,8 @@ class Sequence:
     decay: Array | None = None
     period: Array | None = None
     clip: Array | None = None
+    low: Array | None = None
+    high: Array | None = None
     rbar_0: float = 0.0  # R̄ before the first step
     count_0: float = 0.0  # steps of the period before the first one here
 

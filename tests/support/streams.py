@@ -205,7 +205,7 @@ def scaled_alpha(a: Array, Phi: Array, gamma_next: Array, lambda_: Array, rho: A
 
 
 #: A rule's own parameters that may be left out.
-OPTIONAL = ("beta", "lambda_next", "kappa", "rho_bar", "clip")
+OPTIONAL = ("beta", "lambda_next", "kappa", "rho_bar", "clip", "low", "high")
 
 
 def with_parameters_of(rule: str, stream: Stream, seed: int, a: Array, given: str) -> Stream:
@@ -231,6 +231,8 @@ def with_parameters_of(rule: str, stream: Stream, seed: int, a: Array, given: st
         "decay": drawn(0.0, 1.0, 0.0, 1.0),
         "period": np.floor(drawn(0.0, 5.0, 0.0, 3.0)),
         "clip": drawn(0.0, 2.0, 0.0, 1.0),
+        "low": drawn(-1.0, 0.2, 0.2, -math.inf),
+        "high": drawn(0.2, 1.0, 0.2, math.inf),
     }
     traits = emphatic.rules.get(rule)
     extra = {name: own[name] for name in traits.extra if given == "all" or name not in OPTIONAL}

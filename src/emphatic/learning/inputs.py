@@ -639,7 +639,7 @@ def limited(value: float) -> float:
 def out_of_range(name: str, function: str, rule: AnyRule, view: NDArray[np.float64]) -> ValueError:
     """The error for a parameter outside its range; it names the first such number."""
     low, high = bounds(rule, name)
-    first = np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0]
+    place = np.argwhere(~(np.isfinite(view) & (view >= low) & (view <= high)))[0]
     wanted = f"between {low:g} and {high:g}"
     if low == high:
         wanted = f"{low:g} for rule {rule.name!r}"
@@ -649,12 +649,12 @@ def out_of_range(name: str, function: str, rule: AnyRule, view: NDArray[np.float
         wanted = f"finite or {infinity(rule, name)}" if infinity(rule, name) else "finite"
     elif high == math.inf:
         wanted = f"{low:g} or more" + ("" if infinity(rule, name) else ", and finite")
-    return refusal(name, function, f"be {wanted}", f"{view[tuple(first)]}{_place(view.shape, first)}")
+    return refusal(name, function, f"be {wanted}", f"{view[tuple(place)]}{_describe(view.shape, place)}")
 
 
-def _place(shape: tuple[int, ...], at: Sequence[int]) -> str:
+def _describe(shape: tuple[int, ...], place: Sequence[int]) -> str:
     """Which step and which learner an entry of a (T, K) array belongs to, in words; one of several is named."""
-    where = [f"{of} {i}" for of, size, i in zip(("step", "learner"), shape, at, strict=True) if size > 1]
+    where = [f"{of} {i}" for of, size, i in zip(("step", "learner"), shape, place, strict=True) if size > 1]
     return f"{' at ' if where else ''}{', '.join(where)}"
 
 
@@ -663,14 +663,14 @@ def check_order(rule: AnyRule, function: str, values: Sequence[Any], once: Calla
 
     ``once`` gives the numbers of a parameter without those repeated along an axis.
     """
-    for name, other in rule.ordered:
-        lower, upper = (once(values[rule.parameters.index(of)]) for of in (name, other))
+    for pair in rule.ordered:
+        lower, upper = (once(values[rule.parameters.index(name)]) for name in pair)
         above = lower > upper
         if above.any():
-            first = tuple(np.argwhere(above)[0])
-            low, high = (np.broadcast_to(array, above.shape)[first] for array in (lower, upper))
-            got = f"{low} with '{other}' = {high}{_place(above.shape, first)}"
-            raise refusal(name, function, f"be at most '{other}'", got, "Exchange the two, or leave one of them out.")
+            place = tuple(np.argwhere(above)[0])
+            low, high = (np.broadcast_to(array, above.shape)[place] for array in (lower, upper))
+            got = f"{low} with '{pair[1]}' = {high}{_describe(above.shape, place)}"
+            raise refusal(pair[0], function, f"be at most '{pair[1]}'", got, "Exchange the two, or leave one out.")
 
 
 def _once(p: NDArray[Any]) -> NDArray[Any]:

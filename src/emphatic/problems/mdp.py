@@ -315,7 +315,8 @@ class MDP:
     def emphasis(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> FloatArray:
         """m (S,): the weight of each state's update in a rule's fixed point.
 
-        td and every rule without emphasis: d_μ·I. etd: Λi + (𝟙−Λ)f. etd_beta: the same with f_β.
+        td and every rule without emphasis: d_μ·I. etd: Λi + (𝟙−Λ)f. etd_beta: the same with f_β. bounded_etd: etd's,
+        of each state of ``with_cut_traces``.
 
         Args:
             rule: A rule, or the name of one, whose fixed point is known.
@@ -323,6 +324,8 @@ class MDP:
         """
         self._covered()
         i, of = self.objective, _known(rule)
+        if of.fixed_point == "cut":
+            return self.with_cut_traces.emphasis("etd")
         if not of.emphasis:
             return i
         if of.emphasis == "beta" and beta is None:
@@ -346,11 +349,35 @@ class MDP:
             rule: A rule, or the name of one, whose fixed point is known.
             beta: β of rules that have it, a number or (S,).
         """
+        if _known(rule).fixed_point == "cut":
+            return self.with_cut_traces.key_matrix("etd")
         m = self.emphasis(rule, beta)
         if _known(rule).fixed_point == "residual":
             ahead = m[:, None] * self.P_pi * self.gamma
             return np.asarray(np.diag(m + (ahead * self.gamma).sum(axis=0)) - ahead - ahead.T)
         return m[:, None] * (np.eye(self.S) - self.P_lambda)
+
+    @cached_property
+    def with_cut_traces(self) -> MDP:
+        """The chain of (S⁻, A⁻, S) that behaviour visits, with λ(S)/max(1, ρ(S⁻, A⁻)): etd there is bounded_etd here.
+
+        States are one if they differ in S⁻ and A⁻ alone and these have the same max(1, ρ), which is 1 of a first state.
+        """
+        self._covered()
+        ends = self.P[:, :, -1]
+        visited = (self.mu > 0.0) & (self.d_mu > 0.0)[:, None]
+        ratio = np.maximum(1.0, np.divide(self.pi, self.mu, out=np.ones_like(self.pi), where=visited))
+        s, a, x = np.nonzero(self.P[:, :, :-1] * visited[:, :, None])
+        starts = np.flatnonzero(self.start) if ends[visited].any() else np.empty(0, np.intp)
+        pairs = np.stack([np.append(np.ones(len(starts)), ratio[s, a]), np.append(starts, x)])
+        (cut, state), number = np.unique(pairs, axis=1, return_inverse=True)
+        state, number = state.astype(np.intp), number.reshape(-1)[len(starts) :]
+        P, R = np.zeros((2, self.S, self.A, len(state) + 1))
+        P[s, a, number], P[:, :, -1] = self.P[s, a, x], np.where(visited, ends, 1.0)
+        R[s, a, number], R[:, :, -1] = self.R[s, a, x], self.R[:, :, -1]
+        fields = {name: getattr(self, name)[state] for name in ("gamma", "pi", "mu", "Phi", "I")}
+        start = np.where(cut == 1.0, self.start[state], 0.0) if len(starts) else None
+        return MDP(P[state], R[state], **fields, lambda_=self.lambda_[state] / cut, start=start, name=self.name)
 
     def is_positive_definite(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> bool:
         """Whether xᵀKx > 0 for every x ≠ 0, K being the key matrix.
@@ -370,7 +397,8 @@ class MDP:
             rule: A rule, or the name of one, whose fixed point is known.
             beta: β of rules that have it, a number or (S,).
         """
-        return self.Phi.T @ self.key_matrix(rule, beta) @ self.Phi
+        Phi = self.with_cut_traces.Phi if _known(rule).fixed_point == "cut" else self.Phi
+        return Phi.T @ self.key_matrix(rule, beta) @ Phi
 
     def b_vector(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> FloatArray:
         """b = Φᵀ diag(m)(𝟙 − P_πΓΛ)⁻¹ r_π; of residual_gradient Σ m E_π[R(φ − γ'φ')].
@@ -379,6 +407,8 @@ class MDP:
             rule: A rule, or the name of one, whose fixed point is known.
             beta: β of rules that have it, a number or (S,).
         """
+        if _known(rule).fixed_point == "cut":
+            return self.with_cut_traces.b_vector("etd")
         m = self.emphasis(rule, beta)
         if _known(rule).fixed_point == "residual":
             arriving = np.einsum("s,sa,sax,sax->x", m, self.pi, self.P, self.R)[:-1]

@@ -84,7 +84,7 @@ KEYWORDS = frozenset(
 )
 
 _EMPHASES = ("", "gamma", "beta", "decay")
-_FIXED_POINTS = ("", "projected", "residual")
+_FIXED_POINTS = ("", "projected", "cut", "residual")
 
 
 def refusal(rule: str, field: str, wanted: str, got: str) -> ValueError:

@@ -1,22 +1,19 @@
-"""Bounded true online emphatic TD(λ): true_online_etd whose trace, step and target are bounded, so that it is safe
-off-policy.
+"""Bounded true online emphatic TD(λ): trace, step and target are bounded, so that off-policy learning is safe.
 
-    λ_t = λ/max(1, ρ⁻)                  the trace: no ratio above 1 lengthens it
-    F ← ρ⁻γF + I                        the emphasis is whole
+    λ_t = λ/max(1, ρ⁻)                  no ratio above 1 lengthens the trace
+    F ← ρ⁻γF + I
     M = λ_t I + (1 − λ_t)F
-    b = min(ραM, ½/φ·φ)                 the step: no further than half of the way to its target
-    B(v) = min(max(v, low), high)       the target: no return beyond ``low`` and ``high`` is possible; −∞, ∞ by default
+    b = min(ραM, ½/φ·φ)                 no step along φ goes further than half of the way to its target
+    B(v) = min(max(v, low), high)       the returns that are possible: low = −∞ and high = ∞ unless given
     δ = R + γ'B(θ·φ') − θ·φ
     e ← ργλ_t e + b(1 − ργλ_t e·φ)φ
-    θ ← θ + (δ + D)e − Dbφ              D = θ·φ − B(θ⁻·φ), computed a step ahead and remembered
+    θ ← θ + (δ + D)e − Dbφ              D = θ·φ − B(θ⁻·φ), remembered
 
-Where every ρ is 1 and no bound is met, this rule is true_online_etd to the bit. The cut of the trace is that of
-Espeholt et al. (2018), "IMPALA: scalable distributed deep-RL with importance weighted actor-learner architectures",
-section 4.1, and of Retrace(λ). It changes λ, not the values that are learned: the expected update is that of ETD(λ)
-with a λ for each (S⁻, A⁻, S). The bound of the step is that of Dabney & Barto (2012), "Adaptive step-size for online
-temporal difference learning", and of Javed, Sharifnassab & Sutton (2024), "SwiftTD: a fast and robust algorithm for
-temporal difference learning", for the emphatic step, with ½ in place of 1. For cumulants from c to C, returns lie from
-min(0, c)/(1 − γ) to max(0, C)/(1 − γ); predictions may be clipped to these as well.
+Where every ρ is 1 and no bound is met, it is true_online_etd to the bit. The cut of the trace is that of Espeholt et
+al. (2018), "IMPALA: scalable distributed deep-RL with importance weighted actor-learner architectures", c̄ = 1. The
+bound of the step is that of Dabney & Barto (2012), "Adaptive step-size for online temporal difference learning", and
+Javed, Sharifnassab & Sutton (2024), "SwiftTD: a fast and robust algorithm for temporal difference learning", with ½ for
+1. For cumulants from c to C, returns lie from min(0, c)/(1 − γ) to max(0, C)/(1 − γ).
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from emphatic.rules import Rule, Scalars, Update
 
 
 def bounded_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
-    """e ← ργλ_t e + bS φ;  θ ← θ + (δ + D)e − Dbφ = θ + w e_old + q φ"""
+    """e ← ργλ_t e + Sφ;  θ ← θ + (δ + D)e − Dbφ = θ + w e_old + q φ"""
     alpha, I, lambda_, rho, gamma_next, delta, low, high = step
     gamma, D, F, rho_before = memory
     _, e_phi = x
@@ -69,5 +66,6 @@ rule = Rule(
     defaults={"low": -math.inf, "high": math.inf},
     ordered=(("low", "high"),),
     emphasis="gamma",
-    update="true_online_etd with λ/max(1, ρ⁻) for λ, min(ραM, ½/φ·φ) for ραM, and θ·φ' clipped to [low, high]",
+    fixed_point="cut",
+    update="true_online_etd with λ/max(1, ρ⁻) for λ, min(ραM, ½/φ·φ) for ραM, and θ·φ' between low and high",
 )

@@ -6,8 +6,7 @@
     θ ← θ + δe + D(e − bφ)
     p ← φ
 
-true_online_etd uses Δ·φ' of the previous step for D, as Sutton's pseudocode does. The two rules are equal if φ' of each
-step is φ of the next step, and differ otherwise. Here the last φ is kept as a trace p, at the cost of one more vector.
+It differs from true_online_etd as true_online_td_last does from true_online_td.
 Sutton (2015), "True online emphatic TD(λ): quick reference and implementation guide", equations (1) to (5).
 """
 

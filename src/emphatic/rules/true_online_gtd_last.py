@@ -6,8 +6,7 @@
     θ ← θ + δe + D(e − αρφ) − hφ'
     p ← φ;  p' ← φ'
 
-true_online_gtd uses Δ·φ' of the previous step for D. The two rules are equal if φ' of each step is φ of the next step,
-and differ otherwise. Here the last φ and φ' are kept as traces p and p', at the cost of two more vectors. van
+It differs from true_online_gtd as true_online_td_last does from true_online_td, at the cost of two more vectors. van
 Hasselt, Mahmood & Sutton (2014), "Off-policy TD(λ) with a true online equivalence".
 """
 
