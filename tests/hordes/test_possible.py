@@ -80,7 +80,7 @@ def steps_of(log: dict[str, Any]) -> tuple[Array, NDArray[np.bool_]]:
     return log["rho"][~log["first"]], np.append(True, ended[:-1])[~log["first"]]
 
 
-# ------------------------------------------------------------------------------------------------ which rule, by default
+# ------------------------------------------------------------------------------------------------ which rule
 
 
 def test_a_policy_decides_which_rule_a_question_has_by_default() -> None:

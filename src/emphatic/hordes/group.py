@@ -18,7 +18,7 @@ from emphatic.engines.base import Rows
 from emphatic.features import Features
 from emphatic.features.plan import FeatureColumns
 from emphatic.hordes.blend import Blend, Combination, RateBlend
-from emphatic.hordes.possible import Impossible, Possible
+from emphatic.hordes.possible import Possible
 from emphatic.hordes.ridges import LIMIT, STRENGTHS, Ridges
 from emphatic.hordes.seasons import ANSWERS, Period, Seasons
 from emphatic.learning.inputs import Active, make_unchecked, parameters
@@ -134,15 +134,11 @@ class Group:
         #: Whether answers are kept within what is possible; and whether some are compared with it.
         self._clips = setup.rule.name == BOUNDED
         self._judges = not (self._clips or blended.all())
-        unit = np.ones(Q)
+        factor = np.ones(Q)
         if setup.scaled != setup.centred:  # an answer is a return, and the learner has its cumulant's unit; or reversed
-            unit = self.scale if setup.centred else 1.0 / self.scale
-        #: What an answer is multiplied by to be in the learner's unit.
-        self._unit = unit
+            factor = self.scale if setup.centred else 1.0 / self.scale
         #: What is possible, and the support.
-        self.possible = Possible(
-            self.gamma, evaluator.with_policy[questions], self.base, np.where(blended, 0.0, unit), E
-        )
+        self.possible = Possible(self.gamma, evaluator.with_policy[questions], self.base, factor, ~blended, E)
         #: Whether the learner is given what is possible, which changes in place; else it keeps what the rule was given.
         self._ranged = self._clips and not {"low", "high"} & setup.extra.keys()
         names = self.learner.rule.parameters
@@ -186,8 +182,8 @@ class Group:
         self._none_fresh = False  # where it is known that every question learned
         #: Whether anything was learned since the last cut or termination.
         self.open = False
-        #: Takes this group when it gives an impossible answer, until ``take_impossible`` is called.
-        self.impossible: list[Group] = []
+        #: Takes the first impossible answer to each question: the question, the rule, the answer and the range.
+        self.impossible: list[tuple[int, str, float, float, float]] = []
         #: What the other learners that share the weights predict at φ, (K,).
         self.others: Callable[[Active], Array] | None = None
         self._phi_rows: Rows | None = None  # φ of the last step, as the learner reads it
@@ -364,7 +360,7 @@ class Group:
 
         ``bounds`` take what is possible at each step, (T, 2, K).
         """
-        self.possible.take_many(R, rho, self.possible.bounds if bounds is None else bounds)
+        self.possible.take(np.ascontiguousarray(R), np.ascontiguousarray(np.broadcast_to(rho, R.shape)), bounds)
         if not self._ranged or bounds is None:
             return {}
         return {"low": np.ascontiguousarray(bounds[:, 0]), "high": np.ascontiguousarray(bounds[:, 1])}
@@ -604,32 +600,22 @@ class Group:
     def _within(self, answers: Array, bounds: Array | None = None) -> Array:
         """The answers (B, Q), clipped to what is possible, or compared with it."""
         if self._judges:
-            possible = self.possible
-            if possible.find(np.asarray(answers, np.float64), possible.bounds if bounds is None else bounds):
-                self.impossible.append(self)
+            self._judge(np.asarray(answers, np.float64), self.possible.bounds if bounds is None else bounds)
         elif self._direct and self._clips:
             return self._clip(answers, bounds)
         return answers
+
+    def _judge(self, answers: Array, bounds: Array) -> None:
+        """Note the first answer to each question that is impossible."""
+        while (place := self.possible.find(answers, bounds)) >= 0:
+            t, q = divmod(place, len(self.questions))
+            low, high = self.possible.in_answers(bounds[min(t, len(bounds) - 1), :, : len(self.questions)])[:, q]
+            self.impossible.append((int(self.questions[q]), self.setup.rule.name, answers[t, q], low, high))
 
     @property
     def support(self) -> Array:
         """The support of each question, (Q,)."""
         return self.possible.support
-
-    @property
-    def possible_answers(self) -> Array:
-        """The least and the most answer to each question that is possible, (2, Q)."""
-        answers: Array = (self.possible.bounds[0, :, : len(self.gamma)] + self.base) / self._unit
-        return answers
-
-    def take_impossible(self) -> list[Impossible]:
-        """The impossible answers that were given, the first of each question of the horde; each is returned once."""
-        found = []
-        for impossible in self.possible.named():
-            q = impossible.question
-            answers = ((value + self.base[q]) / self._unit[q] for value in impossible[1:])
-            found.append(Impossible(int(self.questions[q]), *map(float, answers)))
-        return found
 
     def _clip(self, V: Array, bounds: Array | None = None) -> Array:
         """Predictions (B, K), in place, no further than what is possible, or than the rule was given."""
@@ -707,7 +693,8 @@ class Group:
         """Take the state of groups that have these questions between them, in order, and have seen the same rows."""
         self.phi, self.open = groups[0].phi, groups[0].open
         self.fresh[:] = np.concatenate([group.fresh for group in groups])
-        self.possible.join([group.possible for group in groups])
+        kept = [group.possible.arrays() for group in groups]
+        self.possible.restore({name: np.concatenate([known[name] for known in kept]) for name in kept[0]})
         arrays = [group.blend.arrays() for group in groups]
         self.blend.restore({name: np.concatenate([blend[name] for blend in arrays]) for name in arrays[0]})
         if self.rates is not None:

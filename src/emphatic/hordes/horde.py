@@ -258,7 +258,7 @@ class Horde:
         self._means: NDArray[np.intp] = np.empty(0, np.intp)  # the weighted means that are features of its headline
         self._replies: list[Array] = []
         self._diverged: frozenset[str] = frozenset()  # the questions that a warning named
-        self._impossible: list[Group] = []  # those that gave an answer that a warning is to name
+        self._impossible: list[tuple[int, str, float, float, float]] = []  # what a warning is to name
         self._gathers = False  # whether answers of several blocks are kept
         self._was_cut = False  # whether the next row begins a sequence
         names = [question.name for question in self.questions]
@@ -374,7 +374,7 @@ class Horde:
         self._require().catch_up()
         low, high = np.empty((2, len(self.questions)))
         for group in self._groups:
-            low[group.questions], high[group.questions] = group.possible_answers
+            low[group.questions], high[group.questions] = group.possible.answers
         return low, high
 
     @property
@@ -1053,18 +1053,17 @@ class Horde:
 
     def _warn_of_impossible(self) -> None:
         """Name the questions that were given an impossible answer; each once. Learning goes on."""
-        groups = self._impossible[:]
+        impossible = self._impossible[:]
         self._impossible.clear()
-        for group in groups:
-            for found in group.take_impossible():
-                name, gamma = self.questions[found.question].name, self._evaluator.gamma[found.question]
-                warnings.warn(
-                    f"{name!r} predicts {found.prediction:.4g}, which is impossible: with γ = {gamma:.6g} and the "
-                    f"cumulants so far every answer lies from {found.low:.4g} to {found.high:.4g}. The steps of rule "
-                    f"{group.setup.rule.name!r} are too large here: use rule {BOUNDED!r}, which keeps to this range.",
-                    DivergenceWarning,
-                    stacklevel=_stacklevel(),
-                )
+        for q, rule, answer, low, high in impossible:
+            gamma = self._evaluator.gamma[q]
+            warnings.warn(
+                f"{self.names[q]!r} predicts {answer:.4g}, which is impossible: with γ = {gamma:.6g} and the cumulants "
+                f"so far every answer lies from {low:.4g} to {high:.4g}. The steps of rule {rule!r} "
+                f"are too large here: use rule {BOUNDED!r}, which keeps to this range.",
+                DivergenceWarning,
+                stacklevel=_stacklevel(),
+            )
 
     def blocks(
         self, table: Table, clock: Clock | None = None, start: int = 0, first: NDArray[np.bool_] | None = None

@@ -15,36 +15,20 @@ with one w for each step that was learned from: the number of steps, if behaviou
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SUPPORTED", "Impossible", "Possible"]
+__all__ = ["SUPPORTED", "Possible"]
 
 Array = NDArray[np.float64]
 #: An answer with less support is marked.
 SUPPORTED = 10.0
 #: The most steps of a window: beyond, a product of ratios is hardly ever another one.
 _LONGEST = 1 << 20
-
-
-class Impossible(NamedTuple):
-    """A prediction that is impossible, and the range at that time, in the learner's unit.
-
-    Attributes:
-        question: The number of the question among those of its learner.
-        prediction: The prediction.
-        low: The least return that was possible.
-        high: The most.
-    """
-
-    question: int
-    prediction: float
-    low: float
-    high: float
 
 
 class Possible:
@@ -54,18 +38,26 @@ class Possible:
         gamma: γ of each question (Q,), NaN where it varies.
         policies: Which have a policy, (Q,).
         base: What the learner's predictions are deviations from, (Q,).
-        factor: What an answer of each question is multiplied by to be in the learner's unit, (Q,); 0 where no answer is
-            compared with what is possible.
+        factor: What an answer of each question is multiplied by to be in the learner's unit, (Q,).
+        compared: Whose answers are compared with what is possible, (Q,).
         E: The number of learners of each.
     """
 
-    def __init__(self, gamma: Array, policies: NDArray[np.bool_], base: Array, factor: Array, E: int) -> None:
+    def __init__(
+        self,
+        gamma: Array,
+        policies: NDArray[np.bool_],
+        base: Array,
+        factor: Array,
+        compared: NDArray[np.bool_],
+        E: int,
+    ) -> None:
         kernels, bounded = _kernels(), gamma < 1.0
         self._questions, self._known = (np.zeros(len(gamma), dtype) for dtype in (kernels.QUESTION, kernels.KNOWN))
         span = np.where(bounded, 1.0 / np.where(bounded, 1.0 - gamma, 1.0), 0.0)
         window = np.where(policies, np.minimum(np.round(span), _LONGEST), 0.0).astype(np.int64)
         questions = self._questions
-        questions["span"], questions["factor"], questions["base"] = span, factor, base
+        questions["span"], questions["factor"], questions["base"], questions["compared"] = span, factor, base, compared
         questions["window"], questions["begin"] = np.where(bounded, window, -1), np.cumsum(window) - window
         self._ratios = np.zeros(int(window.sum()))
         self._known["largest"], self._known["support"] = -math.inf, np.where(bounded, 0.0, np.nan)
@@ -85,31 +77,33 @@ class Possible:
         """The support of each question, (Q,): NaN where γ is 1 or varies."""
         return self._support.copy()
 
-    def take(self, R: Array, rho: Array) -> None:
-        """Take the next step, (1, Q), before it is learned from; both arrays are contiguous.
+    @property
+    def answers(self) -> Array:
+        """The least and the most answer to each question that is possible, (2, Q)."""
+        return self.in_answers(self.bounds[0, :, : len(self._questions)])
+
+    def in_answers(self, values: Array) -> Array:
+        """Numbers (…, Q) in the learner's unit as answers."""
+        answers: Array = (values + self.base) / self._questions["factor"]
+        return answers
+
+    def take(self, R: Array, rho: Array, bounds: Array | None = None) -> None:
+        """Take the next T steps, (T, Q), before they are learned from; all arrays are contiguous.
 
         Args:
             R: The cumulants in the learner's unit.
             rho: ρ, 0 where nothing is learned.
+            bounds: Take what is possible at each step, (T, 2, K), where that is to be known.
         """
-        self._take(R, rho, self._questions, self._known, self._ratios, self.bounds)
+        into = self.bounds if bounds is None else bounds
+        self._take(R, rho, self._questions, self._known, self._ratios, into)
+        if bounds is not None:
+            self.bounds[0] = bounds[-1]
 
-    def take_many(self, R: Array, rho: Array, bounds: Array) -> None:
-        """``take`` of T steps, (T, Q).
-
-        Args:
-            R: As for ``take``.
-            rho: As for ``take``.
-            bounds: Take what is possible at each step, (T, 2, K), or (1, 2, K) after the last.
-        """
-        R, rho = (np.ascontiguousarray(np.broadcast_to(p, R.shape)) for p in (R, rho))
-        self._take(R, rho, self._questions, self._known, self._ratios, bounds)
-        self.bounds[0] = bounds[-1]
-
-    def find(self, answers: Array, bounds: Array) -> bool:
-        """Whether a question is, for the first time, given an impossible answer, (B, Q), with these bounds."""
-        found: int = self._find(answers, self._questions, self._known, bounds)
-        return found > 0
+    def find(self, answers: Array, bounds: Array) -> int:
+        """The place of the first answer (B, Q) that is impossible by these bounds, or −1; once for each question."""
+        place: int = self._find(answers, self._questions, self._known, bounds)
+        return place
 
     def clip(self, V: Array, bounds: Array) -> Array:
         """Predictions (B, K), kept within the bounds in place."""
@@ -118,12 +112,6 @@ class Possible:
             return V
         np.clip(V, bounds[:, 0], bounds[:, 1], out=V)
         return V
-
-    def named(self) -> list[Impossible]:
-        """The impossible predictions that were found and not returned yet, the first of each question."""
-        places = np.flatnonzero(self._known["named"] == 1.0)
-        self._known["named"][places] = 2.0
-        return [Impossible(q, *self._known[["prediction", "low", "high"]][q].item()) for q in places.tolist()]
 
     def cut(self) -> None:
         """The next step begins a sequence."""
@@ -147,11 +135,6 @@ class Possible:
                 raise ValueError(f"its {name!r} of what is possible do not fit")
             array[:] = stored
         self._refresh()
-
-    def join(self, parts: Sequence[Possible]) -> None:
-        """Take the state of those that have these questions between them, in order."""
-        arrays = [part.arrays() for part in parts]
-        self.restore({name: np.concatenate([of_part[name] for of_part in arrays]) for name in arrays[0]})
 
     def _refresh(self) -> None:
         """The bounds by the cumulants so far."""

@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Records = NDArray[Any]
 
-_FIXED = ("span", "factor", "base", "product")
+_FLOATS = ("span", "factor", "base", "product")
 #: A question in its stream: 1/(1 − γ), or 0 where γ is 1 or varies; what an answer is multiplied by, and then lessened
-#: by, to be in the learner's unit, the factor 0 where no answer is compared with what is possible; log Π ρ since the
-#: window was last filled; the steps of the window, 0 without a policy, −1 where it has none; where it begins among the
-#: ratios; and the steps of the sequence.
-QUESTION = np.dtype([*((name, "f8") for name in _FIXED), *((name, "i8") for name in ("window", "begin", "steps"))])
-_FOUND = ("least", "most", "named", "prediction", "low", "high", "largest", "total", "squares", "support")
-#: What is known of it: the least and the most cumulant, and 0; the impossible prediction that was found, with the range
-#: at that time; the largest log w, Σw and Σw² in units of that w and its square; and the support.
-KNOWN = np.dtype([(name, "f8") for name in _FOUND])
+#: by, to be in the learner's unit; log Π ρ since the window was last filled; whether answers are compared with what is
+#: possible; the steps of the window, 0 without a policy, −1 where it has none; where it begins among the ratios; and
+#: the steps of the sequence.
+_INTEGERS = ("compared", "window", "begin", "steps")
+QUESTION = np.dtype([*((name, "f8") for name in _FLOATS), *((name, "i8") for name in _INTEGERS)])
+#: What is known of it: the least and the most cumulant, and 0; whether an impossible answer was found; the largest
+#: log w, Σw and Σw² in units of that w and its square; and the support.
+_KNOWN = ("least", "most", "found", "largest", "total", "squares", "support")
+KNOWN = np.dtype([(name, "f8") for name in _KNOWN])
 #: The least and the most return, in the last axis but one.
 LOW, HIGH = range(2)
 
@@ -82,23 +83,20 @@ def take(R: Floats, rho: Floats, questions: Records, knowledge: Records, ratios:
 
 @jit_for((_r2, _question, _known, _r3), fastmath=False)
 def find_impossible(answers: Floats, questions: Records, knowledge: Records, bounds: Floats) -> int:
-    """How many questions are answered (B, Q) further outside what is possible than that is wide, for the first time.
+    """The place of the first answer (B, Q) that is further outside what is possible than that is wide, or −1.
 
-    ``bounds`` (B, 2, K) are those at each row, or (1, 2, K) at all of them.
+    Each question is found once. ``bounds`` (B, 2, K) are those at each row, or (1, 2, K) at all of them.
     """
-    count = 0
     for t in range(len(answers)):
         row = bounds[min(t, len(bounds) - 1)]
         for q in range(len(questions)):
-            question, known = questions[q], knowledge[q]
-            low, high = row[LOW, q], row[HIGH, q]
-            width = high - low
-            value = answers[t, q] * question["factor"] - question["base"]
+            question, low, high = questions[q], row[LOW, q], row[HIGH, q]
+            value, width = answers[t, q] * question["factor"] - question["base"], high - low
             outside = value < low - width or value > high + width
-            if outside and 0.0 < width < math.inf and question["factor"] > 0.0 and known["named"] == 0.0:
-                known["named"], known["prediction"], known["low"], known["high"] = 1.0, value, low, high
-                count += 1
-    return count
+            if outside and 0.0 < width < math.inf and question["compared"] and knowledge[q]["found"] == 0.0:
+                knowledge[q]["found"] = 1.0
+                return t * len(questions) + q
+    return -1
 
 
 @jit_for((_f2, _r3), fastmath=False)
