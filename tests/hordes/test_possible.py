@@ -500,13 +500,32 @@ def test_shards_are_the_whole(shards: int, tmp_path: Path) -> None:
     np.testing.assert_allclose(joined.support, whole.support, rtol=1e-12)
 
 
+def test_each_of_two_learners_has_a_log() -> None:
+    ask = [QUESTIONS[0], GVF("reward", gamma=0.9), QUESTIONS[1]]
+    env = LearnGVFs(cart(), ask, coder(), record=True)
+    drive(env, 200)
+    n, theta = env.episodes.features.n, env.episodes.theta
+    for learner, (rule, of) in enumerate([("bounded_etd", [0, 2]), ("true_online_etd", [1])]):
+        again = emphatic.Learner(rule, n, len(of), engine="sparse")
+        again.run(**env.log(learner))
+        np.testing.assert_allclose(again.theta, theta[of], rtol=1e-10, atol=1e-13)
+        assert again.theta.any()
+    with pytest.raises(RuntimeError, match="give log the number of one"):
+        env.log()
+    many = LearnGVFs(cart(), ask, coder(), rates=(0.1, 0.2))
+    drive(many, 50)
+    learned = [learner.theta for learner in many.episodes.hordes[0].learners]
+    expected = [learned[0][0], learned[1][0], learned[0][1], learned[0][2], learned[1][1], learned[0][3]]
+    np.testing.assert_array_equal(many.episodes.theta, expected)
+    assert many.episodes.frozen.shape == (1, 6)
+
+
 # ------------------------------------------------------------------------------------------------ what is refused
 
 
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ({"record": True}, "'record' parameter of Horde must be False .* with and without a policy"),
         ({"rates": {"td": 0.1}}, "'rates' .* have an entry for rule 'true_online_etd'"),
         ({"rates": {"true_online_etd": 0.1, "bounded_etd": -0.1}}, "'rates' parameter of Horde must be a positive"),
         ({"rates": {"true_online_etd": 0.1}}, "'rates' .* have an entry for rule 'bounded_etd'"),

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import rules
+from emphatic.hordes.possible import MARKS
 from emphatic.questions.evaluator import Evaluator
 from emphatic.questions.gvf import GVF, Observations, action_name, sure_action
 from emphatic.scores.measures import ErrorBlocks, judge_errors
@@ -87,6 +88,9 @@ class FollowedGVFs:
         self._hold = Hold(len(self._signals))
         self._taken = np.zeros(len(self.questions), bool)  # whether the action of the last row was the policy's
         self._begun = False
+        #: The least and the most answer that is possible, (2, Q).
+        self.possible = np.repeat([[-np.inf], [np.inf]], len(self), axis=1)
+        self._marks = [0] * len(self)
         self._followed = [
             _Followed(question, gamma, coverage, 0 if rows is None else rows // 2, q not in given)
             for q, (question, gamma) in enumerate(zip(self.questions, self._evaluator.gamma, strict=True))
@@ -172,7 +176,12 @@ class FollowedGVFs:
 
     def scores(self) -> list[dict[str, Any]]:
         """The scores of the second half, a dict each, as they follow in ``summary.json``."""
-        return [followed.summary() for followed in self._followed]
+        marks = [{"mark": MARKS[mark]} if mark else {} for mark in self._marks]
+        return [followed.summary() | mark for followed, mark in zip(self._followed, marks, strict=True)]
+
+    def note(self, possible: Array, marks: NDArray[np.int8]) -> None:
+        """Note what is ``possible``, and the marks of the next answers (B, Q): those of the last are in ``scores``."""
+        self.possible, self._marks = possible, marks[-1].tolist() if len(marks) else self._marks
 
     def recent(self, q: int) -> dict[str, Array]:
         """The last rows of a question, by name: row, time, now, answer, low, high, usual and label."""

@@ -264,7 +264,7 @@ class Horde:
         names = [question.name for question in self.questions]
         bounded = [rule is None and question.policy is not None for question in self.questions]
         groups = _group_by_maker(features, names, bounded)
-        _check_flags(scaled, centred, record, least_squares, len(groups))
+        _check_flags(scaled, centred, record, least_squares, len({id(maker) for maker, _ in groups}))
         self.step, self.scaled, self._given_rule = step, scaled, rule
         if step is not None and not isinstance(step, int | float):
             raise refusal("step", "Horde", "be the seconds of a step", repr(step))
@@ -1165,11 +1165,17 @@ class Horde:
             self._warn_of_divergence()
         return None if answers is None else answers[0]
 
-    def log(self) -> dict[str, Any]:
-        """The recorded input: arguments of ``Learner.run`` that lead to the same weights."""
+    def log(self, learner: int | None = None) -> dict[str, Any]:
+        """The recorded input of a learner: arguments of ``Learner.run`` that lead to the same weights.
+
+        Args:
+            learner: Its number among ``learners``; needed where there are several.
+        """
         with self._guard:
             self._require().catch_up()
-            return self._groups[0].recorded.log()
+            if learner is None and len(self._groups) > 1:
+                self._refuse_one("learners, and give log the number of one")
+            return self._groups[learner or 0].recorded.log()
 
     def resume_episode(self, observation_of: Callable[[Array], Any]) -> None:
         """Give an episode that was saved the observation of its last row, which no file holds.
@@ -1432,8 +1438,7 @@ def _check_flags(scaled: bool, centred: bool, record: bool, least_squares: bool,
         if not isinstance(flag, bool):
             raise refusal(what, "Horde", "be True or False", repr(flag))
     if record and makers > 1:
-        wanted = "be False if questions have their own features, or their own rules: with and without a policy"
-        raise refusal("record", "Horde", f"{wanted}, and no rule for all", "True")
+        raise refusal("record", "Horde", "be False if questions have their own features", "True")
     if record and least_squares:
         raise refusal("least_squares", "Horde", "be False where transitions are recorded", "True")
 

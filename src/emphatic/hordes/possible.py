@@ -22,11 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SUPPORTED", "Possible"]
+__all__ = ["MARKS", "Possible", "find_marks"]
 
 Array = NDArray[np.float64]
 #: An answer with less support is marked.
-SUPPORTED = 10.0
+_SUPPORTED = 10.0
+#: The mark of an answer, by its number.
+MARKS = (None, "unsupported", "impossible")
 #: The most steps of a window: beyond, a product of ratios is hardly ever another one.
 _LONGEST = 1 << 20
 
@@ -142,6 +144,16 @@ class Possible:
         of_questions = [np.where(span > 0.0, known["least"] * span, -math.inf)]
         of_questions.append(np.where(span > 0.0, known["most"] * span, math.inf))
         self.bounds[0] = np.tile(of_questions, self.bounds.shape[2] // len(span))
+
+
+def find_marks(answers: Array, possible: Array, support: Array) -> NDArray[np.int8]:
+    """The numbers of the marks of answers (B, Q) by the range of what is possible, (2, Q), and their support, (Q,).
+
+    >>> find_marks(np.array([[0.5, 0.5, 3.0]]), np.array([[0.0] * 3, [1.0] * 3]), np.array([20.0, 9.0, 9.0])).tolist()
+    [[0, 1, 2]]
+    """
+    low, high = possible
+    return np.where((answers < low) | (answers > high), 2, support < _SUPPORTED).astype(np.int8)
 
 
 @cache

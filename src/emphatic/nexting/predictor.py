@@ -33,6 +33,7 @@ from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
+from emphatic.hordes.possible import MARKS
 from emphatic.nexting.intervals import ENDS, OF_A_SIGNAL, WHY, Derived
 from emphatic.nexting.learning import choose_columns, make_guard, make_headline, make_horde
 from emphatic.nexting.settings import ENGINE, Settings
@@ -140,7 +141,8 @@ class LineFormat:
 
     Then follow "low" and "high", the ends of the predictions' intervals, of the same form; and "anomaly", "alarm" and
     "why", {signal: value} for each of ``signals``. Where questions were ``asked``, there is also "asked", {question:
-    {"answer": value, "low": value, "high": value, "usual": value}}.
+    {"answer": value, "low": value, "high": value, "usual": value}}. Where answers to own questions are unsupported or
+    impossible, "marks" has the word, of the form of "predictions".
 
     Args:
         questions: The questions, in the order of the predictions.
@@ -191,6 +193,12 @@ class LineFormat:
         pieces = self._pieces.copy()
         head = b"%d" % prediction.step, _write_time(prediction.time)
         pieces[1::2] = (*head, *texts[: Q + S], *words, *texts[Q + S :])
+        if "mark" in derived and derived["mark"].any():
+            marks: dict[str, dict[str, str | None]] = {}
+            for q in np.flatnonzero(derived["mark"]).tolist():
+                name, horizon = self.keys[q]
+                marks.setdefault(name, {})[horizon] = MARKS[derived["mark"][q]]
+            pieces[-1] = b', "marks": ' + json.dumps(marks, ensure_ascii=False).encode() + pieces[-1]
         return b"".join(pieces)
 
 

@@ -156,9 +156,13 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
             self.episodes.inform(info)
         return observation, reward, terminated, truncated, info
 
-    def log(self) -> dict[str, Any]:
-        """The recorded input: ``Learner(rule, n, K=Q).run(**env.log())`` leads to the same weights."""
-        return self.episodes.log(0)
+    def log(self, learner: int | None = None) -> dict[str, Any]:
+        """The recorded input: ``Learner(rule, n, K=Q).run(**env.log())`` leads to the same weights.
+
+        Args:
+            learner: As for ``Horde.log``: with questions with and without a policy, 0 or 1.
+        """
+        return self.episodes.log(0, learner)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file with the complete state, except the environment itself.
@@ -309,15 +313,16 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         self.episodes.inform_all(infos)
         return observations, rewards, terminated, truncated, infos
 
-    def log(self, i: int) -> dict[str, Any]:
+    def log(self, i: int, learner: int | None = None) -> dict[str, Any]:
         """The recorded input of sub-environment i's learner: ``Learner.run`` leads to its weights.
 
         Where the weights are shared, these are its share of them, and all shares must be added.
 
         Args:
             i: The number of the sub-environment.
+            learner: As for ``LearnGVFs.log``.
         """
-        return self.episodes.log(i)
+        return self.episodes.log(i, learner)
 
 
 class Episodes:
@@ -426,13 +431,24 @@ class Episodes:
     @property
     def theta(self) -> Array:
         """θ of each question: (K, n) where there is one set of weights, else (B, K, n); K = Q for one rate."""
-        thetas = np.array([learner.theta for learner in self.learners])
+        thetas = self._of_learners("theta")
         return thetas.sum(axis=0) if self._shared or len(thetas) == 1 else thetas
 
     @property
     def frozen(self) -> NDArray[np.bool_]:
-        """Which questions keep their last weights because they would have diverged, (B, Q)."""
-        return np.array([horde.frozen for horde in self.hordes])
+        """Which questions keep their last weights because they would have diverged, (B, K)."""
+        return self._of_learners("frozen")
+
+    def _of_learners(self, name: str) -> NDArray[Any]:
+        """An attribute of the learners of each sequence, (B, K, …), in the order of the questions."""
+        each = []
+        for horde in self.hordes:
+            E = len(horde.groups[0].setup.rates)
+            parts = [getattr(learner, name) for learner in horde.learners]
+            parts = [part.reshape(E, -1, *part.shape[1:]) for part in parts]
+            order = np.argsort(np.concatenate([group.questions for group in horde.groups]))
+            each.append(np.concatenate(np.concatenate(parts, axis=1)[:, order]))
+        return np.array(each)
 
     def inform(self, info: dict[str, Any], i: int = 0) -> None:
         """Put the predictions and the support of sequence i into what an environment returns with its observation."""
@@ -446,12 +462,12 @@ class Episodes:
             self.inform(info, i)
         infos |= {name: np.array([info[name] for info in each]) for name in each[0]}
 
-    def log(self, i: int) -> dict[str, Any]:
+    def log(self, i: int, learner: int | None = None) -> dict[str, Any]:
         """The recorded input of sequence i's learner: arguments of ``Learner.run`` that lead to the same weights.
 
         Where the weights are shared, R includes what the other sequences contribute, and the learners' θ must be added.
         """
-        return self._hordes[i].log()
+        return self._hordes[i].log(learner)
 
     # ------------------------------------------------------------------ the stream
 
