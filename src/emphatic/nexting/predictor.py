@@ -198,7 +198,7 @@ class LineFormat:
             for q in np.flatnonzero(derived["mark"]).tolist():
                 name, horizon = self.keys[q]
                 marks.setdefault(name, {})[horizon] = MARKS[derived["mark"][q]]
-            pieces[-1] = b', "marks": ' + json.dumps(marks, ensure_ascii=False).encode() + pieces[-1]
+            pieces[-1] = pieces[-1][:-2] + b', "marks": ' + json.dumps(marks, ensure_ascii=False).encode() + b"}\n"
         return b"".join(pieces)
 
 
