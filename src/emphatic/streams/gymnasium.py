@@ -137,7 +137,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         observation, info = self.env.reset(seed=seed, options=options)
         self.episodes.begin(0, observation)
         self._since = 0
-        self.episodes.inform(info)
+        info["predictions"], info["support"] = self.episodes.predictions[0], self.episodes.support(0)
         return observation, info
 
     def step(self, action: object) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -153,7 +153,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.episodes.step(0, action, reward, observation, bool(terminated), mu, predict, bool(truncated))
         if predict:
             self._since = 0
-            self.episodes.inform(info)
+            info["predictions"], info["support"] = self.episodes.predictions[0], self.episodes.support(0)
         return observation, reward, terminated, truncated, info
 
     def log(self, learner: int | None = None) -> dict[str, Any]:
@@ -286,7 +286,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         for i in np.flatnonzero(resets):
             self.episodes.begin(int(i), of_env[i])
         self._over &= ~resets
-        self.episodes.inform_all(infos)
+        self._inform(infos)
         return observations, infos
 
     def step(self, actions: ArrayLike) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -310,8 +310,12 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
             if same:
                 self.episodes.begin(i, of_env[i])
         self._over = np.logical_or(terminated, truncated)
-        self.episodes.inform_all(infos)
+        self._inform(infos)
         return observations, rewards, terminated, truncated, infos
+
+    def _inform(self, infos: dict[str, Any]) -> None:
+        infos["predictions"] = np.array(self.episodes.predictions)
+        infos["support"] = np.array([self.episodes.support(i) for i in range(self.num_envs)])
 
     def log(self, i: int, learner: int | None = None) -> dict[str, Any]:
         """The recorded input of sub-environment i's learner: ``Learner.run`` leads to its weights.
@@ -362,8 +366,8 @@ class Episodes:
             raise refusal("features", "LearnGVFs", "be emphatic.features.Features, or a function", repr(features))
         if weights not in ("one", "several"):
             raise refusal("weights", "LearnGVFs", "be 'one' or 'several'", repr(weights))
-        # (all rules that are the default for some questions have one weight vector)
-        traits: AnyRule = rules.get(USUAL if rule is None else rule) if not isinstance(rule, AnyRule) else rule
+        # (both rules that are the default for some questions have one weight vector)
+        traits: AnyRule = rule if isinstance(rule, AnyRule) else rules.get(USUAL if rule is None else rule)
         if settings.get("stepsize") is not None:
             traits = stepsizes.get(settings["stepsize"]).rule(traits)
         self._shared = weights == "one" and sequences > 1
@@ -371,11 +375,9 @@ class Episodes:
             wanted = f"be 'several' for rule {traits.name!r}, which has more weights than θ"
             raise refusal("weights", "LearnGVFs", wanted, "'one'")
         by_rule: Any = rates
-        if rates is None and (alpha is not None or settings.get("stepsize") is not None):
-            by_rule = 1.0
-        elif rates is None:
-            by_rule = BOUNDED_RATE if rule == BOUNDED else RATE
-            by_rule = {USUAL: RATE, BOUNDED: BOUNDED_RATE} if rule is None else by_rule
+        if rates is None:
+            is_given = alpha is not None or settings.get("stepsize") is not None
+            by_rule = 1.0 if is_given else {traits.name: RATE, BOUNDED: BOUNDED_RATE}
         settings |= {"rule": rule, "rates": by_rule, "alpha": alpha, "scaled": False, "centred": False}
         self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **settings)
         horde = self._new(features)
@@ -450,17 +452,9 @@ class Episodes:
             each.append(np.concatenate(np.concatenate(parts, axis=1)[:, order]))
         return np.array(each)
 
-    def inform(self, info: dict[str, Any], i: int = 0) -> None:
-        """Put the predictions and the support of sequence i into what an environment returns with its observation."""
-        info["predictions"] = self.predictions[i]
-        info["support"] = self._hordes[i].support if self._ready else np.full(len(self.questions), np.nan)
-
-    def inform_all(self, infos: dict[str, Any]) -> None:
-        """The same of all sequences, (B, Q)."""
-        each: list[dict[str, Any]] = [{} for _ in self.predictions]
-        for i, info in enumerate(each):
-            self.inform(info, i)
-        infos |= {name: np.array([info[name] for info in each]) for name in each[0]}
+    def support(self, i: int) -> Array:
+        """The support of each question in sequence i, (Q,): NaN before the warm-up is over."""
+        return self._hordes[i].support if self._ready else np.full(len(self.questions), np.nan)
 
     def log(self, i: int, learner: int | None = None) -> dict[str, Any]:
         """The recorded input of sequence i's learner: arguments of ``Learner.run`` that lead to the same weights.
