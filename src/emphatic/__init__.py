@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     ETDBeta: partial[Learner]
     TrueOnlineETD: partial[Learner]
     TrueOnlineETDBeta: partial[Learner]
+    BoundedETD: partial[Learner]
     GTD: partial[Learner]
     GTD2: partial[Learner]
     TrueOnlineGTD: partial[Learner]

@@ -213,14 +213,12 @@ def page(chain: Chain, car: Car) -> str:
 
 def reading_of_car(car: Car) -> str:
     """What its answers say."""
-    import numpy as np
-
     unbounded = car.learned["true_online_etd"]
     outside = sum(bool(((run < LOW) | (run > HIGH)).any()) for run in unbounded)
-    error = np.sqrt(np.square(car.learned["bounded_etd"] - car.exact).mean())
+    error = ((car.learned["bounded_etd"] - car.exact) ** 2).mean() ** 0.5
     return (
         f"Every sum lies from {LOW:g} to {HIGH:g}. Without bounds, {outside} of {len(unbounded)} runs predict others, "
-        f"up to {np.abs(unbounded).max():.2g} (at the edge). With bounds, none does; the RMS error is {error:.2f}."
+        f"up to {abs(unbounded).max():.2g} (at the edge). With bounds, none does; the RMS error is {error:.2f}."
     )
 
 

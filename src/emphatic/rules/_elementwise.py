@@ -60,8 +60,7 @@ class ElementwiseRule(RuleTraits):
         paper: Where the rule is from, for the table of rules.
         extra_ranges: The least and the largest value of each extra parameter that is not in ``RANGES``.
         emphasis: The discount of the follow-on trace F: "gamma", "beta", "decay", or "" where there is none.
-        fixed_point: Where the expected update is 0: "projected", θ of TD(λ) with that emphasis; "residual", θ of the
-            least mean squared TD error; or "" where that is not known.
+        fixed_point: Where the expected update is 0, as in ``Rule``.
         action_values: Whether φ is of a state and an action.
         class_name: The short name of its learners in ``emphatic``.
         update: The update in words, for the table of rules; by default the function's docstring.
@@ -85,7 +84,7 @@ class ElementwiseRule(RuleTraits):
     paper: str = ""
     extra_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
     emphasis: Literal["", "gamma", "beta", "decay"] = ""
-    fixed_point: Literal["", "projected", "residual"] = ""
+    fixed_point: Literal["", "projected", "cut", "residual"] = ""
     action_values: bool = False
     class_name: str = ""
     update: str = ""
