@@ -260,7 +260,7 @@ class Group:
             assert self.phi is not None
             phi_rows = self.phi.rows
         next_rows = Rows(self._start, phi.indices[0], phi.values[0])
-        self.possible.take(room.R[:1], room.rho)
+        self.possible.take(room.R[:1], room.parameters[3])
         V = self.recorded.learn_row(phi_rows, next_rows, room.parameters)
         self.phi, self._phi_rows, self.open = phi, next_rows, True
         V = self._clip(V) if self._clips else V
@@ -277,10 +277,9 @@ class Group:
         E, Q = self._E, len(self.questions)
         count = self._optional + (0 if self.seasons is None else len(ANSWERS))
         R, answers, single = np.empty((E, Q)), np.empty((1, Q, count)), np.empty((1, Q, count + 2))
-        rho = np.ones((1, E * Q))
-        step = _tiled(interest, E), self._lambda, rho, _tiled(gamma, E), R.reshape(1, E * Q)
+        step = _tiled(interest, E), self._lambda, np.ones((1, E * Q)), _tiled(gamma, E), R.reshape(1, E * Q)
         parameters = (self._alpha, *step, *self._extra.values())
-        self._room = _RowRoom(R, rho[:, :Q], self.base * self.unit, parameters, answers, answers[0, :, :E].T, single)
+        self._room = _RowRoom(R, self.base * self.unit, parameters, answers, answers[0, :, :E].T, single)
         return self._room
 
     def rows(self, columns: FeatureColumns, targets: Targets, gap: Flags, follows: Flags, learn: bool) -> Array:
@@ -612,11 +611,6 @@ class Group:
             low, high = self.possible.in_answers(bounds[min(t, len(bounds) - 1), :, : len(self.questions)])[:, q]
             self.impossible.append((int(self.questions[q]), self.setup.rule.name, answers[t, q], low, high))
 
-    @property
-    def support(self) -> Array:
-        """The support of each question, (Q,)."""
-        return self.possible.support
-
     def _clip(self, V: Array, bounds: Array | None = None) -> Array:
         """Predictions (B, K), in place, no further than what is possible, or than the rule was given."""
         if not self._ranged:
@@ -711,7 +705,6 @@ class _RowRoom(NamedTuple):
 
     Attributes:
         R: Takes the learners' R, (E, Q).
-        rho: ρ of each question, (1, Q).
         base: What is subtracted there, (Q,).
         parameters: All parameters of the learner's step, (1, K) each, with R among them.
         answers: Takes the answers to be combined, (1, Q, …).
@@ -720,7 +713,6 @@ class _RowRoom(NamedTuple):
     """
 
     R: Array
-    rho: Array
     base: Array
     parameters: tuple[Array, ...]
     answers: Array
@@ -809,12 +801,6 @@ class Groups:
         pairs = zip(self.groups, columns, strict=True)
         answers = [group.step(column, targets.of(group.questions), terminated, predict) for group, column in pairs]
         return self._joined(answers) if predict else None
-
-    @property
-    def support(self) -> Array:
-        """As of a group."""
-        support: Array = self._joined([group.support for group in self.groups])[0]
-        return support
 
     def catch_up(self) -> None:
         """As of a group."""

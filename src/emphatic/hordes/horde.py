@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -272,17 +271,17 @@ class Horde:
         kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
         if stepsize is not None:
             kind["stepsize"] = stepsizes.get(stepsize)
-        fixed = (alpha, scaled, centred, record, kind, extra, least_squares, weekly)
         setups = {}
         for is_bounded in dict.fromkeys(bounded):
             of_questions = BOUNDED if is_bounded else USUAL if rule is None else rule
             of_rule = _rates_of(getattr(of_questions, "name", of_questions), rates, stepsize is not None)
             # Reports an unknown rule, engine or parameter, or a missing one, at once.
             base_rule = Learner(of_questions, 1, len(of_rule) * len(self.questions), **kind).rule.base
+            fixed = (alpha, scaled, centred, record, kind, extra, least_squares, weekly)
             setups[is_bounded] = Setup(base_rule, of_rule, *fixed)
-        #: How each of ``groups`` learns; ``setup`` is that of the first question.
+        #: How each of ``groups`` learns; ``setup`` is that of the first question, and so are ``rates``.
         self._setups = [setups[bounded[share[0]]] for _, share in groups]
-        self.setup = self._setups[0]
+        self.setup, self.rates = self._setups[0], self._setups[0].rates
         #: The rule's name; None where it depends on whether a question has a policy.
         self.rule = self.setup.rule.name if len(setups) == 1 else None
         without = [question.name for question in self.questions if question.policy is None]
@@ -343,17 +342,10 @@ class Horde:
         return tuple(group.learner for group in self._groups)
 
     @property
-    def rates(self) -> tuple[float, ...]:
-        """The rates of the learners, in the order of their predictions; see ``rule``."""
-        return self.setup.rates if self.rule is not None else self._refuse_one("groups")
-
-    @property
     def frozen(self) -> NDArray[np.bool_]:
         """Which questions, (Q,), keep their last weights, because all of their learners would have diverged."""
-        frozen = np.empty(len(self.questions), bool)
-        for group, learner in zip(self._groups, self.learners, strict=True):
-            frozen[group.questions] = learner.frozen.reshape(-1, len(group.questions)).all(axis=0)
-        return frozen
+        pairs = zip(self.learners, self._shares, strict=True)
+        return self._of_questions([learner.frozen.reshape(-1, len(share)).all(axis=0) for learner, share in pairs])
 
     @property
     def support(self) -> Array:
@@ -361,21 +353,18 @@ class Horde:
 
         With few of them, below 10, an answer means little. It is NaN where γ is 1 or varies.
         """
-        group = self._group or self._require()
-        group.catch_up()
-        return group.support
+        (self._group or self._require()).catch_up()
+        supports = [group.possible.support for group in self._groups]
+        return supports[0] if len(supports) == 1 else self._of_questions(supports)
 
     @property
-    def possible(self) -> tuple[Array, Array]:
-        """The least and the most answer to each question that is possible by the cumulants so far, (Q,) each.
+    def possible(self) -> Array:
+        """The least and the most answer to each question that is possible by the cumulants so far, (2, Q).
 
         They are −∞ and ∞ where γ is 1 or varies.
         """
         self._require().catch_up()
-        low, high = np.empty((2, len(self.questions)))
-        for group in self._groups:
-            low[group.questions], high[group.questions] = group.possible.answers
-        return low, high
+        return self._of_questions([group.possible.answers for group in self._groups])
 
     @property
     def gamma(self) -> Array:
@@ -387,10 +376,11 @@ class Horde:
     def base(self) -> Array:
         """The mean of each cumulant in the warm-up, from which deviations are learned; 0 for questions without one."""
         self._require()
-        base = np.empty(len(self.questions))
-        for group in self._groups:
-            base[group.questions] = group.base
-        return base
+        return self._of_questions([group.base for group in self._groups])
+
+    def _of_questions(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Values of the questions of each group, (…, Q), in the order of all questions."""
+        return np.concatenate(values, axis=-1)[..., np.argsort(np.concatenate(self._shares))]
 
     @property
     def rows(self) -> int:
@@ -715,8 +705,7 @@ class Horde:
             return np.concatenate([answers for answers in steps if answers is not None]) if predict and steps else None
         finally:
             guard.users = 0
-            if self._impossible:
-                self._warn_of_impossible()
+            self._warn_of_impossible()
 
     def can_follow(self, values: Array) -> bool:
         """Whether ``follow`` takes this row: an episode is in progress, no value is missing, all questions are plain.
@@ -754,8 +743,7 @@ class Horde:
             return answers
         finally:
             guard.users = 0
-            if self._impossible:
-                self._warn_of_impossible()
+            self._warn_of_impossible()
 
     def cut(self) -> None:
         """Start a new sequence: reset the traces, also those of features, and learn nothing from the step across it."""
@@ -1053,16 +1041,14 @@ class Horde:
 
     def _warn_of_impossible(self) -> None:
         """Name the questions that were given an impossible answer; each once. Learning goes on."""
-        impossible = self._impossible[:]
-        self._impossible.clear()
-        for q, rule, answer, low, high in impossible:
-            gamma = self._evaluator.gamma[q]
+        while self._impossible:
+            q, rule, answer, low, high = self._impossible.pop(0)
             warnings.warn(
-                f"{self.names[q]!r} predicts {answer:.4g}, which is impossible: with γ = {gamma:.6g} and the cumulants "
-                f"so far every answer lies from {low:.4g} to {high:.4g}. The steps of rule {rule!r} "
-                f"are too large here: use rule {BOUNDED!r}, which keeps to this range.",
+                f"{self.names[q]!r} predicts {answer:.4g}, which is impossible: with γ = {self.gamma[q]:.6g} and the "
+                f"cumulants so far every answer lies from {low:.4g} to {high:.4g}. The steps of rule {rule!r} are too "
+                f"large here: use rule {BOUNDED!r}, which keeps to this range.",
                 DivergenceWarning,
-                stacklevel=_stacklevel(),
+                stacklevel=4,
             )
 
     def blocks(
@@ -1407,14 +1393,6 @@ class Horde:
         evaluators = [other._evaluator for other in hordes]
         evaluator.counts = [counts for of_horde in evaluators for counts in of_horde.counts]
         evaluator.departure = np.concatenate([of_horde.departure for of_horde in evaluators], axis=1)
-
-
-def _stacklevel() -> int:
-    """The stack level of a warning of whoever calls it, for the first line that is not of this package."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("emphatic."):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 # ------------------------------------------------------------------------------------------------ checks of arguments

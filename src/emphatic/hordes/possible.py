@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 __all__ = ["MARKS", "Possible", "find_marks"]
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 #: An answer with less support is marked.
 _SUPPORTED = 10.0
 #: The mark of an answer, by its number.
@@ -45,15 +46,7 @@ class Possible:
         E: The number of learners of each.
     """
 
-    def __init__(
-        self,
-        gamma: Array,
-        policies: NDArray[np.bool_],
-        base: Array,
-        factor: Array,
-        compared: NDArray[np.bool_],
-        E: int,
-    ) -> None:
+    def __init__(self, gamma: Array, policies: Flags, base: Array, factor: Array, compared: Flags, E: int) -> None:
         kernels, bounded = _kernels(), gamma < 1.0
         self._questions, self._known = (np.zeros(len(gamma), dtype) for dtype in (kernels.QUESTION, kernels.KNOWN))
         span = np.where(bounded, 1.0 / np.where(bounded, 1.0 - gamma, 1.0), 0.0)
@@ -108,11 +101,9 @@ class Possible:
         return place
 
     def clip(self, V: Array, bounds: Array) -> Array:
-        """Predictions (B, K), kept within the bounds in place."""
-        if V.dtype == np.float64:
-            self._clip(V, bounds)
-            return V
-        np.clip(V, bounds[:, 0], bounds[:, 1], out=V)
+        """Predictions (B, K) within the bounds, float64, in place where they are."""
+        V = np.asarray(V, np.float64)
+        self._clip(V, bounds)
         return V
 
     def cut(self) -> None:
@@ -141,9 +132,8 @@ class Possible:
     def _refresh(self) -> None:
         """The bounds by the cumulants so far."""
         span, known = self._questions["span"], self._known
-        of_questions = [np.where(span > 0.0, known["least"] * span, -math.inf)]
-        of_questions.append(np.where(span > 0.0, known["most"] * span, math.inf))
-        self.bounds[0] = np.tile(of_questions, self.bounds.shape[2] // len(span))
+        least, most = (np.where(span > 0.0, known[name] * span, np.inf) for name in ("least", "most"))
+        self.bounds[0] = np.tile([np.where(span > 0.0, least, -np.inf), most], self.bounds.shape[2] // len(span))
 
 
 def find_marks(answers: Array, possible: Array, support: Array) -> NDArray[np.int8]:

@@ -1177,8 +1177,7 @@ class RecordedLearner:
 
     def _without(self, parameters: Arrays, ineffective: NDArray[np.bool_]) -> Arrays:
         """The parameters of steps (T, K), where the marked ones change nothing; copies, for some change in place."""
-        off = self._off
-        return tuple(np.where(ineffective, 0.0, p) if at in off else np.array(p) for at, p in enumerate(parameters))
+        return tuple(np.where(ineffective & (at in self._off), 0.0, p) for at, p in enumerate(parameters))
 
 
 def _largest(values: Array) -> float:

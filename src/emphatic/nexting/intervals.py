@@ -697,7 +697,7 @@ class Derived:
             derived["usual"] = np.full(predictions.shape, np.nan)
             for kind, columns in ends.items():
                 derived[kind][:, own] = columns
-            possible = np.array(self._horde.possible)
+            possible = self._horde.possible
             derived["mark"] = find_marks(predictions, possible, self._horde.support)
             derived["mark"][:, : own[0]] = 0
             self.returns.note(possible[:, own], derived["mark"][:, own])

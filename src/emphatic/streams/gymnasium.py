@@ -355,7 +355,7 @@ class Episodes:
         weights: str = "several",
         rule: str | AnyRule | None = None,
         alpha: float | Sequence[float] | None = None,
-        rates: float | Sequence[float] | None = None,
+        rates: float | Sequence[float] | Mapping[str, float] | None = None,
         warm_up: int = 0,
         **settings: Any,
     ) -> None:
@@ -374,11 +374,10 @@ class Episodes:
         if self._shared and len(getattr(traits, "weights", ())) > 1:
             wanted = f"be 'several' for rule {traits.name!r}, which has more weights than θ"
             raise refusal("weights", "LearnGVFs", wanted, "'one'")
-        by_rule: Any = rates
         if rates is None:
             is_given = alpha is not None or settings.get("stepsize") is not None
-            by_rule = 1.0 if is_given else {traits.name: RATE, BOUNDED: BOUNDED_RATE}
-        settings |= {"rule": rule, "rates": by_rule, "alpha": alpha, "scaled": False, "centred": False}
+            rates = 1.0 if is_given else {traits.name: RATE, BOUNDED: BOUNDED_RATE}
+        settings |= {"rule": rule, "rates": rates, "alpha": alpha, "scaled": False, "centred": False}
         self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **settings)
         horde = self._new(features)
         evaluator = horde.evaluator((*names, REWARD))  # reports an invalid question at once
@@ -445,11 +444,10 @@ class Episodes:
         """An attribute of the learners of each sequence, (B, K, …), in the order of the questions."""
         each = []
         for horde in self.hordes:
-            E = len(horde.groups[0].setup.rates)
             parts = [getattr(learner, name) for learner in horde.learners]
-            parts = [part.reshape(E, -1, *part.shape[1:]) for part in parts]
-            order = np.argsort(np.concatenate([group.questions for group in horde.groups]))
-            each.append(np.concatenate(np.concatenate(parts, axis=1)[:, order]))
+            by_rate = [part.reshape(len(horde.rates), -1, *part.shape[1:]) for part in parts]
+            order = np.argsort(np.concatenate(horde.shares))
+            each.append(np.concatenate(np.concatenate(by_rate, axis=1)[:, order]))
         return np.array(each)
 
     def support(self, i: int) -> Array:
