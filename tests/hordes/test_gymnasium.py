@@ -57,9 +57,9 @@ QUESTIONS = [
 
 def by_hand(
     learner: emphatic.Learner, phi: Any, phi_next: Any, observation: Any, action: int, reward: float, following: Any,
-    terminated: bool, mu: float, alpha: float,
+    terminated: bool, mu: float, alpha: float, seen: list[Any] | None = None,
 ) -> None:  # fmt: skip
-    """One step of QUESTIONS, every number written out."""
+    """One step of QUESTIONS, every number written out; with the cumulants ``seen`` before, by bounded_etd."""
     observation, following = observation.astype(np.float64), following.astype(np.float64)
     after = following[2]
     gamma = np.array([0.9, 1 - 1 / 8, 0.9 if abs(after) < 0.1 else 0.5, 0.8, 0.7])
@@ -67,23 +67,26 @@ def by_hand(
     left = float(action == 0)
     likely = 0.9 if observation[2] < 0.0 else 0.3
     likely = likely if action == 0 else 1.0 - likely
+    R = np.array(
+        [reward, after, abs(after) + 0.5 * reward, after - observation[2] + 0.1 * action, 1 + 2 * (1 - gamma_next[4])]
+    )
+    bounds = {}
+    if seen is not None:
+        seen.append(R)
+        constant = np.array([0.9, 1 - 1 / 8, np.nan, 0.8, 0.7])
+        low, high = np.minimum(0, np.min(seen, axis=0)), np.maximum(0, np.max(seen, axis=0))
+        low, high = low / (1 - constant), high / (1 - constant)
+        bounds = {"low": np.where(np.isnan(low), -np.inf, low), "high": np.where(np.isnan(high), np.inf, high)}
     learner.learn(
         alpha=alpha,
         I=np.array([1 - 0.9, 1 / 8, 0.3, 1 - 0.8, abs(observation[2])]),
         lambda_=np.array([1 - 4 * (1 - 0.9), 0.7, 0.4, 0.2, 0.0]),
         phi=phi,
         rho=np.array([1.0, 1.0, 1.0, left / mu, likely / mu]),
-        R=np.array(
-            [
-                reward,
-                after,
-                abs(after) + 0.5 * reward,
-                after - observation[2] + 0.1 * action,
-                1 + 2 * (1 - gamma_next[4]),
-            ]
-        ),
+        R=R,
         phi_next=phi_next,
         gamma_next=gamma_next,
+        **bounds,
     )
 
 
@@ -301,11 +304,14 @@ def drive_vector(env: LearnGVFsVector, mode: str, steps: int) -> list[list[tuple
 
 @pytest.mark.parametrize("weights", ["several", "one"])
 @pytest.mark.parametrize("mode", MODES)
-def test_each_sub_environment_is_a_sequence_of_its_own(mode: str, weights: str) -> None:
-    env = vector(mode, weights)
+@pytest.mark.parametrize("rule", [RULE, "bounded_etd"])
+def test_each_sub_environment_is_a_sequence_of_its_own(rule: str, mode: str, weights: str) -> None:
+    alpha = 0.05 if rule == RULE else 0.4
+    env = vector(mode, weights, rule=rule, alpha=alpha)
     through = drive_vector(env, mode, 150)
     features, n = maker(), maker().n
-    hands = [emphatic.Learner(RULE, n, 5, engine="dense") for _ in range(3)]
+    hands = [emphatic.Learner(rule, n, 5, engine="dense") for _ in range(3)]
+    seen: list[Any] = [None] * 3 if rule == RULE else [[]] * 3 if weights == "one" else [[], [], []]
     cuts = 0
     last: emphatic.Learner | None = None
     for taken in through:
@@ -314,7 +320,7 @@ def test_each_sub_environment_is_a_sequence_of_its_own(mode: str, weights: str) 
             if weights == "one" and last is not None:
                 hand.theta = last.theta  # its own traces, and the weights as the others have left them
             phi, phi_next = features(observation), features(following)
-            by_hand(hand, phi, phi_next, observation, action, reward, following, terminated, mu, alpha=0.05)
+            by_hand(hand, phi, phi_next, observation, action, reward, following, terminated, mu, alpha, seen[i])
             if truncated and not terminated:
                 hand.cut()
                 cuts += 1

@@ -241,6 +241,14 @@ def dense(maker: f.Features, values: Array) -> Array:
     return out
 
 
+def test_answers_of_weights_of_single_precision_lie_within_the_range() -> None:
+    env = LearnGVFs(cart(), QUESTIONS, coder(), dtype="float32", alpha=3.0)
+    answers = np.array([info["predictions"] for info in drive(env, 300)])
+    low, high = env.episodes.hordes[0].possible
+    assert ((low <= answers) & (answers <= high)).all()
+    assert np.ptp(answers, axis=0).min() > 0.01
+
+
 def test_bounds_that_are_given_are_kept() -> None:
     given = LearnGVFs(cart(), QUESTIONS[:2], coder(), rule="bounded_etd", low=[-0.01, -9.0], high=0.02, record=True)
     answers = np.array([info["predictions"] for info in drive(given, 200)])
