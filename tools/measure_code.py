@@ -37,28 +37,28 @@ VAGUE = frozenset(
 #: The largest size of the package, in code lines. It only falls, but for what these add once: ``bounded_etd`` and its
 #: default 500, ``bootstrap`` 600, ``jax`` and ``export`` 450, and ``answers`` 2,400 until what it replaces goes. What
 #: moves to another package takes its part of the limit along.
-CODE_LINES = 45_028
+CODE_LINES = 45_334
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
-    ".": 615,
-    "asking": 4_450,
+    ".": 616,
+    "asking": 4_460,
     "cli": 1_140,
     "common": 580,
     "control": 923,
     "data": 4,
     "engines": 6_594,
     "features": 1_157,
-    "hordes": 3_472,
+    "hordes": 3_734,
     "learning": 2_568,
-    "nexting": 5_788,
+    "nexting": 5_799,
     "problems": 1_217,
-    "questions": 850,
+    "questions": 851,
     "report": 684,
     "rules": 2_279,
     "scores": 1_297,
-    "serve": 2_967,
+    "serve": 2_971,
     "stepsizes": 830,
-    "streams": 372,
+    "streams": 389,
     "studies": 2_445,
     "tables": 4_797,
 }
@@ -66,12 +66,12 @@ PACKAGE_LINES = {
 LIMITS: dict[str, float] = {
     "code lines": CODE_LINES,
     **{f"code lines of {package}": lines for package, lines in PACKAGE_LINES.items()},
-    "modules": 217,
+    "modules": 219,
     "command-line options": 78,
     "mandatory dependencies": 11,
     "functions of complexity above 25": 42,
     "arguments of a kernel": 42,
-    "code lines of tests": 36_368,
+    "code lines of tests": 36_916,
     "code lines of benchmarks": 3_500,
     "words of docs": 45_000,
     "imports, % of code lines": 7.0,
