@@ -41,7 +41,7 @@ CODE_LINES = 45_334
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
     ".": 616,
-    "asking": 4_460,
+    "asking": 4_463,
     "cli": 1_140,
     "common": 580,
     "control": 923,
@@ -71,7 +71,7 @@ LIMITS: dict[str, float] = {
     "mandatory dependencies": 11,
     "functions of complexity above 25": 42,
     "arguments of a kernel": 42,
-    "code lines of tests": 36_916,
+    "code lines of tests": 36_940,
     "code lines of benchmarks": 3_500,
     "words of docs": 45_000,
     "imports, % of code lines": 7.0,

@@ -109,7 +109,7 @@ def maker() -> Any:
 
 def made(limit: int = 25, **more: Any) -> LearnGVFs:
     """CartPole with a short limit: some episodes end by falling, others by the limit."""
-    given = {"rule": RULE, "alpha": 0.05} | more
+    given: dict[str, Any] = {"rule": RULE, "alpha": 0.05} | more
     return LearnGVFs(gymnasium.make("CartPole-v1", max_episode_steps=limit), QUESTIONS, coder(), **given)
 
 
@@ -275,7 +275,8 @@ def vector(mode: str, weights: str, count: int = 3, **more: Any) -> LearnGVFsVec
         [lambda limit=limit: gymnasium.make("CartPole-v1", max_episode_steps=limit) for limit in limits[:count]],
         autoreset_mode=modes(mode),
     )
-    return LearnGVFsVector(envs, QUESTIONS, coder(), weights=weights, **({"rule": RULE, "alpha": 0.05} | more))
+    given: dict[str, Any] = {"rule": RULE, "alpha": 0.05} | more
+    return LearnGVFsVector(envs, QUESTIONS, coder(), weights=weights, **given)
 
 
 def drive_vector(env: LearnGVFsVector, mode: str, steps: int) -> list[list[tuple[Any, ...]]]:

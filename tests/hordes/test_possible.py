@@ -369,7 +369,8 @@ def test_a_question_that_predicts_the_impossible_is_named_once(how: str, scaled:
     assert len(np.unique(flat)) > 10, "learning goes on"
 
 
-def test_a_prediction_a_little_outside_is_nothing_to_warn_of() -> None:
+@pytest.mark.parametrize("far", [4.6, -2.6])
+def test_a_prediction_a_little_outside_is_nothing_to_warn_of(far: float) -> None:
     """Half the width outside is a matter of course for a learner; no width, no range or no fixed γ, no warning."""
     ask = [
         GVF("x", gamma=0.5, name="half"),
@@ -384,10 +385,21 @@ def test_a_prediction_a_little_outside_is_nothing_to_warn_of() -> None:
         for theta in (0.0, 1.0, 3.9, -1.9):
             horde.learner.theta = np.full((4, 1), theta)
             horde.learn(0, 0.0, {"x": 1.0}, terminated=False)
-    horde.learner.theta = np.full((4, 1), 4.6)
-    with pytest.warns(DivergenceWarning, match="'half' predicts 4") as caught:
+    horde.learner.theta = np.full((4, 1), far)
+    with pytest.warns(DivergenceWarning, match=f"'half' predicts {int(far)}") as caught:
         horde.learn(0, 0.0, {"x": 1.0}, terminated=False)
     assert len(caught) == 1
+
+
+def test_an_answer_that_is_blended_is_not_judged() -> None:
+    """It lies within the readings, and the first of a sequence is one, but no cumulant."""
+    horde = Horde([GVF("x", horizon=3), PLAIN[1]], f.Features([f.Bias()]))
+    x = np.append(100.0, 1.0 + 0.1 * (np.arange(50) % 2))
+    horde.warm_up({"x": x[1:], "y": x[1:]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        answers = horde.run({"x": x, "y": x})
+    assert answers[2, 0] > 2 * horde.possible[1, 0]
 
 
 @pytest.mark.parametrize("every", [1, 4])

@@ -23,13 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import rules
-from emphatic.hordes.possible import MARKS
 from emphatic.questions.evaluator import Evaluator
 from emphatic.questions.gvf import GVF, Observations, action_name, sure_action
 from emphatic.scores.measures import ErrorBlocks, judge_errors
 from emphatic.tables import Hold
 
-__all__ = ["FollowedGVFs"]
+__all__ = ["MARKS", "FollowedGVFs", "find_marks"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -38,6 +37,8 @@ _RECENT = 400
 #: The columns of a plot.
 _SHOWN = ("row", "time", "now", "answer", "low", "high", "usual", "label")
 _BASELINES = ("persistence", "past_mean", "climatology")
+#: The mark of an answer, by its number; and the support that an answer needs to have none.
+MARKS, _SUPPORTED = (None, "unsupported", "impossible"), 10.0
 
 
 @cache
@@ -46,6 +47,16 @@ def _kernels() -> Any:
     from emphatic.asking import return_kernels
 
     return return_kernels
+
+
+def find_marks(answers: Array, possible: Array, support: Array) -> NDArray[np.int8]:
+    """The numbers of the marks of answers (B, Q) by the range of what is possible, (2, Q), and their support, (Q,).
+
+    >>> find_marks(np.array([[0.5, 0.5, 3.0]]), np.array([[0.0] * 3, [1.0] * 3]), np.array([20.0, 9.0, 9.0])).tolist()
+    [[0, 1, 2]]
+    """
+    low, high = possible
+    return np.where((answers < low) | (answers > high), 2, support < _SUPPORTED).astype(np.int8)
 
 
 class FollowedGVFs:

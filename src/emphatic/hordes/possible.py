@@ -22,14 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MARKS", "Possible", "find_marks"]
+__all__ = ["Possible"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-#: An answer with less support is marked.
-_SUPPORTED = 10.0
-#: The mark of an answer, by its number.
-MARKS = (None, "unsupported", "impossible")
 #: The most steps of a window: beyond, a product of ratios is hardly ever another one.
 _LONGEST = 1 << 20
 
@@ -134,16 +130,6 @@ class Possible:
         span, known = self._questions["span"], self._known
         least, most = (np.where(span > 0.0, known[name] * span, np.inf) for name in ("least", "most"))
         self.bounds[0] = np.tile([np.where(span > 0.0, least, -np.inf), most], self.bounds.shape[2] // len(span))
-
-
-def find_marks(answers: Array, possible: Array, support: Array) -> NDArray[np.int8]:
-    """The numbers of the marks of answers (B, Q) by the range of what is possible, (2, Q), and their support, (Q,).
-
-    >>> find_marks(np.array([[0.5, 0.5, 3.0]]), np.array([[0.0] * 3, [1.0] * 3]), np.array([20.0, 9.0, 9.0])).tolist()
-    [[0, 1, 2]]
-    """
-    low, high = possible
-    return np.where((answers < low) | (answers > high), 2, support < _SUPPORTED).astype(np.int8)
 
 
 @cache

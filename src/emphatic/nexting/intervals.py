@@ -115,10 +115,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.asking.gvfs import FollowedGVFs
+from emphatic.asking.gvfs import FollowedGVFs, find_marks
 from emphatic.engines.compiled import direct, interpreted
 from emphatic.hordes.horde import Horde
-from emphatic.hordes.possible import find_marks
 from emphatic.nexting import interval_kernels as kernels
 from emphatic.nexting.settings import FALSE_ALARM_RATE
 

@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 
 from emphatic.asking import answers as asking
 from emphatic.asking.answers import Asked, Timing
+from emphatic.asking.gvfs import MARKS
 from emphatic.asking.language import parse_all
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
-from emphatic.hordes.possible import MARKS
 from emphatic.nexting.intervals import ENDS, OF_A_SIGNAL, WHY, Derived
 from emphatic.nexting.learning import choose_columns, make_guard, make_headline, make_horde
 from emphatic.nexting.settings import ENGINE, Settings

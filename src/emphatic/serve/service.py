@@ -26,8 +26,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.asking.gvfs import MARKS
 from emphatic.common.locks import hold_lock
-from emphatic.hordes.possible import MARKS
 from emphatic.nexting.predictor import (
     ENDS,
     OF_A_SIGNAL,
