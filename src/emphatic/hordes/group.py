@@ -599,17 +599,14 @@ class Group:
     def _within(self, answers: Array, bounds: Array | None = None) -> Array:
         """The answers (B, Q), clipped to what is possible, or compared with it."""
         if self._judges:
-            self._judge(np.asarray(answers, np.float64), self.possible.bounds if bounds is None else bounds)
+            bounds = self.possible.bounds if bounds is None else bounds
+            while (place := self.possible.find(answers, bounds)) >= 0:
+                t, q = divmod(place, len(self.questions))
+                low, high = self.possible.in_answers(bounds[min(t, len(bounds) - 1), :, : len(self.questions)])[:, q]
+                self.impossible.append((int(self.questions[q]), self.setup.rule.name, answers[t, q], low, high))
         elif self._direct and self._clips:
             return self._clip(answers, bounds)
         return answers
-
-    def _judge(self, answers: Array, bounds: Array) -> None:
-        """Note the first answer to each question that is impossible."""
-        while (place := self.possible.find(answers, bounds)) >= 0:
-            t, q = divmod(place, len(self.questions))
-            low, high = self.possible.in_answers(bounds[min(t, len(bounds) - 1), :, : len(self.questions)])[:, q]
-            self.impossible.append((int(self.questions[q]), self.setup.rule.name, answers[t, q], low, high))
 
     def _clip(self, V: Array, bounds: Array | None = None) -> Array:
         """Predictions (B, K), in place, no further than what is possible, or than the rule was given."""

@@ -294,6 +294,7 @@ class Horde:
         self._groups: list[Group] = []
         self._guard = Guard("horde")
         self._makers, self._shares = [_claim(maker) for maker, _ in groups], [share for _, share in groups]
+        self._order = np.argsort(np.concatenate(self._shares))
 
     # ------------------------------------------------------------------ properties
 
@@ -354,8 +355,9 @@ class Horde:
         With few of them, below 10, an answer means little. It is NaN where γ is 1 or varies.
         """
         (self._group or self._require()).catch_up()
-        supports = [group.possible.support for group in self._groups]
-        return supports[0] if len(supports) == 1 else self._of_questions(supports)
+        if len(self._groups) == 1:
+            return self._groups[0].possible.support
+        return self._of_questions([group.possible.support for group in self._groups])
 
     @property
     def possible(self) -> Array:
@@ -380,7 +382,7 @@ class Horde:
 
     def _of_questions(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Values of the questions of each group, (…, Q), in the order of all questions."""
-        return np.concatenate(values, axis=-1)[..., np.argsort(np.concatenate(self._shares))]
+        return np.concatenate(values, axis=-1).take(self._order, axis=-1)
 
     @property
     def rows(self) -> int:

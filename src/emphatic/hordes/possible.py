@@ -93,7 +93,7 @@ class Possible:
 
     def find(self, answers: Array, bounds: Array) -> int:
         """The place of the first answer (B, Q) that is impossible by these bounds, or −1; once for each question."""
-        place: int = self._find(answers, self._questions, self._known, bounds)
+        place: int = self._find(np.asarray(answers, np.float64), self._questions, self._known, bounds)
         return place
 
     def clip(self, V: Array, bounds: Array) -> Array:

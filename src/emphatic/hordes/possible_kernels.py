@@ -57,7 +57,9 @@ def take(R: Floats, rho: Floats, questions: Records, knowledge: Records, ratios:
                 row[HIGH, k] = known["most"] * span if span > 0.0 else math.inf
             if window < 0:
                 continue
-            log_w = ratio = math.log(rho[t, q]) if rho[t, q] > 0.0 else -math.inf
+            log_w = ratio = 0.0
+            if rho[t, q] != 1.0:
+                log_w = ratio = math.log(rho[t, q]) if rho[t, q] > 0.0 else -math.inf
             if window > 0:
                 place = question["steps"] % window
                 at = question["begin"] + place
@@ -75,7 +77,7 @@ def take(R: Floats, rho: Floats, questions: Records, knowledge: Records, ratios:
                 known["squares"] *= shrink * shrink
                 known["largest"] = log_w
             if log_w > -math.inf:
-                w = math.exp(log_w - known["largest"])
+                w = 1.0 if log_w == known["largest"] else math.exp(log_w - known["largest"])
                 known["total"] += w
                 known["squares"] += w * w
                 known["support"] = known["total"] * known["total"] / known["squares"]
