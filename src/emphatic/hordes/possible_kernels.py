@@ -55,29 +55,27 @@ def take(R: Floats, rho: Floats, questions: Records, knowledge: Records, ratios:
             for k in range(q, K, Q):
                 row[LOW, k] = known["least"] * span if span > 0.0 else -math.inf
                 row[HIGH, k] = known["most"] * span if span > 0.0 else math.inf
-            if window < 0:
+            if window <= 0:  # NaN stays NaN
+                known["support"] += 1.0 if window == 0 and rho[t, q] > 0.0 else 0.0
                 continue
-            log_w = ratio = 0.0
-            if rho[t, q] != 1.0:
-                log_w = ratio = math.log(rho[t, q]) if rho[t, q] > 0.0 else -math.inf
-            if window > 0:
-                place = question["steps"] % window
-                at = question["begin"] + place
-                log_w = question["product"] = ratio if place == 0 else question["product"] + ratio
-                if question["steps"] >= window and place + 1 < window:
-                    log_w += ratios[at + 1]
-                ratios[at] = ratio
-                if place + 1 == window:
-                    for i in range(at - 1, at - window, -1):
-                        ratios[i] += ratios[i + 1]
-                question["steps"] += 1
+            ratio = math.log(rho[t, q]) if rho[t, q] > 0.0 else -math.inf
+            place = question["steps"] % window
+            at = question["begin"] + place
+            log_w = question["product"] = ratio if place == 0 else question["product"] + ratio
+            if question["steps"] >= window and place + 1 < window:
+                log_w += ratios[at + 1]
+            ratios[at] = ratio
+            if place + 1 == window:
+                for i in range(at - 1, at - window, -1):
+                    ratios[i] += ratios[i + 1]
+            question["steps"] += 1
             if log_w > known["largest"]:
                 shrink = math.exp(known["largest"] - log_w)
                 known["total"] *= shrink
                 known["squares"] *= shrink * shrink
                 known["largest"] = log_w
             if log_w > -math.inf:
-                w = 1.0 if log_w == known["largest"] else math.exp(log_w - known["largest"])
+                w = math.exp(log_w - known["largest"])
                 known["total"] += w
                 known["squares"] += w * w
                 known["support"] = known["total"] * known["total"] / known["squares"]
