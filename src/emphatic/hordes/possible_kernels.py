@@ -45,16 +45,18 @@ def take(R: Floats, rho: Floats, questions: Records, knowledge: Records, ratios:
     To be exact and quick, the product of ρ over a window is that of the present stretch of so many steps and of the end
     of the stretch before, whose products from each step on stand among the ``ratios``, as logarithms.
     """
-    Q, K = len(questions), bounds.shape[2]
+    Q, K, several = len(questions), bounds.shape[2], len(bounds) > 1
     for t in range(len(R)):
         row = bounds[min(t, len(bounds) - 1)]
         for q in range(Q):
             question, known = questions[q], knowledge[q]
-            known["least"], known["most"] = min(known["least"], R[t, q]), max(known["most"], R[t, q])
-            span, window = question["span"], question["window"]
-            for k in range(q, K, Q):
-                row[LOW, k] = known["least"] * span if span > 0.0 else -math.inf
-                row[HIGH, k] = known["most"] * span if span > 0.0 else math.inf
+            window = question["window"]
+            if several or not known["least"] <= R[t, q] <= known["most"]:
+                least, most = min(known["least"], R[t, q]), max(known["most"], R[t, q])
+                known["least"], known["most"], span = least, most, question["span"]
+                for k in range(q, K, Q):
+                    row[LOW, k] = least * span if span > 0.0 else -math.inf
+                    row[HIGH, k] = most * span if span > 0.0 else math.inf
             if window <= 0:  # NaN stays NaN
                 known["support"] += 1.0 if window == 0 and rho[t, q] > 0.0 else 0.0
                 continue
