@@ -338,8 +338,8 @@ class Episodes:
         δ = R + γ'θ·φ' − θ·φ = (R + γ'v' − v) + γ'θ_i·φ' − θ_i·φ,   v = Σ_{j≠i} θ_j·φ,  v' = Σ_{j≠i} θ_j·φ',
 
     is part of the cumulant it is given. That is exact for every rule with one weight vector, for none looks at θ but
-    through δ: the weights are those of one learner whose traces are swapped at each turn. bounded_etd looks at θ·φ' too:
-    its bounds are lessened by v'. What is possible, and the support, are those of all sequences together.
+    through δ: the weights are those of one learner whose traces are swapped at each turn. bounded_etd looks at θ·φ'
+    too: its bounds are lessened by v'. What is possible, and the support, are those of all sequences together.
 
     ``flat`` converts an observation to an array (C,), whose components are called ``names``. With ``alpha``, which is
     α itself, ``rates`` are factors of it.
