@@ -37,7 +37,7 @@ VAGUE = frozenset(
 #: The largest size of the package, in code lines. It only falls, but for what these add once: ``bounded_etd`` and its
 #: default 500, ``bootstrap`` 600, ``jax`` and ``export`` 450, and ``answers`` 2,400 until what it replaces goes. What
 #: moves to another package takes its part of the limit along.
-CODE_LINES = 45_334
+CODE_LINES = 45_333
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
     ".": 616,
@@ -48,9 +48,9 @@ PACKAGE_LINES = {
     "data": 4,
     "engines": 6_594,
     "features": 1_157,
-    "hordes": 3_734,
+    "hordes": 3_731,
     "learning": 2_568,
-    "nexting": 5_799,
+    "nexting": 5_798,
     "problems": 1_217,
     "questions": 851,
     "report": 684,
@@ -71,7 +71,7 @@ LIMITS: dict[str, float] = {
     "mandatory dependencies": 11,
     "functions of complexity above 25": 42,
     "arguments of a kernel": 42,
-    "code lines of tests": 36_940,
+    "code lines of tests": 37_000,
     "code lines of benchmarks": 3_500,
     "words of docs": 45_000,
     "imports, % of code lines": 7.0,

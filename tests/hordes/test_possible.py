@@ -249,6 +249,61 @@ def test_answers_of_weights_of_single_precision_lie_within_the_range() -> None:
     assert np.ptp(answers, axis=0).min() > 0.01
 
 
+@pytest.mark.parametrize("given", [{}, {"scaled": False}, {"centred": False}, {"scaled": False, "centred": False}])
+@pytest.mark.parametrize("size", [1, 7])
+@pytest.mark.parametrize("learn", [True, False])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_no_weights_lead_to_an_answer_outside(given: dict[str, Any], size: int, learn: bool, sign: float) -> None:
+    data = table()
+    horde = Horde(WHAT_IF, parts(), **given).warm_up(data, 100)
+    horde.run(data)
+    low, high = horde.possible
+    for t in (0, 50, 100):
+        for learner in horde.learners:
+            learner.theta = np.full((learner.K, learner.n), sign * 1e6)
+        rows = {name: column[t : t + size] for name, column in data.items()}
+        answers = horde.observe_many(rows, gap=np.arange(size) == 3, learn=learn)
+        if size == 1 or not learn:
+            np.testing.assert_allclose(answers, [high if sign > 0 else low] * size, rtol=1e-15)
+        assert ((low - 1e-13 <= answers) & (answers <= high + 1e-13)).all()
+    horde.cut()
+    horde.learners[0].theta = np.full((2, horde.learners[0].n), sign * 1e6)
+    answers = horde.begin({name: column[5] for name, column in data.items()})
+    np.testing.assert_allclose(answers, high if sign > 0 else low, rtol=1e-15)
+
+
+@pytest.mark.parametrize("every", [1, 5])
+def test_no_weights_lead_to_a_prediction_outside(every: int) -> None:
+    env = LearnGVFs(cart(), QUESTIONS[:3], coder(), every=every)
+    drive(env, 100)
+    (horde,) = env.episodes.hordes
+    env.reset()
+    for t in range(10):
+        horde.learner.theta = np.full((3, horde.learner.n), 1e6)
+        info = env.step(t % 2)[-1]
+        if "predictions" in info:
+            np.testing.assert_array_equal(info["predictions"], horde.possible[1])
+    many = LearnGVFsVector(gymnasium.vector.SyncVectorEnv([cart, cart]), QUESTIONS[:3], coder())
+    many.reset(seed=0)
+    for t in range(8):
+        first, second = many.episodes.hordes
+        first.learner.theta = np.full((3, first.learner.n), 1e6)
+        info = many.step(np.array([t % 2, 0]))[-1]
+        np.testing.assert_array_equal(info["predictions"][1], second.possible[1])
+
+
+@pytest.mark.parametrize("cuts", [range(1, 400), [1, 150, 154, 399]])
+def test_blended_learners_of_the_bounded_rule_are_the_same_in_any_cut(cuts: Any) -> None:
+    data, ask = table(), [GVF("x", horizon=6), GVF("y", gamma=0.95)]
+    given: dict[str, Any] = {"rule": "bounded_etd", "rates": (0.1, 1.0), "least_squares": True, "engine": "sparse"}
+    one, other = (Horde(ask, parts(), **given).warm_up(data, 100) for _ in range(2))
+    whole, answers = one.run(data), []
+    for begin, end in pairwise([0, *cuts, 400]):
+        answers.append(other.observe_many({name: column[begin:end] for name, column in data.items()}))
+    assert np.concatenate(answers).tobytes() == whole.tobytes()
+    assert everything(other) == everything(one)
+
+
 def test_bounds_that_are_given_are_kept() -> None:
     given = LearnGVFs(cart(), QUESTIONS[:2], coder(), rule="bounded_etd", low=[-0.01, -9.0], high=0.02, record=True)
     answers = np.array([info["predictions"] for info in drive(given, 200)])
@@ -402,6 +457,25 @@ def test_an_answer_that_is_blended_is_not_judged() -> None:
     assert answers[2, 0] > 2 * horde.possible[1, 0]
 
 
+def test_steps_on_policy_are_counted_and_judged_too() -> None:
+    """With nothing but signals, a step takes a shorter way."""
+    env = LearnGVFs(cart(), [GVF("reward", gamma=0.9), GVF("o2", gamma="0.9 + 0 * o2")], coder(), rule="td", alpha=1.0)
+    plain = LearnGVFs(cart(), [GVF("reward", gamma=0.9)], coder(), rule="td", alpha=1.0)
+
+    def drive_plainly(some: LearnGVFs) -> None:
+        for t in range(60):
+            *_, terminated, truncated, info = some.step(t % 2)
+            assert info["support"][0] == t + 1
+            if terminated or truncated:
+                some.reset()
+
+    for some in (env, plain):
+        some.reset(seed=0)
+        with pytest.warns(DivergenceWarning, match="'reward@0.9' predicts .* from 0 to 10"):
+            drive_plainly(some)
+    assert np.isnan(env.episodes.support(0)[1])
+
+
 @pytest.mark.parametrize("every", [1, 4])
 def test_learning_beside_an_agent_warns_too(every: int) -> None:
     env = LearnGVFs(cart(), [QUESTIONS[1], GVF("reward", gamma=0.9)], coder(), rule="td", alpha=1.0, every=every)
@@ -545,9 +619,9 @@ def test_each_of_two_learners_has_a_log() -> None:
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ({"rates": {"td": 0.1}}, "'rates' .* have an entry for rule 'true_online_etd'"),
+        ({"rates": {"td": 0.1}}, "'rates' parameter of Horde must be .* for each rule"),
         ({"rates": {"true_online_etd": 0.1, "bounded_etd": -0.1}}, "'rates' parameter of Horde must be a positive"),
-        ({"rates": {"true_online_etd": 0.1}}, "'rates' .* have an entry for rule 'bounded_etd'"),
+        ({"rates": {"true_online_etd": 0.1}}, "'rates' parameter of Horde must be .* for each rule"),
         ({"low": -1.0}, "'low' parameter"),
         ({"rule": "bounded_etd", "low": 1.0, "high": 0.0}, "'low' parameter|'high' parameter"),
         ({"rule": "bounded_etd", "high": np.nan}, "'high' parameter"),

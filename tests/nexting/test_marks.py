@@ -100,6 +100,13 @@ def test_lines_and_the_live_page_have_the_words() -> None:
     assert plain["mark"] == {"0.9": [None] * 2}
 
 
+def test_signals_have_no_marks() -> None:
+    predictor = Predictor(Settings(horizons=(2,), predict=("x",), questions=(PLAIN,)), warm_up=6)
+    outcomes: list[Any] = predictor.take([(t + 1, {"x": 0.1 * t}) for t in range(8)])
+    last = json.loads([outcome for outcome in outcomes if outcome is not None][-1].line)
+    assert last["marks"] == {"often": {"0.9": "unsupported"}}
+
+
 def test_what_is_impossible_is_marked_before_what_is_unsupported() -> None:
     answers = np.array([[0.0, 1.0, 1.1, -0.1, np.nan], [-9.0, 0.5, 0.5, 0.5, 0.5]])
     possible, support = np.array([[0.0] * 5, [1.0] * 5]), np.array([10.0, 9.9, 99.0, 0.0, np.nan])

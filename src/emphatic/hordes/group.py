@@ -131,16 +131,17 @@ class Group:
         self.base = base if setup.centred else np.zeros(Q)
         constant = setup.constants(Q, features.norm, self.lambda_)
         self._alpha, self._lambda = constant[0], constant[2]
-        #: Whether answers are kept within what is possible; and whether some are compared with it.
-        self._clips = setup.rule.name == BOUNDED
-        self._judges = not (self._clips or blended.all())
+        #: Whether the rule keeps to what is possible. Answers that are not blended are kept to it too, or compared with
+        #: it.
+        self._is_bounded = setup.rule.name == BOUNDED
+        self._clips, self._judges = (not blended.all() and which for which in (self._is_bounded, not self._is_bounded))
         factor = np.ones(Q)
         if setup.scaled != setup.centred:  # an answer is a return, and the learner has its cumulant's unit; or reversed
             factor = self.scale if setup.centred else 1.0 / self.scale
         #: What is possible, and the support.
         self.possible = Possible(self.gamma, evaluator.with_policy[questions], self.base, factor, ~blended, E)
         #: Whether the learner is given what is possible, which changes in place; else it keeps what the rule was given.
-        self._ranged = self._clips and not {"low", "high"} & setup.extra.keys()
+        self._ranged = self._is_bounded and not {"low", "high"} & setup.extra.keys()
         names = self.learner.rule.parameters
         if self._ranged:
             bounds = dict(zip(("low", "high"), self.possible.bounds.swapaxes(0, 1), strict=True))
@@ -263,7 +264,6 @@ class Group:
         self.possible.take(room.R[:1], room.parameters[3])
         V = self.recorded.learn_row(phi_rows, next_rows, room.parameters)
         self.phi, self._phi_rows, self.open = phi, next_rows, True
-        V = self._clip(V) if self._clips else V
         np.add(V.reshape(room.R.shape), self.base, out=room.by_rate)
         assert isinstance(self.blend, Combination)
         self._single = room.single
@@ -352,7 +352,7 @@ class Group:
 
     def _make_bounds(self, B: int) -> Array | None:
         """What is possible at each of B rows, before them, (B, 2, K); None where no answer is compared with it."""
-        return np.repeat(self.possible.bounds, B, axis=0) if self._clips or self._judges else None
+        return np.repeat(self.possible.bounds, B, axis=0) if self._is_bounded or self._judges else None
 
     def _take(self, R: Array, rho: Array, bounds: Array | None) -> dict[str, Array]:
         """Take what is possible from T steps before they are learned from: the parameters that it changes, (T, K).
@@ -488,7 +488,7 @@ class Group:
         if self.others is not None:
             others_next = self.others(phi)
             R = R + gamma * others_next - self.others(phi_before)
-            if self._clips:  # (it is the sum of all predictions that is to be possible)
+            if self._is_bounded:  # (it is the sum of all predictions that is to be possible)
                 ranged = {name: ranged.get(name, self._extra[name]) - others_next for name in ("low", "high")}
         extra = self._chances(targets) | ranged
         V = self.recorded.learn(phi_rows, next_rows, I, rho, gamma, R, alpha, extra, is_row)
@@ -661,7 +661,7 @@ class Group:
         if (learner.n, learner.K, learner.rule.base.name) != due:
             raise ValueError(f"its learner is {learner!r}")
         fill_in("base", self.base, arrays["horde.base"])
-        self._room, self.possible.base[:] = None, self.base
+        self._room, self.possible.questions["base"] = None, self.base
         fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
         if self.seasons is not None:
             self.seasons.restore(under(arrays, "seasons."))

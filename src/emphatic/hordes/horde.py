@@ -1028,8 +1028,7 @@ class Horde:
 
         A learner that would diverge keeps its last finite weights, so that the others of the Horde can continue.
         """
-        frozen = self.frozen & (not self.setup.least_squares)
-        diverged = [self.names[q] for q in np.flatnonzero(frozen)]
+        diverged = [self.names[q] for q in np.flatnonzero(self.frozen) if not self.setup.least_squares]
         named = [name for name in diverged if name not in self._diverged]
         if named:
             self._diverged |= {*named}
@@ -1427,9 +1426,7 @@ def _rates_of(rule: object, rates: object, has_stepsize: bool) -> tuple[float, .
     """The rates of a rule, by default those for its kind."""
     if rates is None:
         rates = 1.0 if has_stepsize else BOUNDED_RATE if rule == BOUNDED else RATES
-    elif isinstance(rates, Mapping):
-        if rule not in rates:
-            raise refusal("rates", "Horde", f"have an entry for rule {rule!r}", repr(rates))
+    elif isinstance(rates, Mapping) and rule in rates:
         rates = rates[rule]
     return _check_rates(rates)
 
@@ -1437,7 +1434,7 @@ def _rates_of(rule: object, rates: object, has_stepsize: bool) -> tuple[float, .
 def _check_rates(rates: object) -> tuple[float, ...]:
     listed = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
     if not listed or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in listed):
-        raise refusal("rates", "Horde", "be a positive number or a list of them", repr(rates))
+        raise refusal("rates", "Horde", "be a positive number or a list of them, or these for each rule", repr(rates))
     return tuple(sorted(float(rate) for rate in listed))
 
 

@@ -44,11 +44,18 @@ class Possible:
 
     def __init__(self, gamma: Array, policies: Flags, base: Array, factor: Array, compared: Flags, E: int) -> None:
         kernels, bounded = _kernels(), gamma < 1.0
-        self._questions, self._known = (np.zeros(len(gamma), dtype) for dtype in (kernels.QUESTION, kernels.KNOWN))
-        span = np.where(bounded, 1.0 / np.where(bounded, 1.0 - gamma, 1.0), 0.0)
-        window = np.where(policies, np.minimum(np.round(span), _LONGEST), 0.0).astype(np.int64)
-        questions = self._questions
-        questions["span"], questions["factor"], questions["base"], questions["compared"] = span, factor, base, compared
+        #: What is fixed, and what belongs to the sequence, of each question: see the kernels.
+        self.questions, self._known = (np.zeros(len(gamma), dtype) for dtype in (kernels.QUESTION, kernels.KNOWN))
+        scale = np.where(bounded, 1.0 - gamma, 0.0)
+        horizon = np.round(1.0 / np.where(bounded, scale, np.inf))
+        window = np.where(policies, np.minimum(horizon, _LONGEST), 0.0).astype(np.int64)
+        questions = self.questions
+        questions["scale"], questions["factor"], questions["base"], questions["compared"] = (
+            scale,
+            factor,
+            base,
+            compared,
+        )
         questions["window"], questions["begin"] = np.where(bounded, window, -1), np.cumsum(window) - window
         self._ratios = np.zeros(int(window.sum()))
         self._known["largest"], self._known["support"] = -math.inf, np.where(bounded, 0.0, np.nan)
@@ -59,11 +66,6 @@ class Possible:
         self._support = self._known["support"]  # (a view: to find it takes as long as to copy it)
 
     @property
-    def base(self) -> Array:
-        """What predictions are deviations from, (Q,); it can be written to."""
-        return self._questions["base"]
-
-    @property
     def support(self) -> Array:
         """The support of each question, (Q,): NaN where γ is 1 or varies."""
         return self._support.copy()
@@ -71,11 +73,11 @@ class Possible:
     @property
     def answers(self) -> Array:
         """The least and the most answer to each question that is possible, (2, Q)."""
-        return self.in_answers(self.bounds[0, :, : len(self._questions)])
+        return self.in_answers(self.bounds[0, :, : len(self.questions)])
 
     def in_answers(self, values: Array) -> Array:
         """Numbers (…, Q) in the learner's unit as answers."""
-        answers: Array = (values + self.base) / self._questions["factor"]
+        answers: Array = (values + self.questions["base"]) / self.questions["factor"]
         return answers
 
     def take(self, R: Array, rho: Array, bounds: Array | None = None) -> None:
@@ -86,14 +88,13 @@ class Possible:
             rho: ρ, 0 where nothing is learned.
             bounds: Take what is possible at each step, (T, 2, K), where that is to be known.
         """
-        into = self.bounds if bounds is None else bounds
-        self._take(R, rho, self._questions, self._known, self._ratios, into)
+        self._take(R, rho, self.questions, self._known, self._ratios, self.bounds if bounds is None else bounds)
         if bounds is not None:
             self.bounds[0] = bounds[-1]
 
     def find(self, answers: Array, bounds: Array) -> int:
         """The place of the first answer (B, Q) that is impossible by these bounds, or −1; once for each question."""
-        place: int = self._find(np.asarray(answers, np.float64), self._questions, self._known, bounds)
+        place: int = self._find(np.asarray(answers, np.float64), self.questions, self._known, bounds)
         return place
 
     def clip(self, V: Array, bounds: Array) -> Array:
@@ -104,7 +105,7 @@ class Possible:
 
     def cut(self) -> None:
         """The next step begins a sequence."""
-        self._questions["steps"] = 0
+        self.questions["steps"] = 0
 
     def share(self, other: Possible) -> None:
         """Take part in what is known to another, of the same questions: the weights are shared with its stream."""
@@ -114,7 +115,7 @@ class Possible:
         """The state, by name."""
         known = self._known.view(np.float64).reshape(len(self._known), -1)
         names = ("product", "steps")
-        return {"known": known, "ratios": self._ratios} | {name: self._questions[name] for name in names}
+        return {"known": known, "ratios": self._ratios} | {name: self.questions[name] for name in names}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``arrays`` returned; ValueError if it does not fit."""
@@ -127,9 +128,10 @@ class Possible:
 
     def _refresh(self) -> None:
         """The bounds by the cumulants so far."""
-        span, known = self._questions["span"], self._known
-        least, most = (np.where(span > 0.0, known[name] * span, np.inf) for name in ("least", "most"))
-        self.bounds[0] = np.tile([np.where(span > 0.0, least, -np.inf), most], self.bounds.shape[2] // len(span))
+        scale, bounds = self.questions["scale"], np.repeat([[-np.inf], [np.inf]], len(self._known), axis=1)
+        for bound, name in zip(bounds, ("least", "most"), strict=True):
+            np.divide(self._known[name], scale, out=bound, where=scale > 0.0)
+        self.bounds[0] = np.tile(bounds, self.bounds.shape[2] // len(scale))
 
 
 @cache

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Records = NDArray[Any]
 
-_FLOATS = ("span", "factor", "base", "product")
-#: A question in its stream: 1/(1 − γ), or 0 where γ is 1 or varies; what an answer is multiplied by, and then lessened
+_FLOATS = ("scale", "factor", "base", "product")
+#: A question in its stream: 1 − γ, or 0 where γ is 1 or varies; what an answer is multiplied by, and then lessened
 #: by, to be in the learner's unit; log Π ρ since the window was last filled; whether answers are compared with what is
 #: possible; the steps of the window, 0 without a policy, −1 where it has none; where it begins among the ratios; and
 #: the steps of the sequence.
@@ -53,10 +53,10 @@ def take(R: Floats, rho: Floats, questions: Records, knowledge: Records, ratios:
             window = question["window"]
             if several or not known["least"] <= R[t, q] <= known["most"]:
                 least, most = min(known["least"], R[t, q]), max(known["most"], R[t, q])
-                known["least"], known["most"], span = least, most, question["span"]
+                known["least"], known["most"], scale = least, most, question["scale"]
                 for k in range(q, K, Q):
-                    row[LOW, k] = least * span if span > 0.0 else -math.inf
-                    row[HIGH, k] = most * span if span > 0.0 else math.inf
+                    row[LOW, k] = least / scale if scale > 0.0 else -math.inf
+                    row[HIGH, k] = most / scale if scale > 0.0 else math.inf
             if window <= 0:  # NaN stays NaN
                 known["support"] += 1.0 if window == 0 and rho[t, q] > 0.0 else 0.0
                 continue
