@@ -37,28 +37,28 @@ VAGUE = frozenset(
 #: The largest size of the package, in code lines. It only falls, but for what these add once: ``bounded_etd`` and its
 #: default 500, ``bootstrap`` 600, ``jax`` and ``export`` 450, and ``answers`` 2,400 until what it replaces goes. What
 #: moves to another package takes its part of the limit along.
-CODE_LINES = 45_018
+CODE_LINES = 45_323
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
-    ".": 615,
-    "asking": 4_450,
+    ".": 616,
+    "asking": 4_463,
     "cli": 1_134,
     "common": 580,
     "control": 923,
     "data": 4,
     "engines": 6_593,
     "features": 1_157,
-    "hordes": 3_472,
+    "hordes": 3_731,
     "learning": 2_568,
-    "nexting": 5_788,
+    "nexting": 5_798,
     "problems": 1_217,
-    "questions": 850,
+    "questions": 851,
     "report": 684,
     "rules": 2_280,
     "scores": 1_297,
-    "serve": 2_965,
+    "serve": 2_969,
     "stepsizes": 830,
-    "streams": 372,
+    "streams": 389,
     "studies": 2_445,
     "tables": 4_794,
 }
@@ -66,7 +66,7 @@ PACKAGE_LINES = {
 LIMITS: dict[str, float] = {
     "code lines": CODE_LINES,
     **{f"code lines of {package}": lines for package, lines in PACKAGE_LINES.items()},
-    "modules": 217,  # more only for what CODE_LINES names, the modules that it needs
+    "modules": 219,  # more only for what CODE_LINES names, the modules that it needs
     "command-line options": 78,
     "mandatory dependencies": 11,
     "functions of complexity above 25": 42,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from emphatic import tables as tables
     from emphatic.errors import CheckpointError as CheckpointError
     from emphatic.errors import Diverged as Diverged
+    from emphatic.errors import DivergenceWarning as DivergenceWarning
     from emphatic.hordes.horde import Horde as Horde
     from emphatic.learning.inputs import Active as Active
     from emphatic.learning.inputs import SequenceWarning as SequenceWarning
@@ -82,7 +83,7 @@ if TYPE_CHECKING:
 __version__ = "0.3.0"
 
 _HOME = {
-    "errors": ("CheckpointError", "Diverged"),
+    "errors": ("CheckpointError", "Diverged", "DivergenceWarning"),
     "hordes.horde": ("Horde",),
     "learning.inputs": ("Active", "SequenceWarning"),
     "learning.learner": ("Learner", "join", "load"),

@@ -316,7 +316,7 @@ class ClusterHorde:
         self,
         questions: Sequence[GVF],
         features: Features | Mapping[str, Features],
-        rule: str | AnyRule = "true_online_etd",
+        rule: str | AnyRule | None = None,
         *,
         shards: int,
         storage: str | os.PathLike[str] | None = None,
@@ -337,7 +337,7 @@ class ClusterHorde:
         here = "dense" if engine.startswith("cuda") else engine
         self._template = template = Horde(questions, features, rule, engine=here, **options)
         self.questions, self._options, self._every = template.questions, options, float(every)
-        self._rule, self._own_rule = rule, None if isinstance(rule, str) else rule
+        self._rule, self._own_rule = rule, rule if isinstance(rule, AnyRule) else None
         if shards > len(self.questions):
             raise refusal("shards", "ClusterHorde", f"be at most {len(self.questions)}, the questions", str(shards))
         self._makers = [
@@ -552,7 +552,7 @@ class ClusterHorde:
         maker.warm_up(values, names=names, time=block.time, labels=dict(block.labels))
         setup = self._template.setup
         rule = setup.kind["stepsize"].rule(setup.rule) if "stepsize" in setup.kind else setup.rule
-        learners = len(self.questions) * len(self._template.rates)
+        learners = len(self.questions) * len(setup.rates)
         return engines.choose(maker.n, learners, self._block, float(maker.active), rule)
 
     def _plans(self, manifest: _Manifest, step: float | None) -> Iterator[_Plan]:
@@ -561,7 +561,7 @@ class ClusterHorde:
         edges = [int(shard * Q / self._shards + 0.5) for shard in range(self._shards + 1)]
         for begin, end in pairwise(edges):
             setup = template.setup.of(np.arange(begin, end), Q)
-            arguments = {**self._options, **setup.extra, "rule": self._rule, "rates": template.rates}
+            arguments = {**self._options, **setup.extra, "rule": self._rule}
             arguments |= {"alpha": setup.alpha, "engine": manifest.engine, "stepsize": setup.kind.get("stepsize")}
             names = set(template.names[begin:end])
             makers = [(config, names & {*of}) for config, of in self._makers if names & {*of}]

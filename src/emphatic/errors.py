@@ -36,4 +36,7 @@ class CheckpointError(ValueError):
 
 
 class DivergenceWarning(UserWarning):
-    """All learners of a question of a Horde diverged and are frozen: its predictions mean nothing from there on."""
+    """A question of a Horde predicts what is impossible, or all of its learners diverged and are frozen.
+
+    Its predictions mean nothing from there on.
+    """

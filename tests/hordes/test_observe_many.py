@@ -26,7 +26,7 @@ def horde(**options: Any) -> Horde:
     questions = [GVF("x", horizon=5), GVF("y", horizon=20), GVF("x", gamma=0.8, policy=Policy({"red": 1.0}, "mode"))]
     questions[2] = GVF("x", gamma=0.8, policy=Policy({"red": 1.0}, "mode"), name="x when red")
     features = f.Features([f.Bias(), f.SoftBins("x", bins=4), f.SoftBins("y", bins=4), f.OneHot("mode")])
-    return Horde(questions, features, engine="sparse", **options).warm_up(log())
+    return Horde(questions, features, "true_online_etd", engine="sparse", **options).warm_up(log())
 
 
 def rows(begin: int = 0, end: int = B) -> dict[str, Any]:

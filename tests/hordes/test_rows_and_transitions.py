@@ -237,7 +237,7 @@ def questions() -> list[GVF]:
 
 def prepared(asked: list[GVF] | None = None, **more: Any) -> Horde:
     parts = [f.Bias(), f.SoftBins("x", bins=4, range=(-2, 2)), f.SoftBins(f.Trace("y", steps=3), bins=3, range=(0, 1))]
-    given: dict[str, Any] = {"rates": (0.1, 0.3, 1.0), **more}
+    given: dict[str, Any] = {"rule": "true_online_etd", "rates": (0.1, 0.3, 1.0), **more}
     return Horde(questions() if asked is None else asked, f.Features(parts), **given).prepare(["x", "y", "end", "mu"])
 
 

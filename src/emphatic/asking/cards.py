@@ -86,7 +86,10 @@ def make_gvf_cards(returns: FollowedGVFs, plots: Plots, dated: bool) -> list[Car
             Line(x, rows["label"], "actual return", "truth"),
             Line(x, rows["answer"], "prediction", "hue", low=rows["low"], high=rows["high"]),
         ]
-        panel = Panel("Prediction and actual return, at the row that predicts", lines)
+        low, high = returns.possible[:, q]
+        outside = ((rows["answer"] < low) | (rows["answer"] > high)).any()
+        marked = f"; below {low:.4g} and above {high:.4g} impossible" if outside else ""
+        panel = Panel(f"Prediction and actual return, at the row that predicts{marked}", lines)
         plot = plots(Plot({"": [panel]}, f"own {q}"), f"{score['question']}: predictions and actual returns")
         table_of = _scores(score, ("rmse", "mae", "variance_explained"))
         definition = ", ".join(f"{key} = {value}" for key, value in score["definition"].items())

@@ -28,7 +28,7 @@ from emphatic.questions.gvf import GVF, Observations, action_name, sure_action
 from emphatic.scores.measures import ErrorBlocks, judge_errors
 from emphatic.tables import Hold
 
-__all__ = ["FollowedGVFs"]
+__all__ = ["MARKS", "FollowedGVFs", "find_marks"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -37,6 +37,8 @@ _RECENT = 400
 #: The columns of a plot.
 _SHOWN = ("row", "time", "now", "answer", "low", "high", "usual", "label")
 _BASELINES = ("persistence", "past_mean", "climatology")
+#: The mark of an answer, by its number; and the support that an answer needs to have none.
+MARKS, _SUPPORTED = (None, "unsupported", "impossible"), 10.0
 
 
 @cache
@@ -45,6 +47,16 @@ def _kernels() -> Any:
     from emphatic.asking import return_kernels
 
     return return_kernels
+
+
+def find_marks(answers: Array, possible: Array, support: Array) -> NDArray[np.int8]:
+    """The numbers of the marks of answers (B, Q) by the range of what is possible, (2, Q), and their support, (Q,).
+
+    >>> find_marks(np.array([[0.5, 0.5, 3.0]]), np.array([[0.0] * 3, [1.0] * 3]), np.array([20.0, 9.0, 9.0])).tolist()
+    [[0, 1, 2]]
+    """
+    low, high = possible
+    return np.where((answers < low) | (answers > high), 2, support < _SUPPORTED).astype(np.int8)
 
 
 class FollowedGVFs:
@@ -87,6 +99,9 @@ class FollowedGVFs:
         self._hold = Hold(len(self._signals))
         self._taken = np.zeros(len(self.questions), bool)  # whether the action of the last row was the policy's
         self._begun = False
+        #: The least and the most answer that is possible, (2, Q).
+        self.possible = np.repeat([[-np.inf], [np.inf]], len(self), axis=1)
+        self._marks = [0] * len(self)
         self._followed = [
             _Followed(question, gamma, coverage, 0 if rows is None else rows // 2, q not in given)
             for q, (question, gamma) in enumerate(zip(self.questions, self._evaluator.gamma, strict=True))
@@ -172,7 +187,12 @@ class FollowedGVFs:
 
     def scores(self) -> list[dict[str, Any]]:
         """The scores of the second half, a dict each, as they follow in ``summary.json``."""
-        return [followed.summary() for followed in self._followed]
+        marks = [{"mark": MARKS[mark]} if mark else {} for mark in self._marks]
+        return [followed.summary() | mark for followed, mark in zip(self._followed, marks, strict=True)]
+
+    def note(self, possible: Array, marks: NDArray[np.int8]) -> None:
+        """Note what is ``possible``, and the marks of the next answers (B, Q): those of the last are in ``scores``."""
+        self.possible, self._marks = possible, marks[-1].tolist() if len(marks) else self._marks
 
     def recent(self, q: int) -> dict[str, Array]:
         """The last rows of a question, by name: row, time, now, answer, low, high, usual and label."""

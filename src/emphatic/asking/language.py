@@ -471,7 +471,8 @@ def describe_prediction(score: Mapping[str, Any]) -> str:
         between = f", between {_format_number(score['low'])} and {_format_number(score['high'])}"
     if score.get("usual") is not None and score.get("known", 1):
         usually = f" (usually {_format_number(score['usual'])})"
-    return f"{score['question']}: {_format_number(score['answer'])}{between}{usually}."
+    mark = f" ({score['mark']})" if "mark" in score else ""
+    return f"{score['question']}: {_format_number(score['answer'])}{mark}{between}{usually}."
 
 
 def describe_answer(score: Mapping[str, Any], last: float | None = None) -> str:

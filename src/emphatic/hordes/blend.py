@@ -234,7 +234,7 @@ class Combination:
         for name, lanes in self._lanes.items():
             rows = np.zeros((lanes.shape[0] * lanes.shape[-1], *lanes.shape[1:-1]))
             rows[: len(self.gamma)] = state[name]
-            lanes[:] = np.moveaxis(rows.reshape(len(lanes), -1, *lanes.shape[1:-1]), 1, -1)
+            lanes[:] = np.moveaxis(rows.reshape(len(lanes), WIDTH, *lanes.shape[1:-1]), 1, -1)
         self._due[:] = self._lanes["scalars"][:, _LEARNED] + 1.0
 
 

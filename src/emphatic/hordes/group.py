@@ -18,6 +18,7 @@ from emphatic.engines.base import Rows
 from emphatic.features import Features
 from emphatic.features.plan import FeatureColumns
 from emphatic.hordes.blend import Blend, Combination, RateBlend
+from emphatic.hordes.possible import Possible
 from emphatic.hordes.ridges import LIMIT, STRENGTHS, Ridges
 from emphatic.hordes.seasons import ANSWERS, Period, Seasons
 from emphatic.learning.inputs import Active, make_unchecked, parameters
@@ -27,7 +28,7 @@ from emphatic.learning.tensors import TensorPart
 from emphatic.questions.evaluator import Evaluator, Targets
 from emphatic.rules import AnyRule
 
-__all__ = ["Group", "Groups", "Setup", "fill_in", "under"]
+__all__ = ["BOUNDED", "Group", "Groups", "Setup", "fill_in", "under"]
 
 T = TypeVar("T")
 Array = NDArray[np.float64]
@@ -36,6 +37,8 @@ Times = NDArray[Any] | None
 Labels = Mapping[str, Any]
 #: Room for all single answers, with those of ridges and seasons in it, and which seasons are new ones.
 Beside = tuple[Array | None, Flags | None]
+#: The rule that a horde gives the range of possible returns.
+BOUNDED = "bounded_etd"
 #: A step that follows the one before, and one that does not.
 _FOLLOWS, _BEGINS = np.ones(1, bool), np.zeros(1, bool)
 
@@ -128,8 +131,23 @@ class Group:
         self.base = base if setup.centred else np.zeros(Q)
         constant = setup.constants(Q, features.norm, self.lambda_)
         self._alpha, self._lambda = constant[0], constant[2]
+        #: Whether the rule keeps to what is possible. Answers that are not blended are kept to it too, or compared with
+        #: it.
+        self._is_bounded = setup.rule.name == BOUNDED
+        self._clips, self._judges = (not blended.all() and which for which in (self._is_bounded, not self._is_bounded))
+        factor = np.ones(Q)
+        if setup.scaled != setup.centred:  # an answer is a return, and the learner has its cumulant's unit; or reversed
+            factor = self.scale if setup.centred else 1.0 / self.scale
+        #: What is possible, and the support.
+        self.possible = Possible(self.gamma, evaluator.with_policy[questions], self.base, factor, ~blended, E)
+        #: Whether the learner is given what is possible, which changes in place; else it keeps what the rule was given.
+        self._ranged = self._is_bounded and not {"low", "high"} & setup.extra.keys()
+        names = self.learner.rule.parameters
+        if self._ranged:
+            bounds = dict(zip(("low", "high"), self.possible.bounds.swapaxes(0, 1), strict=True))
+            constant = tuple(bounds.get(name, p) for name, p in zip(names, constant, strict=True))
         # (eta is no longer needed)
-        self._extra: dict[str, Any] = dict(zip(self.learner.rule.parameters[6:], constant[6:], strict=True))
+        self._extra: dict[str, Any] = dict(zip(names[6:], constant[6:], strict=True))
         self.recorded = RecordedLearner(self.learner, constant, features.largest, setup.record)
         #: The questions whose answers are blended; a slice where all are, which is quicker.
         self._blended: NDArray[np.intp] | slice = slice(None) if blended.all() else np.flatnonzero(blended)
@@ -165,6 +183,8 @@ class Group:
         self._none_fresh = False  # where it is known that every question learned
         #: Whether anything was learned since the last cut or termination.
         self.open = False
+        #: Takes the first impossible answer to each question: the question, the rule, the answer and the range.
+        self.impossible: list[tuple[int, str, float, float, float]] = []
         #: What the other learners that share the weights predict at φ, (K,).
         self.others: Callable[[Active], Array] | None = None
         self._phi_rows: Rows | None = None  # φ of the last step, as the learner reads it
@@ -241,6 +261,7 @@ class Group:
             assert self.phi is not None
             phi_rows = self.phi.rows
         next_rows = Rows(self._start, phi.indices[0], phi.values[0])
+        self.possible.take(room.R[:1], room.parameters[3])
         V = self.recorded.learn_row(phi_rows, next_rows, room.parameters)
         self.phi, self._phi_rows, self.open = phi, next_rows, True
         np.add(V.reshape(room.R.shape), self.base, out=room.by_rate)
@@ -275,6 +296,7 @@ class Group:
                 _, fresh = self.seasons(sound, follows, columns.seconds, True, single, self._optional)
             return self._learn_steps(phi, targets, False, (single, fresh), is_row=True)
         V, x, fresh = np.empty((B, self.learner.K or 1)), self._select(targets.x), None
+        bounds = self._make_bounds(B)
         sound = x if targets.sound is None else self._select(targets.sound)
         single = self._make_room(B)
         for begin, end in pairwise([0, *(np.flatnonzero(gap[1:]) + 1).tolist(), B]):
@@ -286,25 +308,28 @@ class Group:
                 assert single is not None
                 self.ridges(phi, x[sequence], follows[sequence], learn, single[sequence], self._E)
             if learn:
-                V[sequence] = self._learn_log(phi, targets.part(sequence))
+                V[sequence] = self._learn_log(phi, targets.part(sequence), None if bounds is None else bounds[sequence])
             else:
                 if self.phi is not None or self.open:
                     self._forget()  # first, for it may change the last bit of a prediction
                 V[sequence] = self.learner.predict(phi)
         if self.seasons is not None:
             _, fresh = self.seasons(sound, follows, columns.seconds, learn, single, self._optional)
-        return self._answers(V, targets.x, follows, beside=(single, fresh), steps=targets)
+        return self._answers(V, targets.x, follows, beside=(single, fresh), steps=targets, bounds=bounds)
 
-    def _learn_log(self, phi: Active, targets: Targets) -> Array:
-        """Rows without a gap: the learners' predictions at each, (B, K)."""
+    def _learn_log(self, phi: Active, targets: Targets, bounds: Array | None) -> Array:
+        """Rows without a gap: the learners' predictions at each, (B, K), and the ``bounds`` of these."""
         learner, phi_before = self.learner, self.phi
         Phi = phi if phi_before is None else _stacked(phi_before, phi)
         begin = 1 if phi_before is None else 0  # no step ends in the first row of a sequence
         V = np.empty((0, learner.K or 1))
+        if bounds is not None:
+            bounds[:begin] = self.possible.bounds
         if len(targets.R) > begin:
             E, steps = self._E, targets.part(slice(begin, None))
             R, gamma, rho, I, factor = self._parameters(steps)
             alpha = self._alpha if factor is None else self._alpha * _tiled(factor, E)
+            ranged = self._take(R, rho, None if bounds is None else bounds[begin:])
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndiscountedWarning)  # an episode may be longer than this
                 V = learner.run(
@@ -316,7 +341,7 @@ class Group:
                     I=_smallest(I, E),
                     rho=_smallest(rho, E),
                     on_divergence="freeze",
-                    **self._extra | self._chances(steps),
+                    **self._extra | self._chances(steps) | ranged,
                 )
             self.fresh, self._none_fresh, self.open = ~targets.known[-1], False, True
         row = make_unchecked(phi.indices[-1:].copy(), phi.values[-1:].copy(), phi.top)
@@ -324,6 +349,20 @@ class Group:
             V = np.vstack([V[1 - begin :], learner.predict(row)])
         self.phi, self._phi_rows = row, None
         return V
+
+    def _make_bounds(self, B: int) -> Array | None:
+        """What is possible at each of B rows, before them, (B, 2, K); None where no answer is compared with it."""
+        return np.repeat(self.possible.bounds, B, axis=0) if self._is_bounded or self._judges else None
+
+    def _take(self, R: Array, rho: Array, bounds: Array | None) -> dict[str, Array]:
+        """Take what is possible from T steps before they are learned from: the parameters that it changes, (T, K).
+
+        ``bounds`` take what is possible at each step, (T, 2, K).
+        """
+        self.possible.take(np.ascontiguousarray(R), np.ascontiguousarray(np.broadcast_to(rho, R.shape)), bounds)
+        if not self._ranged or bounds is None:
+            return {}
+        return {"low": np.ascontiguousarray(bounds[:, 0]), "high": np.ascontiguousarray(bounds[:, 1])}
 
     def cut(self) -> None:
         """Start a new sequence: forget the traces, those of features too, and learn nothing from the step across."""
@@ -339,6 +378,7 @@ class Group:
     def _forget(self) -> None:
         """Forget the learner's traces, and learn nothing from the step across."""
         self.recorded.cut()
+        self.possible.cut()
         self.phi, self.open = None, False
         self.fresh[:], self._none_fresh = True, False
 
@@ -351,6 +391,7 @@ class Group:
         phi = self.features.activate(columns)
         if self.open:
             self.recorded.cut()
+        self.possible.cut()
         self.phi, self._phi_rows, self.open = phi, None, False
         self.fresh[:], self._none_fresh = True, False
         V = self.learner.predict(phi)
@@ -387,7 +428,9 @@ class Group:
         phi, next_rows = room.even if phi_rows is room.odd[1] else room.odd
         phi.top = self.features.fill(readings, phi.indices, phi.values)
         self.phi, self._phi_rows, self.open = phi, next_rows, True
-        return self.recorded.step(phi_rows, next_rows, (*room.parameters, R, *room.extra))
+        self.possible.take(R, room.parameters[3])
+        V = self.recorded.step(phi_rows, next_rows, (*room.parameters, R, *room.extra))
+        return self._within(V)
 
     def _make_step_room(self, gamma: Array, interest: Array) -> _StepRoom:
         """What ``follow`` needs, found once; γ and interest are those of all questions of the horde."""
@@ -423,17 +466,20 @@ class Group:
             phi_rows = phi_before.rows if self._phi_rows is None else self._phi_rows
             next_rows = Rows(self._start, phi.indices[0], phi.values[0])
             step = targets.interest, targets.rho, targets.gamma, targets.R
+            self.possible.take(targets.R, targets.rho)
             V = self.recorded.learn(phi_rows, next_rows, *step, afresh=is_row)
             self.phi, self._phi_rows, self.open = phi, next_rows, not terminated
             if is_row and not self._none_fresh:
                 self.fresh, self._none_fresh = ~targets.known[-1], True
-            return np.zeros_like(V) if terminated else V
+            return np.zeros_like(V) if terminated else self._within(V)
         R, gamma, rho, I, factor = self._parameters(targets)
         alpha = None if factor is None else self._alpha * _tiled(factor, E)
+        T = len(R)
+        bounds = self._make_bounds(T) if T > 1 or self.others is not None else None
+        ranged = self._take(R, rho, bounds)
         if E > 1:
             R, gamma, I = _tiled(R, E), self._repeated("gamma", gamma), self._repeated("I", I)
             rho = self._repeated("rho", rho)
-        T = len(R)
         if T == 1:
             phi_rows, row = phi_before.rows if self._phi_rows is None else self._phi_rows, phi
             next_rows = Rows(self._start, phi.indices[0], phi.values[0])  # quicker than ``Active.rows``
@@ -442,22 +488,24 @@ class Group:
         if self.others is not None:
             others_next = self.others(phi)
             R = R + gamma * others_next - self.others(phi_before)
-        chances = None if targets.chances is None else self._chances(targets)
-        V = self.recorded.learn(phi_rows, next_rows, I, rho, gamma, R, alpha, chances, is_row)
+            if self._is_bounded:  # (it is the sum of all predictions that is to be possible)
+                ranged = {name: ranged.get(name, self._extra[name]) - others_next for name in ("low", "high")}
+        extra = self._chances(targets) | ranged
+        V = self.recorded.learn(phi_rows, next_rows, I, rho, gamma, R, alpha, extra, is_row)
         if self.others is not None:
             V = V + others_next
         self.phi, self._phi_rows, self.open = row, next_rows if T == 1 else None, not terminated
         if (self.setup.centred or is_row) and not (self._none_fresh and targets.all_known):
             self.fresh, self._none_fresh = ~targets.known[-1], targets.all_known
         if self._direct:
-            V = V if T == 1 else V[-1:]
-            return np.zeros_like(V) if terminated else V
+            V = self._within(V, bounds)
+            return np.zeros_like(V[-1:]) if terminated else V[-1:]
         ends = None
         if terminated:
             ends = np.zeros(T, bool)
             ends[-1] = True
         steps = targets if is_row else None
-        answers = self._answers(V, targets.x, _FOLLOWS if T == 1 else np.ones(T, bool), ends, beside, steps)
+        answers = self._answers(V, targets.x, _FOLLOWS if T == 1 else np.ones(T, bool), ends, beside, steps, bounds)
         return np.zeros_like(answers[-1:]) if terminated else answers[-1:]
 
     # ------------------------------------------------------------------ inside
@@ -515,6 +563,7 @@ class Group:
         ends: Flags | None = None,
         beside: Beside = (None, None),
         steps: Targets | None = None,
+        bounds: Array | None = None,
     ) -> Array:
         """One answer to each question, (B, Q), from its learners' V (B, K), and the answers ``beside`` these.
 
@@ -522,11 +571,12 @@ class Group:
         """
         B, Q, E, setup = len(V), len(self.gamma), self._E, self.setup
         if self._direct:
-            return V
+            return self._within(V, bounds)
+        V = self._clip(V, bounds) if self._clips else V
         by_rate = V.reshape(B, E, Q) + self.base if setup.centred else V.reshape(B, E, Q) * self.scale
         if not self._any_blended:
             out = self._blend_rates(by_rate, steps, follows)
-            return out if setup.scaled else out / self.scale
+            return self._within(out if setup.scaled else out / self.scale, bounds)
         blended = self._blended
         V, x = by_rate[:, :, blended].transpose(0, 2, 1), self._select(x)
         if isinstance(self.blend, Combination):
@@ -544,7 +594,25 @@ class Group:
         else:
             out = self._blend_rates(by_rate, steps, follows)
             out[:, blended] = answers
-        return out if setup.scaled else out / self.scale
+        return self._within(out if setup.scaled else out / self.scale, bounds)
+
+    def _within(self, answers: Array, bounds: Array | None = None) -> Array:
+        """The answers (B, Q), clipped to what is possible, or compared with it."""
+        if self._judges:
+            bounds = self.possible.bounds if bounds is None else bounds
+            while (place := self.possible.find(answers, bounds)) >= 0:
+                t, q = divmod(place, len(self.questions))
+                low, high = self.possible.in_answers(bounds[min(t, len(bounds) - 1), :, : len(self.questions)])[:, q]
+                self.impossible.append((int(self.questions[q]), self.setup.rule.name, answers[t, q], low, high))
+        elif self._direct and self._clips:
+            return self._clip(answers, bounds)
+        return answers
+
+    def _clip(self, V: Array, bounds: Array | None = None) -> Array:
+        """Predictions (B, K), in place, no further than what is possible, or than the rule was given."""
+        if not self._ranged:
+            bounds = np.stack([self._extra["low"], self._extra["high"]], axis=1)
+        return self.possible.clip(V, self.possible.bounds if bounds is None else bounds)
 
     def _blend_rates(self, by_rate: Array, steps: Targets | None, follows: Flags) -> Array:
         """The answers (B, Q) by the middle rate, or of rows of a log by all rates (B, E, Q) and their errors so far."""
@@ -576,6 +644,7 @@ class Group:
         maker, saved = self.features.save()
         arrays = {f"features.{name}": array for name, array in saved.items()}
         kinds = {"blend": self.blend, "blend.rates": self.rates, "ridges": self.ridges, "seasons": self.seasons}
+        arrays |= {f"possible.{name}": array for name, array in self.possible.arrays().items()}
         for kind, answers in kinds.items():
             for name, array in {} if answers is None else answers.arrays().items():
                 arrays[f"{kind}.{name}"] = array
@@ -592,10 +661,12 @@ class Group:
         if (learner.n, learner.K, learner.rule.base.name) != due:
             raise ValueError(f"its learner is {learner!r}")
         fill_in("base", self.base, arrays["horde.base"])
-        self._room = None
+        self._room, self.possible.questions["base"] = None, self.base
         fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
         if self.seasons is not None:
             self.seasons.restore(under(arrays, "seasons."))
+        if saved_range := under(arrays, "possible."):  # (a file of an earlier version has none)
+            self.possible.restore(saved_range)
         self.blend.restore(under(arrays, "blend."))
         if self.rates is not None:
             self.rates.restore(under(arrays, "blend.rates."))
@@ -613,6 +684,8 @@ class Group:
         """Take the state of groups that have these questions between them, in order, and have seen the same rows."""
         self.phi, self.open = groups[0].phi, groups[0].open
         self.fresh[:] = np.concatenate([group.fresh for group in groups])
+        kept = [group.possible.arrays() for group in groups]
+        self.possible.restore({name: np.concatenate([known[name] for known in kept]) for name in kept[0]})
         arrays = [group.blend.arrays() for group in groups]
         self.blend.restore({name: np.concatenate([blend[name] for blend in arrays]) for name in arrays[0]})
         if self.rates is not None:

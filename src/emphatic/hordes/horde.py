@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, NoReturn, Self, overload
 from weakref import WeakSet
 
 import numpy as np
@@ -28,7 +28,7 @@ from emphatic.common.locks import Guard
 from emphatic.common.names import show
 from emphatic.errors import CheckpointError, DivergenceWarning
 from emphatic.features import Features, OneHot
-from emphatic.hordes.group import Group, Groups, Setup, fill_in, under
+from emphatic.hordes.group import BOUNDED, Group, Groups, Setup, fill_in, under
 from emphatic.hordes.seasons import Period, find_periods
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import mask, refusal
@@ -42,9 +42,11 @@ from emphatic.stepsizes import StepSize
 from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table, open_table
 
 __all__ = [
+    "BOUNDED_RATE",
     "NO",
     "RATES",
     "REWARD",
+    "USUAL",
     "YES",
     "Horde",
     "as_block",
@@ -64,6 +66,10 @@ Chance = float | np.floating[Any] | None
 
 #: α = rate / mean φ·φ. Which of them is best depends on the signal: all are learned, and blended.
 RATES = (0.1, 0.3, 1.0)
+#: The same of a rule that keeps to what is possible.
+BOUNDED_RATE = 0.3
+#: The rule of questions without a policy; those with one are learned by ``BOUNDED``.
+USUAL = "true_online_etd"
 #: Rows of a log that are processed at a time.
 BLOCK = 4096
 #: The signal that a transition has besides its observation.
@@ -78,7 +84,8 @@ _HUGE = 1e60
 #: The feature makers that belong to a Horde.
 _MAKERS_IN_USE: WeakSet[Features] = WeakSet()
 #: Prefixes of the names of arrays in a file: those that are not a learner's, and those that a user saves with a horde.
-_NOT_THE_LEARNERS, _MORE = ("features.", "blend.", "ridges.", "seasons.", "horde."), "horde.more."
+_NOT_THE_LEARNERS = ("features.", "blend.", "possible.", "ridges.", "seasons.", "horde.")
+_MORE = "horde.more."
 _ASKED = "horde.asked."
 #: In a file: the headers of groups from the second on; and what the names of their arrays begin with, and those of the
 #: shapes of these, and of the groups that have one where not all do.
@@ -162,19 +169,23 @@ class Horde:
     """Many questions about one stream of named signals.
 
     A question with constant γ has one learner for each of the ``rates``, whose predictions are combined by their errors
-    so far (``emphatic.hordes.blend``). Questions with a policy, a varying γ or a terminal value use the middle rate;
-    with ``least_squares`` their predictions are combined by the returns that are known so far. A learner that would
-    diverge is frozen, and the others continue; if all learners of a question are frozen, a ``DivergenceWarning`` names
-    it. If another Horde uses the same maker of features, the maker is copied as it was after its warm-up: its state
-    belongs to one stream.
+    so far (``emphatic.hordes.blend``). Questions with a varying γ, a terminal value or a policy use the middle rate;
+    with ``least_squares`` their predictions are combined by the returns that are known so far. By default those with a
+    policy have one learner of ``bounded_etd``, which keeps to what is possible (``emphatic.hordes.possible``).
+
+    A learner that would diverge is frozen, and the others continue. A ``DivergenceWarning`` names a question whose
+    answer is impossible, or all of whose learners are frozen. If another Horde uses the same maker of features, the
+    maker is copied as it was after its warm-up: its state belongs to one stream.
 
     Args:
         questions: The questions, a list of ``GVF``.
         features: A ``Features`` maker, or {question's name: maker} if questions have their own features; questions with
-            the same maker share a learner.
-        rule: A name from ``emphatic.rules.names()``, or a rule of your own. For one that uses π or μ itself, such as
+            the same maker and rule share a learner.
+        rule: A name from ``emphatic.rules.names()``, or a rule of your own, for all questions; by default bounded_etd
+            for those with a policy, true_online_etd for the others. For one that uses π or μ itself, such as
             tree_backup, every question must have a policy.
-        rates: α is each of these times ``alpha``; 1 by default where there is a ``stepsize``.
+        rates: α is each of these times ``alpha``; or {rule's name: rates}. By default 0.3 for bounded_etd, 0.1, 0.3 and
+            1 for others, and 1 where there is a ``stepsize``.
         alpha: A number, or one per question; by default 1 over the mean of φ·φ in the warm-up.
         step: The length of a step in seconds, needed where horizons are durations.
         mu: The behaviour's probability (or density) of an action, for policies that do not give one: a function of
@@ -222,9 +233,9 @@ class Horde:
         self,
         questions: Sequence[GVF],
         features: Features | Mapping[str, Features],
-        rule: str | AnyRule = "true_online_etd",
+        rule: str | AnyRule | None = None,
         *,
-        rates: float | Sequence[float] = RATES,
+        rates: float | Sequence[float] | Mapping[str, float | Sequence[float]] | None = None,
         alpha: float | Sequence[float] | None = None,
         step: float | None = None,
         mu: Behaviour = None,
@@ -246,33 +257,44 @@ class Horde:
         self._means: NDArray[np.intp] = np.empty(0, np.intp)  # the weighted means that are features of its headline
         self._replies: list[Array] = []
         self._diverged: frozenset[str] = frozenset()  # the questions that a warning named
+        self._impossible: list[tuple[int, str, float, float, float]] = []  # what a warning is to name
         self._gathers = False  # whether answers of several blocks are kept
         self._was_cut = False  # whether the next row begins a sequence
         names = [question.name for question in self.questions]
-        groups = _group_by_maker(features, names)
-        _check_flags(scaled, centred, record, least_squares, len(groups))
-        self.step, self.scaled = step, scaled
-        self.rates = _check_rates(1.0 if stepsize is not None and rates is RATES else rates)
+        bounded = [rule is None and question.policy is not None for question in self.questions]
+        groups = _group_by_maker(features, names, bounded)
+        _check_flags(scaled, centred, record, least_squares, len({id(maker) for maker, _ in groups}))
+        self.step, self.scaled, self._given_rule = step, scaled, rule
         if step is not None and not isinstance(step, int | float):
             raise refusal("step", "Horde", "be the seconds of a step", repr(step))
         self._mu = check_behaviour(mu, "Horde")
         kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
         if stepsize is not None:
             kind["stepsize"] = stepsizes.get(stepsize)
-        # Reports an unknown rule, engine or parameter, or a missing one, at once.
-        base_rule = Learner(rule, 1, len(self.rates) * len(self.questions), **kind).rule.base
-        self.rule = base_rule.name
-        #: How it learns.
-        self.setup = Setup(base_rule, self.rates, alpha, scaled, centred, record, kind, extra, least_squares, weekly)
+        setups = {}
+        for is_bounded in dict.fromkeys(bounded):
+            of_questions = BOUNDED if is_bounded else USUAL if rule is None else rule
+            of_rule = _rates_of(getattr(of_questions, "name", of_questions), rates, stepsize is not None)
+            # Reports an unknown rule, engine or parameter, or a missing one, at once.
+            base_rule = Learner(of_questions, 1, len(of_rule) * len(self.questions), **kind).rule.base
+            fixed = (alpha, scaled, centred, record, kind, extra, least_squares, weekly)
+            setups[is_bounded] = Setup(base_rule, of_rule, *fixed)
+        #: How each of ``groups`` learns; ``setup`` is that of the first question, and so are ``rates``.
+        self._setups = [setups[bounded[share[0]]] for _, share in groups]
+        self.setup, self.rates = self._setups[0], self._setups[0].rates
+        #: The rule's name; None where it depends on whether a question has a policy.
+        self.rule = self.setup.rule.name if len(setups) == 1 else None
         without = [question.name for question in self.questions if question.policy is None]
         if self.setup.chances and without:
             wanted = f"be given for rule {self.rule!r}, which uses {' and '.join(self.setup.chances)} itself"
             raise refusal("policy", "GVF", wanted, f"none in {without[0]!r}")
-        self.setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
+        for setup in setups.values():
+            setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
         self._group: Group | Groups | None = None
         self._groups: list[Group] = []
         self._guard = Guard("horde")
         self._makers, self._shares = [_claim(maker) for maker, _ in groups], [share for _, share in groups]
+        self._order = np.argsort(np.concatenate(self._shares))
 
     # ------------------------------------------------------------------ properties
 
@@ -283,14 +305,12 @@ class Horde:
 
     @property
     def features(self) -> Features:
-        """The features that all questions share; if they have features of their own, see ``makers``."""
-        if len(self._makers) > 1:
-            raise RuntimeError("The questions of this Horde have their own features: see makers.")
-        return self._makers[0]
+        """The features that all questions share; if there are several learners, see ``makers``."""
+        return self._makers[0] if len(self._makers) == 1 else self._refuse_one("makers")
 
     @property
     def makers(self) -> tuple[Features, ...]:
-        """Each ``Features`` once, in the order of the first question that has it."""
+        """Each ``Features`` once, in the order of the first question that has it; a copy for each further rule."""
         return tuple(self._makers)
 
     @property
@@ -311,15 +331,42 @@ class Horde:
     @property
     def learner(self) -> Learner:
         """The learner: the questions with the first rate, then all with the next, and so on."""
-        if len(self.learners) > 1:
-            raise RuntimeError("The questions of this Horde have their own features: see learners.")
-        return self.learners[0]
+        return self.learners[0] if len(self._makers) == 1 else self._refuse_one("learners")
+
+    def _refuse_one(self, several: str) -> NoReturn:
+        raise RuntimeError(f"The questions of this Horde have their own features, or their own rules: see {several}.")
 
     @property
     def learners(self) -> tuple[Learner, ...]:
         """The learner of each of ``makers``, of the questions that share it."""
         self._require().catch_up()
         return tuple(group.learner for group in self._groups)
+
+    @property
+    def frozen(self) -> NDArray[np.bool_]:
+        """Which questions, (Q,), keep their last weights, because all of their learners would have diverged."""
+        pairs = zip(self.learners, self._shares, strict=True)
+        return self._of_questions([learner.frozen.reshape(-1, len(share)).all(axis=0) for learner, share in pairs])
+
+    @property
+    def support(self) -> Array:
+        """The effective number of steps that speak for each answer, (Q,): see ``emphatic.hordes.possible``.
+
+        With few of them, below 10, an answer means little. It is NaN where γ is 1 or varies.
+        """
+        (self._group or self._require()).catch_up()
+        if len(self._groups) == 1:
+            return self._groups[0].possible.support
+        return self._of_questions([group.possible.support for group in self._groups])
+
+    @property
+    def possible(self) -> Array:
+        """The least and the most answer to each question that is possible by the cumulants so far, (2, Q).
+
+        They are −∞ and ∞ where γ is 1 or varies.
+        """
+        self._require().catch_up()
+        return self._of_questions([group.possible.answers for group in self._groups])
 
     @property
     def gamma(self) -> Array:
@@ -331,10 +378,11 @@ class Horde:
     def base(self) -> Array:
         """The mean of each cumulant in the warm-up, from which deviations are learned; 0 for questions without one."""
         self._require()
-        base = np.empty(len(self.questions))
-        for group in self._groups:
-            base[group.questions] = group.base
-        return base
+        return self._of_questions([group.base for group in self._groups])
+
+    def _of_questions(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Values of the questions of each group, (…, Q), in the order of all questions."""
+        return np.concatenate(values, axis=-1).take(self._order, axis=-1)
 
     @property
     def rows(self) -> int:
@@ -413,7 +461,9 @@ class Horde:
 
     def __repr__(self) -> str:
         makers = ", ".join(map(repr, self._makers))
-        return f"Horde({len(self.questions)} questions, {makers}, {self.rule!r}, rates={self.rates})"
+        kinds = {kind.rule.name: kind.rates for kind in self._setups}
+        rules = ", ".join(f"{rule!r}, rates={rates}" for rule, rates in kinds.items())
+        return f"Horde({len(self.questions)} questions, {makers}, {rules})"
 
     def _require(self) -> Group | Groups:
         if self._group is None:
@@ -506,9 +556,11 @@ class Horde:
         self._evaluator = evaluator
         learners = learners or [None] * len(self._makers)
         self._groups = [
-            Group(evaluator, maker, self.setup, base, questions, learner)
-            for maker, questions, learner in zip(self._makers, self._shares, learners, strict=True)
+            Group(evaluator, maker, setup, base, questions, learner)
+            for maker, setup, questions, learner in zip(self._makers, self._setups, self._shares, learners, strict=True)
         ]
+        for group in self._groups:
+            group.impossible = self._impossible
         self._group = self._groups[0] if len(self._groups) == 1 else Groups(self._groups)
         self._hold = Hold(len(evaluator.signals))
         self._width, self._components = len(evaluator.signals), len(self._makers[0].signals)
@@ -655,6 +707,7 @@ class Horde:
             return np.concatenate([answers for answers in steps if answers is not None]) if predict and steps else None
         finally:
             guard.users = 0
+            self._warn_of_impossible()
 
     def can_follow(self, values: Array) -> bool:
         """Whether ``follow`` takes this row: an episode is in progress, no value is missing, all questions are plain.
@@ -692,6 +745,7 @@ class Horde:
             return answers
         finally:
             guard.users = 0
+            self._warn_of_impossible()
 
     def cut(self) -> None:
         """Start a new sequence: reset the traces, also those of features, and learn nothing from the step across it."""
@@ -974,12 +1028,7 @@ class Horde:
 
         A learner that would diverge keeps its last finite weights, so that the others of the Horde can continue.
         """
-        diverged = [
-            self.questions[q].name
-            for group in self._groups
-            for q, frozen in zip(group.questions, group.learner.frozen.reshape(len(self.rates), -1).T, strict=True)
-            if frozen.all() and not self.setup.least_squares
-        ]
+        diverged = [self.names[q] for q in np.flatnonzero(self.frozen) if not self.setup.least_squares]
         named = [name for name in diverged if name not in self._diverged]
         if named:
             self._diverged |= {*named}
@@ -989,6 +1038,18 @@ class Horde:
                 "predictions there mean nothing from then on. Choose γ below 1, or a smaller alpha or rates.",
                 DivergenceWarning,
                 3,
+            )
+
+    def _warn_of_impossible(self) -> None:
+        """Name the questions that were given an impossible answer; each once. Learning goes on."""
+        while self._impossible:
+            q, rule, answer, low, high = self._impossible.pop(0)
+            warnings.warn(
+                f"{self.names[q]!r} predicts {answer:.4g}, which is impossible: with γ = {self.gamma[q]:.6g} and the "
+                f"cumulants so far every answer lies from {low:.4g} to {high:.4g}. The steps of rule {rule!r} are too "
+                f"large here: use rule {BOUNDED!r}, which keeps to this range.",
+                DivergenceWarning,
+                stacklevel=4,
             )
 
     def blocks(
@@ -1091,11 +1152,17 @@ class Horde:
             self._warn_of_divergence()
         return None if answers is None else answers[0]
 
-    def log(self) -> dict[str, Any]:
-        """The recorded input: arguments of ``Learner.run`` that lead to the same weights."""
+    def log(self, learner: int | None = None) -> dict[str, Any]:
+        """The recorded input of a learner: arguments of ``Learner.run`` that lead to the same weights.
+
+        Args:
+            learner: Its number among ``learners``; needed where there are several.
+        """
         with self._guard:
             self._require().catch_up()
-            return self._groups[0].recorded.log()
+            if learner is None and len(self._groups) > 1:
+                self._refuse_one("learners, and give log the number of one")
+            return self._groups[learner or 0].recorded.log()
 
     def resume_episode(self, observation_of: Callable[[Array], Any]) -> None:
         """Give an episode that was saved the observation of its last row, which no file holds.
@@ -1204,9 +1271,9 @@ class Horde:
             "questions": questions,
             "signals": list(evaluator.signals),
             "categories": list(evaluator.categories),
-            "rates": list(setup.rates),
+            "rates": {kind.rule.name: list(kind.rates) for kind in self._setups},
             "alpha": None if setup.alpha is None else np.asarray(setup.alpha, np.float64).tolist(),
-            "rule": setup.rule.name,
+            "rule": None if self._given_rule is None else setup.rule.name,
             "step": self.step if self.step is not None and np.isfinite(self.step) else None,
             "mu": _FUNCTION if callable(self._mu) else self._mu,
             "scaled": setup.scaled,
@@ -1248,9 +1315,9 @@ class Horde:
         of_features, signals = self._makers[0].signals, tuple(saved["signals"])
         if signals not in (of_features, (*of_features, REWARD)):
             raise ValueError("its signals are not those of its features")
-        rule, groups = self.setup.rule, saved.get("groups", [])
-        learners = [Learner._restored(dict(header), dict(stored), engine, rule)]
-        for g, group in enumerate(groups, 1):
+        groups, rules = saved.get("groups", []), [setup.rule for setup in self._setups]
+        learners = [Learner._restored(dict(header), dict(stored), engine, rules[0])]
+        for g, (group, rule) in enumerate(zip(groups, rules[1:], strict=True), 1):
             learners.append(Learner._restored(group["learner"], under(stored, _prefix(g)), engine, rule))
         evaluator = self.evaluator(signals, saved["categories"], self.step)
         self._start(evaluator, np.zeros(len(self.questions)), learners)
@@ -1298,8 +1365,8 @@ class Horde:
         joined = cls(
             [question for horde in hordes for question in horde.questions],
             makers[0] if len(makers) == 1 else {name: makers[makers_of[name]] for name in names},
-            setup.rule,
-            rates=other.rates,
+            other._given_rule,
+            rates={kind.rule.name: kind.rates for horde in hordes for kind in horde._setups},
             step=other.step,
             mu=other._mu,
             scaled=setup.scaled,
@@ -1318,7 +1385,7 @@ class Horde:
         # As the makers stand, and not as they were after the warm-up.
         self._makers = [groups[0].features for groups in shared]
         evaluator = self.evaluator(hordes[0].signals, hordes[0].categories, self.step)
-        learners = [_joined_learner(groups, len(self.rates)) for groups in shared]
+        learners = [_joined_learner(groups, len(groups[0].setup.rates)) for groups in shared]
         self._start(evaluator, np.concatenate([horde.base for horde in hordes]), learners)
         for group, groups in zip(self._groups, shared, strict=True):
             group.join(groups)
@@ -1355,10 +1422,19 @@ def _check_flags(scaled: bool, centred: bool, record: bool, least_squares: bool,
         raise refusal("least_squares", "Horde", "be False where transitions are recorded", "True")
 
 
+def _rates_of(rule: object, rates: object, has_stepsize: bool) -> tuple[float, ...]:
+    """The rates of a rule, by default those for its kind."""
+    if rates is None:
+        rates = 1.0 if has_stepsize else BOUNDED_RATE if rule == BOUNDED else RATES
+    elif isinstance(rates, Mapping) and rule in rates:
+        rates = rates[rule]
+    return _check_rates(rates)
+
+
 def _check_rates(rates: object) -> tuple[float, ...]:
     listed = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
     if not listed or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in listed):
-        raise refusal("rates", "Horde", "be a positive number or a list of them", repr(rates))
+        raise refusal("rates", "Horde", "be a positive number or a list of them, or these for each rule", repr(rates))
     return tuple(sorted(float(rate) for rate in listed))
 
 
@@ -1372,13 +1448,15 @@ def _claim(maker: Features) -> Features:
     return maker
 
 
-def _group_by_maker(features: object, names: Sequence[str]) -> list[tuple[Features, NDArray[np.intp]]]:
-    """Each feature maker, and the questions that share it."""
-    if isinstance(features, Features):
-        return [(features, np.arange(len(names)))]
-    by_name = _check_makers(features, names)
-    makers = list({id(by_name[name]): by_name[name] for name in names}.values())
-    return [(maker, np.array([q for q, name in enumerate(names) if by_name[name] is maker])) for maker in makers]
+def _group_by_maker(
+    features: object, names: Sequence[str], bounded: Sequence[bool]
+) -> list[tuple[Features, NDArray[np.intp]]]:
+    """Each feature maker, and the questions that share it and its learner: ``bounded`` are those of another rule."""
+    by_name = dict.fromkeys(names, features) if isinstance(features, Features) else _check_makers(features, names)
+    shares: dict[tuple[int, bool], list[int]] = {}
+    for q, (name, is_bounded) in enumerate(zip(names, bounded, strict=True)):
+        shares.setdefault((id(by_name[name]), is_bounded), []).append(q)
+    return [(by_name[names[share[0]]], np.array(share)) for share in shares.values()]
 
 
 def _check_makers(features: object, names: Sequence[str]) -> Mapping[str, Features]:

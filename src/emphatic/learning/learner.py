@@ -1176,8 +1176,8 @@ class RecordedLearner:
         return phi | dict(zip(self.learner.rule.parameters, parameters, strict=True))
 
     def _without(self, parameters: Arrays, ineffective: NDArray[np.bool_]) -> Arrays:
-        """The parameters of steps (T, K), where the marked ones change nothing."""
-        return tuple(np.where(ineffective, 0.0, p) if at in self._off else p for at, p in enumerate(parameters))
+        """The parameters of steps (T, K), where the marked ones change nothing; copies, for some change in place."""
+        return tuple(np.where(ineffective & (at in self._off), 0.0, p) for at, p in enumerate(parameters))
 
 
 def _largest(values: Array) -> float:

@@ -115,7 +115,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.asking.gvfs import FollowedGVFs
+from emphatic.asking.gvfs import FollowedGVFs, find_marks
 from emphatic.engines.compiled import direct, interpreted
 from emphatic.hordes.horde import Horde
 from emphatic.nexting import interval_kernels as kernels
@@ -632,7 +632,7 @@ class Derived:
         #: The columns of ``predictions.parquet``: the name of each, its kind, and its place among those of this kind.
         self.names = [(f"{horde.names[q]}.{end}", end, q) for q in self.questions.tolist() for end in ENDS]
         self.names += [(f"{name}.{kind}", kind, i) for i, name in enumerate(self.signals) for kind in OF_A_SIGNAL]
-        self._own = np.arange(len(gamma) - own, len(gamma))
+        self._horde, self._own = horde, np.arange(len(gamma) - own, len(gamma))
         covered = set(self.questions.tolist())
         given = [i for i, q in enumerate(self._own.tolist()) if q in covered]
         #: The returns of the user's own questions.
@@ -677,7 +677,8 @@ class Derived:
 
         Returns:
             ``low`` and ``high`` (B, Q), NaN where a question has no interval; ``anomaly``, ``alarm`` and ``why``
-            (B, S), a column for each of ``signals``; ``usual`` (B, Q), where there are own questions.
+            (B, S), a column for each of ``signals``; where there are own questions ``usual`` (B, Q), and ``mark``
+            (B, Q), the number of each answer's mark as of the last of these rows (``emphatic.hordes.possible``).
         """
         plain = predictions if self._all else predictions[:, self.questions]
         phase = find_phases(time, self._step) if self._dated and time is not None else None
@@ -695,6 +696,10 @@ class Derived:
             derived["usual"] = np.full(predictions.shape, np.nan)
             for kind, columns in ends.items():
                 derived[kind][:, own] = columns
+            possible = self._horde.possible
+            derived["mark"] = find_marks(predictions, possible, self._horde.support)
+            derived["mark"][:, : own[0]] = 0
+            self.returns.note(possible[:, own], derived["mark"][:, own])
         return derived
 
     def _spread(self, ends: Array) -> Array:

@@ -32,7 +32,7 @@ from emphatic.asking.headline import MOST_SIGNALS, Headline
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore
 from emphatic.features import Features
-from emphatic.hordes.horde import BLOCK, Horde
+from emphatic.hordes.horde import BLOCK, RATES, USUAL, Horde
 from emphatic.hordes.seasons import find_periods
 from emphatic.learning.inputs import Active
 from emphatic.nexting.intervals import Derived
@@ -161,7 +161,8 @@ def horde_options(settings: Settings, step: float | None) -> dict[str, Any]:
     signals = len(settings.predict or ())
     return {
         "rule": settings.rule,
-        "rates": settings.rates,
+        # (by default they depend on the rule)
+        "rates": None if settings.rates == RATES and settings.stepsize is None else settings.rates,
         "stepsize": settings.stepsize,
         "step": step,
         "least_squares": settings.least_squares,
@@ -240,7 +241,7 @@ def is_large(settings: Settings, C: int) -> bool:
         inner = of["trace"] if isinstance(of, Mapping) else of
         n += bins * steps * (C if inner == "*" else len(inner) if isinstance(inner, Sequence) else 1)
     learners = len(settings.gvfs()) * len(settings.rates)
-    return 8 * len(rules.get(settings.rule).vectors) * learners * n > LIMIT
+    return 8 * len(rules.get(settings.rule or USUAL).vectors) * learners * n > LIMIT
 
 
 # ---------------------------------------------------------------------- the table

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from emphatic.asking import answers as asking
 from emphatic.asking.answers import Asked, Timing
+from emphatic.asking.gvfs import MARKS
 from emphatic.asking.language import parse_all
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_lock
@@ -140,7 +141,8 @@ class LineFormat:
 
     Then follow "low" and "high", the ends of the predictions' intervals, of the same form; and "anomaly", "alarm" and
     "why", {signal: value} for each of ``signals``. Where questions were ``asked``, there is also "asked", {question:
-    {"answer": value, "low": value, "high": value, "usual": value}}.
+    {"answer": value, "low": value, "high": value, "usual": value}}. Where answers to own questions are unsupported or
+    impossible, "marks" has the word, of the form of "predictions".
 
     Args:
         questions: The questions, in the order of the predictions.
@@ -191,6 +193,12 @@ class LineFormat:
         pieces = self._pieces.copy()
         head = b"%d" % prediction.step, _write_time(prediction.time)
         pieces[1::2] = (*head, *texts[: Q + S], *words, *texts[Q + S :])
+        if "mark" in derived and derived["mark"].any():
+            marks: dict[str, dict[str, str | None]] = {}
+            for q in np.flatnonzero(derived["mark"]).tolist():
+                name, horizon = self.keys[q]
+                marks.setdefault(name, {})[horizon] = MARKS[derived["mark"][q]]
+            pieces[-1] = pieces[-1][:-2] + b', "marks": ' + json.dumps(marks, ensure_ascii=False).encode() + b"}\n"
         return b"".join(pieces)
 
 

@@ -89,7 +89,7 @@ def render_report(scored: Scored, seconds: Mapping[str, float]) -> str:
     """
     learned, summary = scored.learned, scored.summary
     settings, dated = learned.log.settings, learned.log.table.dated
-    rule = "true online emphatic TD(λ)" if settings.rule == "true_online_etd" else settings.rule
+    rule = "true online emphatic TD(λ)" if settings.rule in (None, "true_online_etd") else settings.rule
     features = max(maker.n for maker in learned.horde.makers)
     learners = f"{count(learned.learners, 'learner')} on {count(features, 'feature')}"
     errors = {"ours": "rmse", "persistence": "persistence", "mean": "mean"}

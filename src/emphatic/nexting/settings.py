@@ -317,9 +317,8 @@ class Settings:
         must="a list",
         is_valid=is_list,
     )
-    rule: str = setting(
-        "true_online_etd",
-        help="Name of the learning rule.",
+    rule: str | None = setting(
+        help="Name of the learning rule; default: bounded_etd for questions with a policy, else true_online_etd.",
         must="text",
         is_valid=lambda value: isinstance(value, str),
     )

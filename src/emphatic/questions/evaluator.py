@@ -113,7 +113,7 @@ class Targets:
 class Evaluator:
     """The questions of a horde, prepared for a rule and a stream of these signals and categories.
 
-    The default interest 1 − γ keeps a rule's emphasis at 1. A rule without emphasis weighs steps by the interest
+    The default interest 1 − γ brings F to 1 where every ρ is 1. A rule without emphasis weighs steps by the interest
     itself, and there the default is 1. ``mu`` is the stream's own μ, for policies that do not give one. With
     ``chances`` π and μ of each step are computed too: every question must then have a policy.
     """
@@ -180,6 +180,8 @@ class Evaluator:
         self.counting = any(ratio.counting for ratio, _ in self._ratios)
         unpaid = np.array([q.terminal is None for q in questions], bool)
         plain = np.array([q.policy is None for q in questions], bool)
+        #: Which questions have a policy.
+        self.with_policy = ~plain
         #: Which answers may be blended: questions without a policy about one signal or formula.
         self.blended = discounted & plain & unpaid
         #: Which returns a log can show: without a policy, or with one that always takes the same action.

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.asking.gvfs import MARKS
 from emphatic.common.locks import hold_lock
 from emphatic.nexting.predictor import (
     ENDS,
@@ -354,6 +355,9 @@ class RecentRows:
                 by_signal = {kind: self._derived[kind][at, c] for kind in OF_A_SIGNAL if kind in self._derived}
             times = [self._time[i] for i in at]
         rows = {"step": steps.tolist(), "time": times, "t": _or_null(seconds), "reading": _or_null(reading), "gap": gap}
+        if "mark" in by_horizon:
+            marks = by_horizon.pop("mark").items()
+            rows["mark"] = {horizon: [MARKS[mark] for mark in column.tolist()] for horizon, column in marks}
         for kind, columns in by_horizon.items():
             rows[kind] = {horizon: _or_null(column) for horizon, column in columns.items()}
         if "why" in by_signal:

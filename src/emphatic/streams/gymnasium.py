@@ -31,7 +31,8 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import rules, stepsizes
 from emphatic.errors import CheckpointError
 from emphatic.features import Bias, Features, Function, OneHot, Part, Tiles
-from emphatic.hordes.horde import NO, REWARD, YES, Horde, probability
+from emphatic.hordes.group import BOUNDED
+from emphatic.hordes.horde import BOUNDED_RATE, NO, REWARD, USUAL, YES, Horde, probability
 from emphatic.learning.inputs import Active, refusal, whole
 from emphatic.learning.learner import Learner
 from emphatic.questions.evaluator import Behaviour
@@ -59,6 +60,9 @@ _NO_LABELS: dict[str, Any] = {}
 class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Learns the answers to ``questions`` about an environment; ``info["predictions"]`` has them, (Q,).
 
+    ``info["support"]`` has the effective number of steps that speak for each, (Q,): with less than 10 it is unsupported
+    (see ``Horde.support``). A ``DivergenceWarning`` names a question whose prediction is impossible.
+
     The signals that a question may name are the observation's components and "reward". A question's functions are given
     (observation, action, reward, next observation), or the row {name: value} that follows if they have one parameter; a
     policy's (observation, action). Predictions are returns, not scaled. ``env.mu = p`` sets the probability of the next
@@ -73,9 +77,10 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         mu: The probability (or density) with which the agent chose its action: a function of (observation, action), a
             table or a number; by default all actions of a ``Discrete`` space are equally likely. It is used for
             policies whose ``behaviour`` is "count"; where nothing gives μ, actions are counted.
-        rule: A name or your own rule; for one that uses π or μ itself (tree_backup, abtd), every question must
-            have a policy.
-        alpha: α, a number or one per question; by default 0.1 over the mean of φ·φ.
+        rule: A name or your own rule, for all questions; by default bounded_etd for those with a policy, whose
+            predictions keep to what is possible, and true_online_etd for the others. For one that uses π or μ itself
+            (tree_backup, abtd), every question must have a policy.
+        alpha: α, a number or one per question; by default 0.1 over the mean of φ·φ, of bounded_etd 0.3 over it.
         rates: With several rates a question has a learner for each, with α that many times ``alpha`` (or 1 over the
             mean of φ·φ), and its predictions are a blend of theirs.
         stepsize: A name or an object of ``emphatic.stepsizes``: α is ``alpha``, 1 by default, times its step size.
@@ -97,7 +102,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         *,
         names: Sequence[str] | None = None,
         mu: Behaviour = None,
-        rule: str | AnyRule = "true_online_etd",
+        rule: str | AnyRule | None = None,
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
         stepsize: str | StepSize | Mapping[str, Any] | None = None,
@@ -132,7 +137,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         observation, info = self.env.reset(seed=seed, options=options)
         self.episodes.begin(0, observation)
         self._since = 0
-        info["predictions"] = self.episodes.predictions[0]
+        info["predictions"], info["support"] = self.episodes.predictions[0], self.episodes.support(0)
         return observation, info
 
     def step(self, action: object) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -148,12 +153,16 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.episodes.step(0, action, reward, observation, bool(terminated), mu, predict, bool(truncated))
         if predict:
             self._since = 0
-            info["predictions"] = self.episodes.predictions[0]
+            info["predictions"], info["support"] = self.episodes.predictions[0], self.episodes.support(0)
         return observation, reward, terminated, truncated, info
 
-    def log(self) -> dict[str, Any]:
-        """The recorded input: ``Learner(rule, n, K=Q).run(**env.log())`` leads to the same weights."""
-        return self.episodes.log(0)
+    def log(self, learner: int | None = None) -> dict[str, Any]:
+        """The recorded input: ``Learner(rule, n, K=Q).run(**env.log())`` leads to the same weights.
+
+        Args:
+            learner: As for ``Horde.log``: with questions with and without a policy, 0 or 1.
+        """
+        return self.episodes.log(0, learner)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file with the complete state, except the environment itself.
@@ -189,7 +198,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         space = env.observation_space
         if "gymnasium" not in saved:
             raise CheckpointError(f"{os.fsdecode(path)!r} was not saved by LearnGVFs: Horde.load opens it.")
-        signals = horde.features.signals
+        signals = horde.makers[0].signals
         if len(signals) != len(component_names(space)):
             raise refusal("env", "LearnGVFs.load", f"have observations of {len(signals)} components", repr(space))
         try:
@@ -206,7 +215,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class LearnGVFsVector(gymnasium.vector.VectorWrapper):
-    """The same for a vector environment: ``info["predictions"]`` is (envs, Q).
+    """The same for a vector environment: ``info["predictions"]`` and ``info["support"]`` are (envs, Q).
 
     Each sub-environment is a sequence of its own. ``env.mu`` is (envs,). All autoreset modes are supported.
 
@@ -238,7 +247,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         weights: str = "one",
         names: Sequence[str] | None = None,
         mu: Behaviour = None,
-        rule: str | AnyRule = "true_online_etd",
+        rule: str | AnyRule | None = None,
         alpha: float | Sequence[float] | None = None,
         rates: float | Sequence[float] | None = None,
         stepsize: str | StepSize | Mapping[str, Any] | None = None,
@@ -277,7 +286,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         for i in np.flatnonzero(resets):
             self.episodes.begin(int(i), of_env[i])
         self._over &= ~resets
-        infos["predictions"] = np.array(self.episodes.predictions)
+        self._inform(infos)
         return observations, infos
 
     def step(self, actions: ArrayLike) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -301,18 +310,23 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
             if same:
                 self.episodes.begin(i, of_env[i])
         self._over = np.logical_or(terminated, truncated)
-        infos["predictions"] = np.array(self.episodes.predictions)
+        self._inform(infos)
         return observations, rewards, terminated, truncated, infos
 
-    def log(self, i: int) -> dict[str, Any]:
+    def _inform(self, infos: dict[str, Any]) -> None:
+        infos["predictions"] = np.array(self.episodes.predictions)
+        infos["support"] = np.array([self.episodes.support(i) for i in range(self.num_envs)])
+
+    def log(self, i: int, learner: int | None = None) -> dict[str, Any]:
         """The recorded input of sub-environment i's learner: ``Learner.run`` leads to its weights.
 
         Where the weights are shared, these are its share of them, and all shares must be added.
 
         Args:
             i: The number of the sub-environment.
+            learner: As for ``LearnGVFs.log``.
         """
-        return self.episodes.log(i)
+        return self.episodes.log(i, learner)
 
 
 class Episodes:
@@ -324,7 +338,8 @@ class Episodes:
         δ = R + γ'θ·φ' − θ·φ = (R + γ'v' − v) + γ'θ_i·φ' − θ_i·φ,   v = Σ_{j≠i} θ_j·φ,  v' = Σ_{j≠i} θ_j·φ',
 
     is part of the cumulant it is given. That is exact for every rule with one weight vector, for none looks at θ but
-    through δ: the weights are those of one learner whose traces are swapped at each turn.
+    through δ: the weights are those of one learner whose traces are swapped at each turn. bounded_etd looks at θ·φ'
+    too: its bounds are lessened by v'. What is possible, and the support, are those of all sequences together.
 
     ``flat`` converts an observation to an array (C,), whose components are called ``names``. With ``alpha``, which is
     α itself, ``rates`` are factors of it.
@@ -339,9 +354,9 @@ class Episodes:
         *,
         sequences: int = 1,
         weights: str = "several",
-        rule: str | AnyRule = "true_online_etd",
+        rule: str | AnyRule | None = None,
         alpha: float | Sequence[float] | None = None,
-        rates: float | Sequence[float] | None = None,
+        rates: float | Sequence[float] | Mapping[str, float] | None = None,
         warm_up: int = 0,
         **settings: Any,
     ) -> None:
@@ -352,7 +367,8 @@ class Episodes:
             raise refusal("features", "LearnGVFs", "be emphatic.features.Features, or a function", repr(features))
         if weights not in ("one", "several"):
             raise refusal("weights", "LearnGVFs", "be 'one' or 'several'", repr(weights))
-        traits: AnyRule = rules.get(rule) if isinstance(rule, str) else rule
+        # (both rules that are the default for some questions have one weight vector)
+        traits: AnyRule = rule if isinstance(rule, AnyRule) else rules.get(USUAL if rule is None else rule)
         if settings.get("stepsize") is not None:
             traits = stepsizes.get(settings["stepsize"]).rule(traits)
         self._shared = weights == "one" and sequences > 1
@@ -360,14 +376,15 @@ class Episodes:
             wanted = f"be 'several' for rule {traits.name!r}, which has more weights than θ"
             raise refusal("weights", "LearnGVFs", wanted, "'one'")
         if rates is None:
-            rates = RATE if alpha is None and settings.get("stepsize") is None else 1.0
+            is_given = alpha is not None or settings.get("stepsize") is not None
+            rates = 1.0 if is_given else {traits.name: RATE, BOUNDED: BOUNDED_RATE}
         settings |= {"rule": rule, "rates": rates, "alpha": alpha, "scaled": False, "centred": False}
         self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **settings)
         horde = self._new(features)
         evaluator = horde.evaluator((*names, REWARD))  # reports an invalid question at once
         self._warm_up = 0 if warm_up == 0 else whole("warm_up", warm_up, "LearnGVFs")
         self._set(horde, sequences, names, flat, evaluator.needs_observations)
-        if horde.features.is_warm or not self._warm_up:
+        if self.features.is_warm or not self._warm_up:
             self._prepare()
 
     def _set(
@@ -386,7 +403,7 @@ class Episodes:
         """One sequence, from a saved horde; ``observation_of`` is the inverse of ``flat``."""
         self = cls.__new__(cls)
         self._shared = False
-        self._set(horde, 1, horde.features.signals, flat, horde.needs_observations)
+        self._set(horde, 1, horde.makers[0].signals, flat, horde.needs_observations)
         self._ready = True
         horde.resume_episode(observation_of)
         return self
@@ -401,7 +418,7 @@ class Episodes:
     @property
     def features(self) -> Features:
         """The features of the first sequence; those of the others differ in their traces alone."""
-        return self._hordes[0].features
+        return self._hordes[0].makers[0]
 
     @property
     def hordes(self) -> tuple[Horde, ...]:
@@ -410,26 +427,40 @@ class Episodes:
 
     @property
     def learners(self) -> list[Learner]:
-        """The learner of each sequence; none before the warm-up is over."""
+        """The learner of each sequence; none before the warm-up is over. With two rules, see ``hordes``."""
         return [horde.learner for horde in self.hordes]
 
     @property
     def theta(self) -> Array:
         """θ of each question: (K, n) where there is one set of weights, else (B, K, n); K = Q for one rate."""
-        thetas = np.array([learner.theta for learner in self.learners])
+        thetas = self._of_learners("theta")
         return thetas.sum(axis=0) if self._shared or len(thetas) == 1 else thetas
 
     @property
     def frozen(self) -> NDArray[np.bool_]:
         """Which questions keep their last weights because they would have diverged, (B, K)."""
-        return np.array([learner.frozen for learner in self.learners])
+        return self._of_learners("frozen")
 
-    def log(self, i: int) -> dict[str, Any]:
+    def _of_learners(self, name: str) -> NDArray[Any]:
+        """An attribute of the learners of each sequence, (B, K, …), in the order of the questions."""
+        each = []
+        for horde in self.hordes:
+            parts = [getattr(learner, name) for learner in horde.learners]
+            by_rate = [part.reshape(len(horde.rates), -1, *part.shape[1:]) for part in parts]
+            order = np.argsort(np.concatenate(horde.shares))
+            each.append(np.concatenate(np.concatenate(by_rate, axis=1)[:, order]))
+        return np.array(each)
+
+    def support(self, i: int) -> Array:
+        """The support of each question in sequence i, (Q,): NaN before the warm-up is over."""
+        return self._hordes[i].support if self._ready else np.full(len(self.questions), np.nan)
+
+    def log(self, i: int, learner: int | None = None) -> dict[str, Any]:
         """The recorded input of sequence i's learner: arguments of ``Learner.run`` that lead to the same weights.
 
         Where the weights are shared, R includes what the other sequences contribute, and the learners' θ must be added.
         """
-        return self._hordes[i].log()
+        return self._hordes[i].log(learner)
 
     # ------------------------------------------------------------------ the stream
 
@@ -482,16 +513,18 @@ class Episodes:
         if not features.is_warm:
             rows = np.array(self._observations).reshape(-1, len(self._names))
             try:
-                features.warm_up(rows, names=self._names)
+                for maker in self._hordes[0].makers:
+                    maker.warm_up(rows, names=self._names)
             except ValueError as error:
                 raise ValueError(f"{error} Give every part a range, or pass warm_up=500.") from error
         self._hordes += [self._new(deepcopy(features)) for _ in range(B - 1)]
         for horde in self._hordes:
             horde.prepare(self._names)
         if self._shared:
-            groups = [horde.groups[0] for horde in self._hordes]
-            for group in groups:
-                group.others = partial(_sum_at, [sharer.learner for sharer in groups if sharer is not group])
+            for groups in zip(*(horde.groups for horde in self._hordes), strict=True):
+                for group in groups:
+                    group.others = partial(_sum_at, [sharer.learner for sharer in groups if sharer is not group])
+                    group.possible.share(groups[0].possible)
         self._observations, self._ready = [], True
 
     def _row(self, observation: object, reward: SupportsFloat) -> Array:

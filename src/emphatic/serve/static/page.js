@@ -219,11 +219,14 @@
   const number = value => (typeof value === "number" ? value : NaN);
   const own = (object, name) => (object && Object.hasOwn(object, name) ? object[name] : []);
 
+  let marks = []; // why the last value of a horizon means little: "unsupported" or "impossible"
+
   function take(many) {
     if (!rows) return;
     const c = rows.columns, h = hello.horizons;
     const sets = h.map(name => [own(many.predictions, name), own(many.low, name), own(many.high, name)]);
     const wasDated = dated;
+    marks = h.map(name => own(many.mark, name).at(-1) || "");
     many.step.forEach((step, i) => {
       const before = rows.last("step");
       if (step <= before) return; // sent again after a reconnection
@@ -387,7 +390,7 @@
       const cells = body.rows[k].cells, low = rows.last(`low${k}`), high = rows.last(`high${k}`);
       cells[0].firstChild.setAttribute("aria-pressed", String(!hidden.has(k)));
       cells[0].querySelector("i").style.background = hue(k);
-      cells[1].textContent = short(rows.last(`p${k}`));
+      cells[1].textContent = `${short(rows.last(`p${k}`))} ${marks[k] || ""}`.trimEnd();
       cells[2].textContent = Number.isNaN(low + high) ? "" : `${short(low)} … ${short(high)}`;
       bounds = bounds || !Number.isNaN(low + high);
       const error = status && own(status.error, name);

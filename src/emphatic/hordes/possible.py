@@ -1,0 +1,149 @@
+"""What answers are possible, and how many steps speak for them.
+
+Of a question of constant γ < 1, with cumulants so far from c to C, every return lies from
+
+    low = min(0, c) / (1 − γ)    to    high = max(0, C) / (1 − γ)
+
+both as the learner has them: in its unit, and from ``base`` on. A prediction that is further outside than this range
+is wide is impossible. The *support* of an answer is the effective sample size
+
+    (Σ w)² / Σ w²,    w = Π ρ over the last round(1 / (1 − γ)) steps of the sequence
+
+with one w for each step that was learned from: the number of steps, if behaviour always followed the policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Possible"]
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+#: The most steps of a window: beyond, a product of ratios is hardly ever another one.
+_LONGEST = 1 << 20
+
+
+class Possible:
+    """What is possible for Q questions with one stream, and their support.
+
+    Args:
+        gamma: γ of each question (Q,), NaN where it varies.
+        policies: Which have a policy, (Q,).
+        base: What the learner's predictions are deviations from, (Q,).
+        factor: What an answer of each question is multiplied by to be in the learner's unit, (Q,).
+        compared: Whose answers are compared with what is possible, (Q,).
+        E: The number of learners of each.
+    """
+
+    def __init__(self, gamma: Array, policies: Flags, base: Array, factor: Array, compared: Flags, E: int) -> None:
+        kernels, bounded = _kernels(), gamma < 1.0
+        #: What is fixed, and what belongs to the sequence, of each question: see the kernels.
+        self.questions, self._known = (np.zeros(len(gamma), dtype) for dtype in (kernels.QUESTION, kernels.KNOWN))
+        scale = np.where(bounded, 1.0 - gamma, 0.0)
+        horizon = np.round(1.0 / np.where(bounded, scale, np.inf))
+        window = np.where(policies, np.minimum(horizon, _LONGEST), 0.0).astype(np.int64)
+        questions = self.questions
+        questions["scale"], questions["factor"], questions["base"], questions["compared"] = (
+            scale,
+            factor,
+            base,
+            compared,
+        )
+        questions["window"], questions["begin"] = np.where(bounded, window, -1), np.cumsum(window) - window
+        self._ratios = np.zeros(int(window.sum()))
+        self._known["largest"], self._known["support"] = -math.inf, np.where(bounded, 0.0, np.nan)
+        #: The least and the most return of each learner, (1, 2, K), changed in place: −∞ and ∞ where there is no range.
+        self.bounds = np.empty((1, 2, len(gamma) * E))
+        self._refresh()
+        self._take, self._find, self._clip = (_direct(name) for name in ("take", "find_impossible", "clip"))
+        self._support = self._known["support"]  # (a view: to find it takes as long as to copy it)
+
+    @property
+    def support(self) -> Array:
+        """The support of each question, (Q,): NaN where γ is 1 or varies."""
+        return self._support.copy()
+
+    @property
+    def answers(self) -> Array:
+        """The least and the most answer to each question that is possible, (2, Q)."""
+        return self.in_answers(self.bounds[0, :, : len(self.questions)])
+
+    def in_answers(self, values: Array) -> Array:
+        """Numbers (…, Q) in the learner's unit as answers."""
+        answers: Array = (values + self.questions["base"]) / self.questions["factor"]
+        return answers
+
+    def take(self, R: Array, rho: Array, bounds: Array | None = None) -> None:
+        """Take the next T steps, (T, Q), before they are learned from; all arrays are contiguous.
+
+        Args:
+            R: The cumulants in the learner's unit.
+            rho: ρ, 0 where nothing is learned.
+            bounds: Take what is possible at each step, (T, 2, K), where that is to be known.
+        """
+        self._take(R, rho, self.questions, self._known, self._ratios, self.bounds if bounds is None else bounds)
+        if bounds is not None:
+            self.bounds[0] = bounds[-1]
+
+    def find(self, answers: Array, bounds: Array) -> int:
+        """The place of the first answer (B, Q) that is impossible by these bounds, or −1; once for each question."""
+        place: int = self._find(np.asarray(answers, np.float64), self.questions, self._known, bounds)
+        return place
+
+    def clip(self, V: Array, bounds: Array) -> Array:
+        """Predictions (B, K) within the bounds, float64, in place where they are."""
+        V = np.asarray(V, np.float64)
+        self._clip(V, bounds)
+        return V
+
+    def cut(self) -> None:
+        """The next step begins a sequence."""
+        self.questions["steps"] = 0
+
+    def share(self, other: Possible) -> None:
+        """Take part in what is known to another, of the same questions: the weights are shared with its stream."""
+        self._known, self._support, self.bounds = other._known, other._support, other.bounds
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, by name."""
+        known = self._known.view(np.float64).reshape(len(self._known), -1)
+        names = ("product", "steps")
+        return {"known": known, "ratios": self._ratios} | {name: self.questions[name] for name in names}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what ``arrays`` returned; ValueError if it does not fit."""
+        for name, array in self.arrays().items():
+            stored = arrays[name]
+            if stored.shape != array.shape or stored.dtype != array.dtype or (name == "steps" and stored.min() < 0):
+                raise ValueError(f"its {name!r} of what is possible do not fit")
+            array[:] = stored
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """The bounds by the cumulants so far."""
+        scale, bounds = self.questions["scale"], np.repeat([[-np.inf], [np.inf]], len(self._known), axis=1)
+        for bound, name in zip(bounds, ("least", "most"), strict=True):
+            np.divide(self._known[name], scale, out=bound, where=scale > 0.0)
+        self.bounds[0] = np.tile(bounds, self.bounds.shape[2] // len(scale))
+
+
+@cache
+def _kernels() -> Any:
+    from emphatic.hordes import possible_kernels  # late: it imports numba
+
+    return possible_kernels
+
+
+@cache
+def _direct(name: str) -> Any:
+    """A kernel, called without a look at its arguments: ``Possible`` knows their types."""
+    from emphatic.engines.compiled import direct
+
+    return direct(getattr(_kernels(), name))
