@@ -173,19 +173,6 @@ def test_alarms_are_what_is_described() -> None:
     assert {"too high", "stuck", "missing"} <= {*want[1]}
 
 
-def test_any_cut_into_blocks_and_any_restart_give_the_same_bits() -> None:
-    p, x, gap = stream(900)
-    whole = Alarms([0, 0, 0], GAMMAS, 1e-3)(p, x, gap)
-    parts, alarms = [], Alarms([0, 0, 0], GAMMAS, 1e-3)
-    for some in np.split(np.arange(900), [1, 3, 200, 201, 640]):
-        parts.append(alarms(p[some], x[some], gap[some]))
-        saved = {name: array.copy() for name, array in alarms.arrays().items()}
-        alarms = Alarms([0, 0, 0], GAMMAS, 1e-3)
-        alarms.restore(saved)
-    for found, want in zip(zip(*parts, strict=True), whole, strict=True):
-        assert (np.concatenate(found) == want).all()
-
-
 def test_a_state_that_does_not_fit_is_refused() -> None:
     alarms = Alarms([0], np.array([0.5]), 1e-3)
     for wrong in (
