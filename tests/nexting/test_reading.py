@@ -132,13 +132,6 @@ def test_unsorted_rows_are_refused_and_sorted_on_request(call: Call) -> None:
     sorted_rows, summary = written()
     assert summary[0]["reading"]["sorted"] is True
     assert sorted_rows.column("row").to_pylist() == np.argsort(order).tolist()
-    result = emphatic.nexting.run("log.csv", horizons=[2], config="few.toml", sort=True)
-    assert result.predictions.equals(sorted_rows)
-    assert result.settings.sort is True
-    Path("log.csv").write_text("\n".join(lines) + "\n")
-    plain = emphatic.nexting.run("log.csv", horizons=[2], config="few.toml").predictions
-    assert plain.column("x@2").equals(sorted_rows.column("x@2"))
-    assert plain.column("time").equals(sorted_rows.column("time"))
 
 
 def test_long_format_is_pivoted(call: Call) -> None:
@@ -262,6 +255,11 @@ def test_a_column_that_is_never_read_says_why_it_has_no_score(call: Call) -> Non
         ({"horizons": ["soon"]}, "'horizons' must"),
         ({"sort": "yes"}, "'sort' must be true or false"),
         ({"pivot": "x"}, "must name two columns"),
+        ({"resume": True}, "together with the folder"),
+        ({"config": 3}, "the path of a TOML file, a mapping or Settings"),
+        ({"config": {"horizon": [2]}}, "Did you mean 'horizons'"),
+        ({"predict": ["z"]}, "no numeric column 'z'"),
+        ({"horizons": []}, "must not be empty"),
     ],
 )
 def test_refusals_name_what_was_called(given: dict[str, Any], said: str) -> None:
