@@ -48,60 +48,8 @@ def run(
     return asked, {kind: np.concatenate([block[kind] for block in blocks]) for kind in blocks[0]}
 
 
-def plain_label(kind: str, t: int, x: Array, time: Array, span: float, step: float) -> float:
-    """The definition, row by row; NaN if the label is not known."""
-    later = [i for i in range(len(x)) if i > t]
-    if kind.endswith("at"):
-        if not any(time[i] >= time[t] + span for i in later):
-            return math.nan
-        near = [(abs(time[i] - time[t] - span), i) for i in later if not math.isnan(x[i])]
-        near = [pair for pair in near if pair[0] <= 0.5 * step]
-        if not near:
-            return math.nan
-        value = float(x[min(near)[1]])
-        return float(value > 0.3) if kind == "event_at" else value
-    if time[-1] < time[t] + span:
-        return math.nan
-    window = [i for i in later if time[t] < time[i] <= time[t] + span]
-    values = [x[i] for i in window if not math.isnan(x[i])]
-    expected = round(span / step)
-    if len(values) < 0.9 * expected or not values:
-        return math.nan
-    hits = [time[i] - time[t] for i in window if x[i] > 0.3]
-    mean = float(sum(values)) / len(values)
-    labels: dict[str, float] = {
-        "event": float(bool(hits)),
-        "until": min(hits[0], span) if hits else span,
-        "sum": mean * expected,
-        "mean": mean,
-        "integral": mean * expected * step / 3600.0,
-        "share": sum(value > 0.3 for value in values) / len(values),
-        "max": max(values),
-        "min": min(values),
-    }
-    return labels[kind]
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.02, 0.2]), st.sampled_from([0.0, 0.05]), st.booleans())
-def test_labels_are_those_of_the_definition(seed: int, missing: float, gaps: float, timed: bool) -> None:
-    rng = np.random.default_rng(seed)
-    T, step = 80, 60.0 if timed else 1.0
-    x = np.where(rng.random(T) < missing, np.nan, rng.normal(size=T))
-    time = step * np.cumsum(1.0 + rng.integers(1, 6, T) * (timed & (rng.random(T) < gaps)))
-    asked, _ = run(QUESTIONS, x, time if timed else None, Timing(step, True, 1.5 * step) if timed else Timing(None))
-    for q, question in enumerate(asked.questions):
-        span = question.span(step if timed else None)
-        labels = asked.recent(q)["label"]
-        for t in range(T):
-            label = plain_label(question.kind, t, x, time, span, step)
-            assert labels[t] == pytest.approx(label, rel=1e-12, abs=1e-12, nan_ok=True), (question.text, t)
-        score = asked.summary()[q]
-        assert score["known"] <= np.isfinite(labels).sum()
-
-
-def irregular_label(kind: str, t: int, x: Array, time: Array, span: float, timing: Timing) -> float:
-    """The definition on irregular stamps, by plain lists; NaN if the label is not known.
+def plain_label(kind: str, t: int, x: Array, time: Array, span: float, timing: Timing) -> float:
+    """The definition, by plain lists; NaN if the label is not known.
 
     Where rows come when they come, those that are expected are those that came, and of each gap those that would have.
     """
@@ -118,15 +66,16 @@ def irregular_label(kind: str, t: int, x: Array, time: Array, span: float, timin
     window = [i for i in later if time[i] <= end]
     edges = [float(time[t]), *(float(time[i]) for i in window), end]
     lost = sum((b - a) / step - 1.0 for a, b in pairwise(edges) if b - a > timing.limit)
+    expected = round(span / step) if timing.regular else len(window) + lost
     values = [float(x[i]) for i in window if not math.isnan(x[i])]
-    if not values or len(values) < 0.9 * (len(window) + lost):
+    if not values or len(values) < 0.9 * expected:
         return math.nan
     hits = [float(time[i] - time[t]) for i in window if x[i] > 0.3]
     mean = sum(values) / len(values)
     labels: dict[str, float] = {
         "event": float(bool(hits)),
         "until": hits[0] if hits else span,
-        "sum": mean * span / step,
+        "sum": mean * (expected if timing.regular else span / step),
         "mean": mean,
         "integral": mean * span / 3600.0,
         "share": sum(value > 0.3 for value in values) / len(values),
@@ -134,6 +83,25 @@ def irregular_label(kind: str, t: int, x: Array, time: Array, span: float, timin
         "min": min(values),
     }
     return labels[kind]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.02, 0.2]), st.sampled_from([0.0, 0.05]), st.booleans())
+def test_labels_are_those_of_the_definition(seed: int, missing: float, gaps: float, timed: bool) -> None:
+    rng = np.random.default_rng(seed)
+    T, step = 80, 60.0 if timed else 1.0
+    x = np.where(rng.random(T) < missing, np.nan, rng.normal(size=T))
+    time = step * np.cumsum(1.0 + rng.integers(1, 6, T) * (timed & (rng.random(T) < gaps)))
+    timing = Timing(step, True, 1.5 * step) if timed else Timing(None)
+    asked, _ = run(QUESTIONS, x, time if timed else None, timing)
+    for q, question in enumerate(asked.questions):
+        span = question.span(step if timed else None)
+        labels = asked.recent(q)["label"]
+        for t in range(T):
+            label = plain_label(question.kind, t, x, time, span, timing)
+            assert labels[t] == pytest.approx(label, rel=1e-12, abs=1e-12, nan_ok=True), (question.text, t)
+        score = asked.summary()[q]
+        assert score["known"] <= np.isfinite(labels).sum()
 
 
 @settings(max_examples=40, deadline=None)
@@ -154,23 +122,8 @@ def test_labels_on_irregular_stamps_are_those_of_the_definition(
         for t in range(T):
             if again and sum(time == time[t]) > 1:
                 continue  # (whether a row of the same stamp comes later is not defined)
-            label = irregular_label(question.kind, t, x, time, span, timing)
+            label = plain_label(question.kind, t, x, time, span, timing)
             assert labels[t] == pytest.approx(label, rel=1e-9, abs=1e-9, nan_ok=True), (question.text, t)
-
-
-def test_rows_of_an_irregular_log_count_by_their_times() -> None:
-    rng = np.random.default_rng(3)
-    time = np.cumsum(rng.exponential(60.0, 400))
-    x = rng.normal(size=400)
-    asked, _ = run(["mean of x over 10min", "x at +5min"], x, time, Timing(42.0, False, 400.0))
-    labels = asked.recent(0)["label"]
-    known = np.flatnonzero(np.isfinite(labels))
-    assert len(known) > 300
-    for t in known:
-        window = x[(time > time[t]) & (time <= time[t] + 600.0)]
-        assert labels[t] == pytest.approx(window.mean())
-    values = asked.recent(1)["label"]
-    assert 0.2 < np.isfinite(values).mean() < 0.8  # where no reading is within half a step, none is known
 
 
 def test_one_absurd_reading_spoils_no_later_answer() -> None:

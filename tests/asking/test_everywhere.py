@@ -15,7 +15,7 @@ from emphatic.nexting import learning
 from emphatic.nexting.settings import Settings
 from emphatic.serve.service import Service
 from tests.asking.test_nexting import ASK, readings, table
-from tests.support.services import Client, Served
+from tests.support.services import Client
 
 OWN: list[dict[str, Any]] = [
     {"name": "until high", "cumulant": "x > 0", "gamma": "0.9 * (x < 1)"},
@@ -99,17 +99,3 @@ def test_a_killed_run_resumes_with_the_same_answers(tmp_path: Path, monkeypatch:
     )
     assert len(asked) == len(HEADLINE) + len(ASK) + len(OWN)
     assert asked == asked_again
-
-
-@pytest.mark.serve
-def test_a_service_that_is_killed_goes_on_with_the_headline(whole: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "settings.toml").write_text(SETTINGS.toml(), "utf-8")
-    rows = [reading for _, reading in readings(700)]
-    flags = ("--config", tmp_path / "settings.toml", "--save-every", "1h")
-    with Served(tmp_path / "model", *flags) as service:
-        service.client.post("/readings", json=rows[:600])
-        service.kill()
-    with Served(tmp_path / "model", *flags) as service:
-        answer = service.client.post("/readings", json=rows[600:])
-        for row, line in enumerate(answer.text.splitlines(), 600):
-            check_line(json.loads(line), row, whole)

@@ -35,17 +35,23 @@ def picking(rng: Rng) -> Pick:
 def outcome(rule: AnyRule, engine: str, stream: Stream, extra: dict[str, Any], **kind: Any) -> dict[str, Any]:
     """Everything that a learner has after the stream, and what it predicted."""
     learner = Learner(rule, stream.n, stream.K, engine=engine, **kind)
-    learner.theta = np.random.default_rng(1).normal(size=learner.theta.shape)
+    learner.theta = np.random.default_rng(1).normal(size=learner.theta.shape).astype(np.float32)
     Phi, Phi_next = stream.features()
     p: dict[str, Any] = stream.parameters() | extra
     if not rule.interest:
         p["I"] = 1.0
     R, gamma_next = p.pop("R"), p.pop("gamma_next")
     predictions = learner.run(Phi, R, gamma_next, Phi_next=Phi_next, **p)
+    own = {name: np.broadcast_to(value, R.shape) for name, value in (p | {"R": R, "gamma_next": gamma_next}).items()}
+    for t in range(stream.T // 2):  # and a few steps one by one
+        phi, phi_next = stream.step_features(t)
+        learner.learn(phi=phi, phi_next=phi_next, **{name: value[t] for name, value in own.items()})
     return {name: getattr(learner, name) for name in learner.rule.vectors + learner.rule.memory} | {"θ·φ": predictions}
 
 
-def compare(rule: AnyRule, rng: Rng, engines: tuple[str, ...], described: str, **kind: Any) -> None:
+def compare(
+    rule: AnyRule, rng: Rng, engines: tuple[str, ...], described: str, dtype: str = "float64", **kind: Any
+) -> None:
     """AssertionError unless each of these engines gives what the reference gives."""
     K = [None, 3][rng.integers(2)]
     active = [None, 2][rng.integers(2)]
@@ -55,10 +61,10 @@ def compare(rule: AnyRule, rng: Rng, engines: tuple[str, ...], described: str, *
     extra = {name: rng.uniform(0.0, 1.0, stream.R.shape) for name in rule.extra}
     wanted = outcome(rule, "reference", stream, extra, **kind)
     for engine in engines:
-        values = outcome(rule, engine, stream, extra, **kind)
+        values = outcome(rule, engine, stream, extra, dtype=dtype, **kind)
         for name, value in wanted.items():
             error = relative_error(values[name], value)
-            assert error <= TOLERANCE["float64"], f"{name} on {engine} is off by {error:.1e} (K={K}):\n{described}"
+            assert error <= TOLERANCE[dtype], f"{name} on {engine} is off by {error:.1e} (K={K}):\n{described}"
 
 
 def linear_engines(rng: Rng) -> tuple[str, ...]:
@@ -71,7 +77,7 @@ def own_rules(rng: Rng) -> None:
     """A linear rule of random structure, on every engine."""
     with plain_python():
         rule = make_rule(picking(rng))
-        compare(rule, rng, linear_engines(rng), rule.source)
+        compare(rule, rng, linear_engines(rng), rule.source, ["float64", "float32"][rng.integers(2)])
 
 
 def own_elementwise_rules(rng: Rng) -> None:

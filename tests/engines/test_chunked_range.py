@@ -27,7 +27,7 @@ RULE = "true_online_etd"
 
 @dataclass(frozen=True)
 class Log:
-    """T steps of K learners: φ (T+1, n), or with φ' (T, n) each; parameters that go to (T, K); X before, (m, K, n)."""
+    """T steps of K learners: φ (T+1, n); parameters that go to (T, K); X before, (m, K, n)."""
 
     Phi: Array
     X: Array
@@ -37,11 +37,10 @@ class Log:
     lambda_: Any = 1.0
     rho: Any = 1.0
     gamma_next: Any = 0.9
-    Phi_next: Array | None = None
 
     @property
     def T(self) -> int:
-        return len(self.Phi) - (self.Phi_next is None)
+        return len(self.Phi) - 1
 
     def parameters(self, T: int, ks: slice) -> tuple[Array, ...]:
         shape = self.T, self.X.shape[1]
@@ -59,7 +58,7 @@ class Outcome:
 
 def run(
     kind: type[Engine], log: Log, *, stop: int | None = None, ks: slice = slice(None), cuts: tuple[int, ...] = (),
-    freeze: bool = False, frozen: Any = (), **options: Any,
+    freeze: bool = False, **options: Any,
 ) -> Outcome:  # fmt: skip
     """The steps before ``stop`` of these learners, in as many calls as there are cuts, and one."""
     X = log.X[:, ks]
@@ -67,10 +66,9 @@ def run(
     engine: Any = kind(rules.get(RULE), X.shape[2], K, dtype, **options)
     for r, vector in enumerate(X):
         engine.put(r, vector)
-    watch = Watch(np.isin(np.arange(K), frozen), freeze)
+    watch = Watch(np.zeros(K, bool), freeze)
     Phi = log.Phi.astype(dtype)
-    phi, phi_next = (Phi[:-1], Phi[1:]) if log.Phi_next is None else (Phi, log.Phi_next.astype(dtype))
-    top = float(max(np.abs(phi).max(), np.abs(phi_next).max()))
+    phi, phi_next, top = Phi[:-1], Phi[1:], float(np.abs(Phi).max())
     parameters, predictions, status = log.parameters(T, ks), np.full((T, K), np.nan, dtype), -1
     for begin, end in zip((0, *cuts), (*cuts, T), strict=True):
         if status == -1:
@@ -256,6 +254,9 @@ def test_who_diverges_harms_nobody() -> None:
     bad = [3, LANES + 7]
     got, tame = run(Chunked, wild(*bad), freeze=True), run(Chunked, horde())
     assert np.flatnonzero(got.frozen).tolist() == bad
+    parts = run(Chunked, wild(*bad), freeze=True, threads=2, cuts=(got.engine.grain[0],))
+    assert np.array_equal(parts.engine.X, got.engine.X)
+    assert np.array_equal(parts.predictions, got.predictions)
     others = ~got.frozen
     assert np.array_equal(got.engine.X[:, others], tame.engine.X[:, others])
     assert np.array_equal(got.engine.scalars[others], tame.engine.scalars[others])
@@ -278,40 +279,3 @@ def test_all_stand_before_the_same_step() -> None:
     assert (got.engine.scalars[:, -1] == step).all()
     before = run(Chunked, wild(3, LANES + 7), stop=step)
     assert_same(replace(got, status=-1), before, 1e-11)
-
-
-def test_the_frozen_do_not_move() -> None:
-    """No bit of a frozen learner changes, whatever its memory; it predicts and has a TD error."""
-    log = replace(horde(), Phi_next=horde().Phi[::-1][:T].copy(), Phi=horde().Phi[:T])
-    frozen = np.r_[2, 5, LANES : K - 3]
-    got = run(Chunked, log, frozen=frozen)
-    assert got.status == -1
-    assert np.array_equal(got.engine.X[:, frozen], log.X[:, frozen])
-    assert (got.engine.scalars[frozen, -1] == 0.0).all()
-    assert (got.engine.scalars[frozen, : got.engine.M] == 0.0).all()
-    assert log.Phi_next is not None
-    theta = log.X[0, frozen]
-    assert relative_error(got.predictions[:, frozen], log.Phi @ theta.T) < 1e-12
-    delta = log.R[-1, frozen] + 0.9 * theta @ log.Phi_next[-1] - theta @ log.Phi[-1]
-    assert relative_error(got.engine.delta[frozen], delta) < 1e-12
-    free = run(Chunked, log)
-    moving = np.setdiff1d(np.arange(K), frozen)
-    assert np.array_equal(got.engine.X[:, moving], free.engine.X[:, moving])
-    everyone = run(Chunked, log, frozen=np.arange(K))
-    assert np.array_equal(everyone.engine.X, log.X)
-
-
-def test_cuts_at_the_grain_and_threads_give_the_same_bits() -> None:
-    log = wild(3)
-    whole = run(Chunked, log, freeze=True)
-    steps, lanes = whole.engine.grain
-    cut = run(Chunked, log, freeze=True, cuts=(steps, 2 * steps))
-    threaded = run(Chunked, log, freeze=True, threads=2)
-    for other in (cut, threaded):
-        assert np.array_equal(other.engine.X, whole.engine.X)
-        assert np.array_equal(other.engine.scalars, whole.engine.scalars)
-        assert np.array_equal(other.predictions, whole.predictions)
-    for ks in (slice(0, lanes), slice(lanes, K)):
-        part = run(Chunked, log, freeze=True, ks=ks)
-        assert np.array_equal(part.engine.X, whole.engine.X[:, ks])
-        assert np.array_equal(part.predictions, whole.predictions[:, ks])

@@ -112,6 +112,10 @@ def test_frozen_is_frozen(rule: str, engine: str, compiled: bool) -> None:
         assert relative_error(delta[TAME], wanted[TAME]) < 1e-10
         for k in frozen:
             assert relative_error(delta[k] / np.abs(wanted[k]), wanted[k] / np.abs(wanted[k])) < 1e-10
+        bad = np.array(quiet.Phi)
+        bad[20, 3] = np.nan
+        with pytest.raises(ValueError, match=r"'Phi' parameter of run must be finite.*step 20, feature 3"):
+            learner.select(frozen).run(bad, 1.0, 0.9, alpha=0.1)  # (no step of a frozen learner would find it)
         after = state(learner)
         for name, value in before.items():
             assert np.array_equal(after[name][frozen], value[frozen]), name
@@ -123,32 +127,6 @@ def test_frozen_is_frozen(rule: str, engine: str, compiled: bool) -> None:
         if learner.rule.weights == ("theta",):
             run(learner, quiet)
             assert learner.theta[frozen].any(axis=1).all()
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_single_learner(engine: str) -> None:
-    """K=None: frozen by run, a number for its TD error, the same weights; bad input freezes nothing."""
-    with plain_python():
-        stream = wild_stream("true_online_etd", "dense").of_learners([1])
-        of: Any = {name: v[:, 0] for name, v in stream.parameters().items()}
-        single = Stream(Phi=stream.Phi, **of)
-        learner = Learner("true_online_etd", 6, engine=engine)
-        bad = np.array(single.Phi)
-        bad[20, 3] = np.nan
-        p: dict[str, Any] = single.parameters()
-        R, gamma_next = p.pop("R"), p.pop("gamma_next")
-        with pytest.raises(ValueError, match=r"'Phi' parameter of run must be finite.*step 20, feature 3"):
-            learner.run(bad, R, gamma_next, **p, on_divergence="freeze")
-        assert not learner.frozen
-        assert learner.steps == 0
-        learner.run(single.Phi, R, gamma_next, **p, on_divergence="freeze")
-        assert learner.frozen
-        theta = np.array(learner.theta)
-        assert isinstance(learner.learn(0.1, 1.0, 0.9, np.ones(6), 1.0, 1.0, np.ones(6), 0.9), float)
-        learner.run(np.ones((3, 6)), 1.0, 0.9, alpha=0.1)
-        with pytest.raises(ValueError, match=r"'Phi' parameter of run must be finite.*step 20, feature 3"):
-            learner.run(bad, R, gamma_next, **p)  # (no step of a frozen learner would find it)
-        assert np.array_equal(learner.theta, theta)
 
 
 def test_what_is_no_answer_to_divergence_is_refused() -> None:

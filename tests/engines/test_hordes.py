@@ -23,28 +23,6 @@ def everything(learner: Learner) -> list[Any]:
     return [learner.steps, *(np.asarray(getattr(learner, name)).tobytes() for name in names)]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_select_and_join_are_the_same_learners(engine: str) -> None:
-    """In any order, in the middle of a stream, and going on to the same bits."""
-    stream = make(1, T, n, K, active=3, binary=False)
-    horde = Learner(RULE, n, K, engine=engine)
-    stream[:30].run(horde)
-    order = [4, 0, 6]
-    some = horde.select(order)
-    assert some.K == 3
-    assert np.array_equal(some.theta, horde.theta[order])
-    again = emphatic.join([horde.select([0, 1]), horde.select([2]), horde.select(range(3, K))])
-    assert everything(again) == everything(horde)
-    before = everything(horde)
-    stream[30:].of_learners(order).run(some)
-    assert everything(horde) == before, "a selection is a copy"
-    stream[30:].run(horde)
-    stream[30:].run(again)
-    assert everything(again) == everything(horde)
-    assert relative_error(some.theta, horde.theta[order]) <= 1e-13
-    assert everything(pickle.loads(pickle.dumps(horde))) == everything(horde)
-
-
 def test_what_cannot_be_selected_or_joined_is_refused() -> None:
     horde = Learner(RULE, n, K)
     for ks in ([], [[0]], 3, [K], [0.5], ["a"]):
@@ -97,8 +75,10 @@ def test_join_undoes_select_whoever_is_frozen(engine: str, shares: list[list[int
     parts = [horde.select(share) for share in shares]
     assert {part.position for part in parts} == {30}
     assert [part.steps for part in parts] == [max(taken[share]) for share in shares]
+    before = everything(horde)
     whole, plain = emphatic.join(parts), horde.select(order)
     assert everything(whole) == everything(plain)
+    assert np.array_equal(plain.theta, horde.theta[order])
     assert whole.frozen.tolist() == horde.frozen[order].tolist()
     assert whole.steps_taken.tolist() == taken[order].tolist()
     assert whole.position == plain.position == 30
@@ -107,6 +87,7 @@ def test_join_undoes_select_whoever_is_frozen(engine: str, shares: list[list[int
     # Each part by itself: those of which nobody moves are still where the others are.
     for share, part in zip(shares, parts, strict=True):
         go_on(part, share)
+    assert everything(horde) == before, "a selection is a copy"
     again = emphatic.join(parts)
     assert again.position == whole.position == T
     assert again.steps_taken.tolist() == whole.steps_taken.tolist()

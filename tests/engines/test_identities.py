@@ -279,9 +279,6 @@ def test_abtd_as_others(engine: str) -> None:
         assert np.array_equal(other[1], after("abtd", engine, stream)[1])
 
 
-# ------------------------------------------------------------------------------------- one step from anywhere
-
-
 def standing_at(rule: str, engine: str, theta: Array, w: Array) -> emphatic.Learner:
     """Learners with these weights (K, n) and without traces, by what a user can do: w is taught, one component a
     step, by a cumulant that is worth it, while θ is kept at 0 by α = 0."""
@@ -296,53 +293,6 @@ def standing_at(rule: str, engine: str, theta: Array, w: Array) -> emphatic.Lear
     learner.theta = theta
     assert relative_error(learner.w, w) < 1e-15
     return learner
-
-
-def with_traces(rule: str, engine: str, stream: Stream) -> tuple[emphatic.Learner, Stream]:
-    """A learner with some θ and w and with the traces of a stream on which it learned nothing, and its next step."""
-    w = np.random.default_rng(4).normal(size=(K, N))
-    learner = standing_at(rule, engine, theta_0(), w)
-    changed(stream[: T - 1], alpha=0.0, beta=0.0).run(learner)
-    assert np.abs(learner.e).max() > 0.1
-    return learner, stream[T - 1 :]
-
-
-@every_engine
-def test_gtd_and_gtd2_differ_by_what_w_learns(engine: str) -> None:
-    """From the same θ, w and e: (θ_gtd − θ_gtd2)/α = δe − (w·φ)φ = (w_new − w)/β."""
-    for stream in streams("gtd"):
-        lively = changed(stream, lambda_=0.8, gamma_next=0.9, rho=1.1, alpha=0.1, beta=0.3)
-        one, step = with_traces("gtd", engine, lively)
-        other, _ = with_traces("gtd2", engine, lively)
-        w = one.w
-        step.run(one)
-        step.run(other)
-        assert relative_error(one.w, other.w) < CLOSE
-        assert np.abs(one.w - w).max() > 0.01
-        assert relative_error((one.theta - other.theta) / 0.1, (one.w - w) / 0.3) < CLOSE
-
-
-@every_engine
-def test_the_proximal_half_step_is_gtd2(engine: str) -> None:
-    """gtd2's step from (θ, w) leads to (θ½, w½), and its step from there is the one that the proximal rule takes
-    from (θ, w): (θ, w)_proximal − (θ, w) = second step of gtd2.
-
-    For that second step e must stay as it is: I = 0, λ = 1 and ρ = 1/γ' say so.
-    """
-    for stream in streams("proximal_gtd2"):
-        lively = changed(stream, lambda_=0.8, gamma_next=0.9, rho=1.1, alpha=0.2, beta=0.3)
-        proximal, step = with_traces("proximal_gtd2", engine, lively)
-        gtd2, _ = with_traces("gtd2", engine, lively)
-        theta, w = proximal.theta, proximal.w
-        step.run(proximal)
-        step.run(gtd2)
-        assert relative_error(gtd2.e, proximal.e) < CLOSE
-        half_theta, half_w = gtd2.theta, gtd2.w
-        assert relative_error(half_theta, proximal.theta) > 1e-3
-        changed(step, I=0.0, lambda_=1.0, rho=1.0 / 0.9).run(gtd2)
-        assert relative_error(gtd2.e, proximal.e) < CLOSE
-        assert relative_error(proximal.theta - theta, gtd2.theta - half_theta) < CLOSE
-        assert relative_error(proximal.w - w, gtd2.w - half_w) < CLOSE
 
 
 # ---------------------------------------------------------------------------- expected updates, fixed points

@@ -44,11 +44,6 @@ def stream_for(rule: str, seed: int, T: int = T, n: int = N, **kwargs: Any) -> S
     return make(seed, T, n, rule=rule, **kwargs)
 
 
-def unclipped(stream: Stream) -> Stream:
-    """The stream without a range of values."""
-    return replace(stream, extra={name: p for name, p in stream.extra.items() if name not in ("low", "high")})
-
-
 def start(seed: int, *shape: int) -> Array:
     return np.random.default_rng([seed, 7]).normal(size=shape)
 
@@ -165,66 +160,6 @@ def goes_on_like_new(learner: emphatic.Learner, stream: Stream) -> None:
     assert_same(learner, fresh)
 
 
-@every_rule
-@every_engine
-def test_an_orthogonal_change_of_features(rule: str, engine: str) -> None:
-    """φ → Qφ and θ_0 → Qθ_0 turn every vector by Q and change no prediction."""
-    stream = stream_for(rule, 9, separate=True)
-    assert stream.Phi_next is not None
-    Q, _ = np.linalg.qr(np.random.default_rng(9).normal(size=(N, N)))
-    theta_0 = start(9, N)
-    a, b = learner_at(rule, engine, Q @ theta_0), learner_at(rule, engine, theta_0)
-    turned = replace(stream, Phi=stream.Phi @ Q.T, Phi_next=stream.Phi_next @ Q.T)
-    assert relative_error(turned.run(a), stream.run(b)) < CLOSE
-    for name in a.rule.vectors:
-        assert relative_error(getattr(a, name), Q @ getattr(b, name)) < CLOSE, name
-
-
-@every_rule
-@every_engine
-def test_linearity_in_the_first_weights_and_the_cumulant(rule: str, engine: str) -> None:
-    """(θ_0, R) → (θ_T, w_T) is linear, where nothing clips values; the traces do not depend on either."""
-    stream = unclipped(stream_for(rule, 10))
-    rng = np.random.default_rng(10)
-    starts, cumulants = rng.normal(size=(2, N)), rng.normal(size=(2, T))
-    weights = np.array([0.7, -1.3])
-    a, b = (learner_at(rule, engine, theta_0) for theta_0 in starts)
-    both = learner_at(rule, engine, weights @ starts)
-    predictions = [replace(stream, R=R).run(one) for one, R in zip((a, b), cumulants, strict=True)]
-    combined = replace(stream, R=weights @ cumulants).run(both)
-    assert relative_error(combined, weights @ np.array(predictions)) < CLOSE
-    for name in both.rule.weights:
-        assert relative_error(getattr(both, name), weights @ [getattr(a, name), getattr(b, name)]) < CLOSE, name
-    for name in both.rule.traces:
-        assert relative_error(getattr(both, name), getattr(a, name)) < CLOSE, name
-
-
-@every_rule
-@every_engine
-def test_the_weights_may_be_set_in_mid_stream(rule: str, engine: str) -> None:
-    """What is remembered does not depend on θ: setting θ to itself changes nothing, and what follows is
-    affine in what it is set to, where nothing clips values."""
-    k = 18
-    stream = lively(unclipped(stream_for(rule, 11)), k)
-    learner = learner_at(rule, engine, start(11, N))
-    stream[:k].run(learner)
-    same = learner.copy()
-    same.theta = np.array(learner.theta)
-    values = np.random.default_rng(11).normal(size=(2, N))
-    results = []
-    for value in (*values, values.mean(axis=0)):
-        other = learner.copy()
-        other.theta = value
-        assert np.array_equal(other.theta, value)
-        stream[k:].run(other)
-        results.append(np.array(other.theta))
-    stream[k:].run(learner)
-    stream[k:].run(same)
-    assert_same(same, learner)
-    assert relative_error(results[2], (results[0] + results[1]) / 2) < CLOSE
-    assert relative_error(results[0], results[1]) > 1e-3
-
-
 # ---------------------------------------------------------------------------------------- one rule as another
 
 
@@ -256,18 +191,6 @@ def test_beta_as_gamma_and_as_0(prefix: str, engine: str) -> None:
         assert relative_error(a.e, b.e) < CLOSE
 
 
-@pytest.mark.plain  # compiled: tests/rules/test_emphasis.py
-@every_engine
-@pytest.mark.parametrize("prefix", ["", "true_online_"])
-def test_at_lambda_1_emphasis_is_interest(prefix: str, engine: str) -> None:
-    """λ = 1 makes M = I: etd is td, whatever F is."""
-    stream = replace(stream_for("td", 15), lambda_=np.ones(T))
-    a, b = (learner_at(f"{prefix}{name}", engine, start(15, N)) for name in ("etd", "td"))
-    assert relative_error(stream.run(a), stream.run(b)) < CLOSE
-    assert relative_error(a.theta, b.theta) < CLOSE
-    assert relative_error(a.e, b.e) < CLOSE
-
-
 # ----------------------------------------------------------------------------- ways of feeding the same steps
 
 
@@ -286,23 +209,6 @@ def test_a_run_may_be_split_anywhere(rule: str, cuts: set[int], by_learn: set[in
             predictions.append(part.learn(parts) if i in by_learn else part.run(parts))
         assert relative_error(np.concatenate(predictions), stream.run(whole)) < CLOSE
         assert_same(parts, whole)
-
-
-@every_rule
-@every_engine
-@for_each(learners=[None, 1, K], separate=[False, True])
-def test_run_is_learn_step_by_step(rule: str, engine: str, learners: int | None, separate: bool) -> None:
-    """The same shapes, predictions and state; and `learn` returns δ = R + γ'θ·φ' − θ·φ of the old θ."""
-    stream = stream_for(rule, 16, T=19, K=learners, separate=separate)
-    theta_0 = start(16, N) if learners is None else start(16, learners, N)
-    a, b = (learner_at(rule, engine, theta_0) for _ in range(2))
-    assert relative_error(stream[:18].learn(a), stream[:18].run(b)) < CLOSE
-    assert_same(a, b)
-    phi, phi_next = stream.step_features(18)
-    p = stream.parameters(18)
-    expected = p["R"] + p["gamma_next"] * (a.theta @ phi_next) - a.theta @ phi
-    delta = a.learn(phi=phi, phi_next=phi_next, **p)
-    assert relative_error(delta, expected) < CLOSE
 
 
 @pytest.mark.parametrize("rule", [name for name in WITH_INTEREST if emphatic.rules.get(name).traces])

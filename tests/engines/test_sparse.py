@@ -126,30 +126,6 @@ def test_cost_is_in_columns_touched_not_in_n() -> None:
     assert engine._epoch[0] > 0
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_a_dense_learner_takes_active_features_to_the_same_bits(dtype: str) -> None:
-    """A step at a time: as with the array that they stand for; what does not fit is refused and changes nothing."""
-    rng = np.random.default_rng(0)
-    Phi = features(rng, 50, signed=True)
-    rows = [emphatic.Active(i, v) for i, v in zip(Phi.indices, Phi.values, strict=True)]
-    arrays = np.zeros((51, n), dtype)
-    for array, row in zip(arrays, rows, strict=True):
-        array[row.indices[row.indices >= 0]] = row.values[row.indices >= 0]
-    one, other = (emphatic.Learner("true_online_etd", n, dtype=dtype, engine="dense") for _ in range(2))
-    for t in range(50):
-        R = rng.normal()
-        assert one.learn(0.1, 1.0, 0.9, rows[t], 1.0, R, rows[t + 1], 0.9) == other.learn(
-            0.1, 1.0, 0.9, arrays[t], 1.0, R, arrays[t + 1], 0.9
-        )
-    assert one.theta.tobytes() == other.theta.tobytes()
-    assert one.e.tobytes() == other.e.tobytes()
-    for bad in (emphatic.Active([0, n]), emphatic.Active([n + 1]), emphatic.Active([[0], [1]]), "phi"):
-        for pair in ((rows[0], bad), (bad, rows[0])):
-            with pytest.raises(ValueError, match=r"'phi(_next)?' parameter of learn"):
-                one.learn(0.1, 1.0, 0.9, pair[0], 1.0, 0.0, pair[1], 0.9)
-    assert (one.steps, one.theta.tobytes()) == (50, other.theta.tobytes())
-
-
 def test_reading_changes_nothing() -> None:
     """θ, e and predictions are read through the lazy form without settling it."""
     learner = emphatic.Learner("true_online_etd", n, engine="sparse")
@@ -234,18 +210,6 @@ def test_who_forgets_does_not_make_the_others_pay() -> None:
     assert np.isfinite(learner.e).all()
     assert np.array_equal(learner.theta[:2, old], before[:2, old])
     assert not np.array_equal(learner.theta[far, old], before[far, old])
-
-
-@pytest.mark.plain
-def test_rows_of_predict_are_answered_one_by_one() -> None:
-    """As plain Python too, where a kernel does not look at dimensions itself."""
-    learner = emphatic.Learner("td", n, engine="sparse")
-    learner.run(features(np.random.default_rng(0), 50, False), 1.0, 0.9, alpha=0.1)
-    Phi = features(np.random.default_rng(1), 2, True)
-    want = [learner.predict(Phi[t]) for t in range(3)]
-    assert learner.predict(Phi).tolist() == want
-    for rows in (0, 1):
-        assert learner.predict(Phi[:rows]).shape == (rows,)
 
 
 @pytest.mark.plain

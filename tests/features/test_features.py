@@ -300,18 +300,25 @@ def whole(phi: list[emphatic.Active]) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([p.indices for p in phi]), np.concatenate([p.values for p in phi])
 
 
-def test_the_bits_do_not_depend_on_blocks() -> None:
+def test_the_bits_do_not_depend_on_blocks_nor_on_saves_between_them() -> None:
     maker, values, more = everything()
     at_once = maker(values, **more(slice(None)))
     assert at_once.shape == (200, maker.active)
     dense(at_once, maker.n)
     for cuts in ([0, 1, 2, 77, 77, 200], list(range(201))):
         other, _, _ = everything()
-        rows = [slice(a, b) for a, b in itertools.pairwise(cuts)]
-        index, value = whole([other(values[r], **more(r)) for r in rows])
+        rows, phi = [slice(a, b) for a, b in itertools.pairwise(cuts)], []
+        for r in rows:
+            header, arrays = other.save()
+            phi.append(other(values[r], **more(r)))
+            other = f.Features.load(json.loads(json.dumps(header, allow_nan=False)), arrays)
+            assert r.stop < 200 or other.clipped != maker.clipped  # what was saved does not move on
+            np.testing.assert_array_equal(other(values[r], **more(r)).values, phi[-1].values)
+        index, value = whole(phi)
         np.testing.assert_array_equal(index, at_once.indices)
         np.testing.assert_array_equal(value, at_once.values)
-        assert other.clipped == maker.clipped
+        assert (other.clipped, other.names(), other.norm) == (maker.clipped, maker.names(), maker.norm)
+        assert repr(other) == repr(maker)
     single, _, _ = everything()
     for t in range(20):
         phi = single(values[t], time=t * 3600.0, labels={"turn": "a"})
@@ -325,24 +332,6 @@ def test_the_norm_is_the_mean_square_of_the_warm_up() -> None:
     assert maker.norm == pytest.approx((phi**2).sum(1).mean())
     fresh = f.Features([f.Bias(), f.SoftBins("*", range=(0, 1)), f.Missing("*")]).warm_up(np.empty((0, 3)), names=NAMES)
     assert fresh.norm == 4
-
-
-def test_saved_in_mid_stream_it_goes_on_bit_for_bit() -> None:
-    maker, values, more = everything()
-    maker(values[:90], **more(slice(90)))
-    header, arrays = maker.save()
-    other = f.Features.load(json.loads(json.dumps(header, allow_nan=False)), arrays)
-    rest = slice(90, None)
-    a, b = maker(values[rest], **more(rest)), other(values[rest], **more(rest))
-    np.testing.assert_array_equal(a.indices, b.indices)
-    np.testing.assert_array_equal(a.values, b.values)
-    assert (maker.clipped, maker.names(), maker.norm, repr(maker)) == (
-        other.clipped,
-        other.names(),
-        other.norm,
-        repr(other),
-    )
-    assert maker.clipped != f.Features.load(header, arrays).clipped  # what was saved does not move on
 
 
 @pytest.mark.parametrize(

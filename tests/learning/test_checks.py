@@ -305,13 +305,16 @@ def test_a_bad_row_far_into_a_wide_log(engine: str, K: int | None, compiled: boo
 @both_K
 @compiled
 def test_bad_features_of_predict(engine: str, K: int | None, compiled: bool) -> None:
-    learner = warm(engine, K, rule="true_online_etd")
+    """Also where every weight is 0, so that no prediction shows it, and of values changed after they were checked."""
     good = {"a CSR array", "Active of the other kind", f"shape {(1, n)}", f"shape {(n,)}"}
     found = []
-    for what, value, got in (*bad_features(0), *bad_features(T)):
-        if what not in good:
-            words = ("'phi' parameter of predict", *got)
-            found += [f"{what}: {o}" for o in objection(partial(learner.predict, value), *words, learner=learner)]
+    changed = Active([[0, 1], [1, 2]], np.ones((2, 2)))
+    changed.values[1, 0] = math.nan
+    for learner in (warm(engine, K, rule="true_online_etd"), Learner("true_online_etd", n, K, engine=engine)):
+        for what, value, got in (*bad_features(0), *bad_features(T), ("changed values", changed, ("nan", "step 1"))):
+            if what not in good:
+                words = ("'phi' parameter of predict", *got)
+                found += [f"{what}: {o}" for o in objection(partial(learner.predict, value), *words, learner=learner)]
     none_of(found)
 
 

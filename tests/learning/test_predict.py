@@ -69,42 +69,6 @@ def test_several_are_the_values_of_one_at_a_time(engine: str, K: int | None, dty
         assert np.array_equal(learner.predict(locked), learner.predict(dense))
 
 
-@pytest.mark.plain
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("untaught", [False, True])
-@pytest.mark.parametrize("K", [None, 3])
-@pytest.mark.parametrize("engine", ENGINES)
-def test_what_is_wrong_with_any_row_is_named(engine: str, K: int | None, untaught: bool, dtype: str) -> None:
-    """Also where every weight is 0, so that no prediction shows it."""
-    learner = Learner("td", n, K, engine=engine, dtype=dtype) if untaught else taught(engine, K, dtype, "td")
-    good = rows_of(np.random.default_rng(5), 6)
-    for t, i in ((0, 0), (3, n - 1), (5, 7)):
-        for bad in (math.nan, math.inf, -math.inf):
-            dense = dense_of(good, dtype)
-            dense[t, i] = bad
-            with pytest.raises(ValueError, match=rf"'phi' parameter of predict.*{bad} at step {t}, feature {i}"):
-                learner.predict(dense)
-        index = good.indices.copy()
-        index[t, 2] = n
-        with pytest.raises(ValueError, match=rf"'phi' parameter of predict.*below n = {n}.* {n} at step {t}"):
-            learner.predict(Active(index))
-        changed = Active(good.indices, good.values)
-        changed.values[t, 1] = math.nan  # after it was checked
-        with pytest.raises(ValueError, match=rf"'phi' parameter of predict.*nan at step {t}"):
-            learner.predict(changed)
-    shapes: list[Any] = [
-        np.zeros((3, n + 1)),
-        np.zeros((3, n - 1)),
-        np.zeros((2, 3, n)),
-        np.zeros((n, 3)),
-        np.float64(1),
-    ]
-    for phi in (*shapes, np.zeros((0, 0)), [], [[]], None, "phi", np.full((2, n), 1j), [[0.0] * n, [0.0]]):
-        with pytest.raises(ValueError, match=r"'phi' parameter of predict"):
-            learner.predict(phi)
-    assert learner.predict(Active(np.empty((4, 0), np.int64))).tolist() == np.zeros((4, *((K,) if K else ()))).tolist()
-
-
 @pytest.mark.parametrize("engine", ["dense", "sparse", "chunked"])
 def test_a_value_that_overflows_is_infinite_and_not_an_error(engine: str) -> None:
     learner = Learner("td", n, engine=engine)

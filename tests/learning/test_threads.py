@@ -69,21 +69,6 @@ for engine, K in (("sparse", None), ("sparse", 4), ("dense", None), ("dense", 9)
     assert learner.steps == alone.steps == T * (1 + len(done))
     assert np.array_equal(learner.theta, alone.theta), (engine, K)
 
-    stop, read = [], []
-    def look():
-        while not stop:
-            try:
-                read.append(np.max(learner.predict(one)))
-                learner.theta
-            except RuntimeError as error:
-                assert "in use by another thread" in str(error), error
-    threads, errors = crowd(look, 3)
-    for _ in range(8): run(learner); run(alone)
-    stop.append(1)
-    for thread in threads: thread.join()
-    assert not errors, errors
-    assert np.array_equal(learner.theta, alone.theta), (engine, K)
-
     expected = learner.predict(one)
     def read_only():
         for _ in range(40):

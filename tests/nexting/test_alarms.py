@@ -14,9 +14,6 @@ import emphatic
 from emphatic import GVF, Horde
 from emphatic import features as f
 from emphatic.nexting.intervals import KEPT, WHY, AlarmList, Alarms, Derived
-from emphatic.nexting.learning import make_horde
-from emphatic.nexting.predictor import Prediction, Predictor
-from emphatic.nexting.settings import Settings
 
 Array = NDArray[np.float64]
 GAMMAS = np.array([0.5, 0.9, 0.98])
@@ -176,19 +173,6 @@ def test_alarms_are_what_is_described() -> None:
     assert {"too high", "stuck", "missing"} <= {*want[1]}
 
 
-def test_any_cut_into_blocks_and_any_restart_give_the_same_bits() -> None:
-    p, x, gap = stream(900)
-    whole = Alarms([0, 0, 0], GAMMAS, 1e-3)(p, x, gap)
-    parts, alarms = [], Alarms([0, 0, 0], GAMMAS, 1e-3)
-    for some in np.split(np.arange(900), [1, 3, 200, 201, 640]):
-        parts.append(alarms(p[some], x[some], gap[some]))
-        saved = {name: array.copy() for name, array in alarms.arrays().items()}
-        alarms = Alarms([0, 0, 0], GAMMAS, 1e-3)
-        alarms.restore(saved)
-    for found, want in zip(zip(*parts, strict=True), whole, strict=True):
-        assert (np.concatenate(found) == want).all()
-
-
 def test_a_state_that_does_not_fit_is_refused() -> None:
     alarms = Alarms([0], np.array([0.5]), 1e-3)
     for wrong in (
@@ -346,38 +330,6 @@ def test_the_rate_is_a_setting() -> None:
     for rate in (0, 1, -0.1, 1e-20, True, "often"):
         with pytest.raises(ValueError, match="'false_alarm_rate' must be a number of alarms per row"):
             emphatic.nexting.run(log(), horizons=[2], false_alarm_rate=rate)  # type: ignore[arg-type]
-
-
-def test_a_pipe_gives_what_a_file_gives(tmp_path: Path) -> None:
-    """A model of the first rows goes on with the rest, is saved and loaded on the way: as from all the predictions."""
-    rows = log()
-    readings = np.stack([rows["x"], rows["y"]], axis=1)
-    first = {name: column[:1_900] for name, column in rows.items()}
-    result = emphatic.nexting.run(first, horizons=[2, 20], offline=False, out=tmp_path)
-    table = emphatic.streams.open_table(first)
-    settings = Settings(horizons=(2, 20)).filled(table, 1_900)
-    made = [make_horde(settings, None).warm_up(table, settings.rows_to_warm_up(table, 1_900)).run(table)]
-    found = [{name: result.predictions.column(name).to_pylist() for name in ("x.anomaly", "y.alarm", "y.why")}]
-    path = tmp_path / "model.safetensors"
-    for begin, end in ((1_900, 2_300), (2_300, 3_000)):
-        predictor, _ = Predictor.load(path)
-        outcomes = predictor.take((t, {"x": rows["x"][t], "y": rows["y"][t]}) for t in range(begin, end))
-        lines = [json.loads(one.line) for one in outcomes if isinstance(one, Prediction)]
-        made.append(np.array([[v for at in line["predictions"].values() for v in at.values()] for line in lines]))
-        found.append(
-            {
-                f"{name}.{kind}": [line[kind][name] for line in lines]
-                for name, kind in (("x", "anomaly"), ("y", "alarm"), ("y", "why"))
-            }
-        )
-        assert predictor.horde is not None
-        predictor.horde.save(path, **predictor.state())
-    derived = Derived(result.model, 0.8)
-    want = derived.columns(derived(np.concatenate(made), readings, np.zeros(3_000, bool)))
-    for name in found[0]:
-        wanted = want[name].astype(np.float32) if name == "x.anomaly" else want[name]
-        assert [np.float32(v) if name == "x.anomaly" else v for part in found for v in part[name]] == wanted.tolist()
-    assert want["x.alarm"][2_000]
 
 
 def test_a_question_may_not_have_the_name_of_a_column() -> None:

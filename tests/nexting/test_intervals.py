@@ -262,24 +262,6 @@ def test_long_horizons_keep_few_rows() -> None:
     assert sizes[2] <= 39_000
 
 
-def test_any_cut_and_any_restart_gives_the_same_bits() -> None:
-    """In one call, row by row, in blocks, and saved and restored in between."""
-    p, x, gap = stream(700)
-    gamma = np.array([0.0, 0.5, 0.9, 0.997])
-    P, X = np.stack([p] * 4, axis=1), np.stack([x, x], axis=1)
-    phase = np.arange(1400).reshape(700, 2) % (12, 84)
-    whole = Intervals([0, 1, 0, 1], gamma, 0.8, (12, 84))(P, X, gap, phase)
-    for size in (1, 97):
-        made, parts = Intervals([0, 1, 0, 1], gamma, 0.8, (12, 84)), []
-        for a in range(0, 700, size):
-            other = Intervals([0, 1, 0, 1], gamma, 0.8, (12, 84))
-            other.restore({name: array.copy() for name, array in made.arrays().items()})
-            made, some = other, slice(a, a + size)
-            parts.append(made(P[some], X[some], gap[some], phase[some]))
-        for end in (0, 1):
-            np.testing.assert_array_equal(np.concatenate([part[end] for part in parts]), whole[end])
-
-
 def test_a_question_has_the_same_bits_alone_and_among_others() -> None:
     """Eight are followed side by side: others begin later, have no prediction now and then, or know no returns yet."""
     p, x, gap = stream(700)

@@ -6,7 +6,6 @@ Most processes are forked (``tests.support.processes``); the first one, and the 
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import subprocess
@@ -15,12 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from emphatic.hordes.horde import Horde
@@ -56,12 +53,6 @@ def fed(text: bytes, *flags: str) -> tuple[int, list[dict[str, Any]], str]:
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr.decode()
 
 
-def learned(path: Path, out: Path) -> None:
-    """A run on a file."""
-    done = run(COMMAND, "nexting", path, "--horizons", "2,9", "--out", out)
-    assert done.returncode == 0, done.stderr.decode()
-
-
 def seconds_until(done: Callable[[], bool]) -> float:
     began = time.monotonic()
     while not done() and time.monotonic() - began < 30:
@@ -94,32 +85,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[bytes], Path]:
         check=True,
     )
     return done.stdout.splitlines(), model
-
-
-def test_a_line_for_every_reading(whole: tuple[list[bytes], Path]) -> None:
-    """The first two do not tell yet what they are; until the warm-up is complete, what is read is the prediction."""
-    out, model = whole
-    assert len(out) == ROWS - 2
-    first = [json.loads(line) for line in readings()[:59]]
-    held = [next(one["S2"] for one in first[t::-1] if one["S2"] is not None) for t in range(59)]
-    for t in range(2, 59):
-        x = {"S1": first[t]["S1"], "S2": held[t]}
-        assert json.loads(out[t - 2])["predictions"] == {name: {"2": value, "9": value} for name, value in x.items()}
-    assert json.loads(out[57])["predictions"] != json.loads(out[56])["predictions"]
-    for i, line in enumerate(out):
-        made = json.loads(line)
-        assert list(made) == ["step", "time", "predictions", "low", "high", "anomaly", "alarm", "why"]
-        assert (made["step"], made["time"]) == (2 + i, 1.7e9 + 2 + i)
-        assert {signal_: list(at) for signal_, at in made["predictions"].items()} == {
-            "S1": ["2", "9"],
-            "S2": ["2", "9"],
-        }
-    assert live_state(model)["step"] == ROWS
-    # It learned: the last predictions of a sine are near what then happened.
-    S1 = np.sin(np.arange(ROWS + 50) / 7)
-    truth = [np.average(S1[t + 1 : t + 51], weights=0.5 ** np.arange(50)) for t in range(ROWS - 300, ROWS)]
-    made = [json.loads(line)["predictions"]["S1"]["2"] for line in out[-300:]]
-    assert np.mean((np.array(made) - truth) ** 2) < 0.1 * np.var(truth)
 
 
 @pytest.mark.long
@@ -333,110 +298,3 @@ def test_a_pipe_that_ends_within_the_warm_up_goes_on_from_there(
     code, out, stderr = fed(b"".join(text), *FLAGS, "--model", str(tmp_path / "n"))
     assert (code, out) == (2, [])
     assert "n.warm-up: this is not the saved warm-up of a pipe" in stderr
-
-
-# ---------------------------------------------------------------------- the same as from a file
-
-
-def in_a_file(kind: str, rows: int = 640) -> list[bytes]:
-    """A log as people write it: the lines of a file."""
-    rng, start = np.random.default_rng(1), datetime(2007, 2, 1)
-    power, level = 230 + rng.normal(size=rows), np.sin(np.arange(rows) / 9) + 0.1 * rng.normal(size=rows)
-    mode, heater = rng.choice(["heat", "cool", "off"], rows), rng.random(rows) < 0.5
-    made = []
-    for i in range(rows):
-        when = start + timedelta(minutes=i if i < 550 else i + 60)
-        cells: list[Any] = [f"{power[i]:.3f}", f"{level[i]:.4f}", str(mode[i]), "true" if heater[i] else "FALSE"]
-        if i % 41 == 7:
-            cells[i % 2] = ["N/A", "--", "?", "Error"][i % 4]
-        if i % 53 == 9:
-            cells[2] = "NA"
-        if kind == "iso":
-            made.append(",".join([f"{when:%Y-%m-%d %H:%M:%S}", *cells]))
-        elif kind == "decimal comma":
-            comma = [cell.replace(".", ",") for cell in cells]
-            made.append(";".join([f"{when:%d/%m/%Y}", f"{when:%H:%M}", *(f'"{cell}"' for cell in comma)]))
-        else:
-            row = {
-                "time": f"{when:%d.%m.%Y %H:%M:%S}",
-                **dict(zip(("power", "level", "mode", "heater"), cells, strict=True)),
-            }
-            row["level"] = float(cells[1]) if cells[1][-1].isdigit() else cells[1]
-            row["heater"] = bool(heater[i])
-            made.append(json.dumps(row))
-    header = {"iso": ["time,power,level,mode,heater"], "decimal comma": ['\ufeffDate;Time;power;"level";mode;heater']}
-    return [f"{line}\n".encode() for line in header.get(kind, []) + made]
-
-
-def predictions(lines: list[dict[str, Any]], kind: str = "predictions") -> tuple[list[str], Any]:
-    names = [f"{signal_}@{h}" for signal_, at in lines[0][kind].items() for h in at]
-    return names, np.array([[value for at in line[kind].values() for value in at.values()] for line in lines])
-
-
-@pytest.mark.parametrize("kind", ["iso", "decimal comma", "json"])
-def test_a_pipe_gives_the_predictions_of_the_file(kind: str, tmp_path: Path) -> None:
-    """Warmed up on as many rows, the two differ by how rows are cut into blocks: by rounding.
-
-    And a model learned from the file goes on with a pipe in the same notation.
-    """
-    lines_ = in_a_file(kind)
-    path, header = tmp_path / "log.txt", 0 if kind == "json" else 1
-    path.write_bytes(b"".join(lines_))
-    learned(path, tmp_path / "out")
-    expected = pq.read_table(tmp_path / "out" / "predictions.parquet")
-    code, out, stderr = fed(b"".join(lines_), *FLAGS[:2], "--model", str(tmp_path / "live"), "--warm-up", "500")
-    assert code == 0, stderr
-    assert [one["step"] for one in out] == list(range(2, 640))
-    out = out[498:]
-    names, made = predictions(out)
-    np.testing.assert_allclose(made, np.column_stack([expected[name] for name in names])[500:], rtol=1e-7, atol=1e-9)
-    for end in ("low", "high"):
-        named, found = predictions(out, end)
-        assert named == names
-        wanted = np.column_stack([expected[f"{name}.{end}"] for name in names])[500:]
-        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
-    errors = b"".join(lines_).count(b"Error")
-    assert f"line {8 + header}: 'level' is not a number: 'Error'; counted as missing." in stderr
-    assert f"'level' is not a number: {errors} times, each counted as missing." in stderr
-    # Both models know how the log was written, and had the same times.
-    models = [Horde.load_with(tmp_path / name)[1] for name in ("out/model.safetensors", "live")]
-    assert models[0]["notation"] == models[1]["notation"]
-    assert models[0]["clock"] == models[1]["clock"]
-    assert models[0]["clock"]["gaps"] == 1
-    assert models[0]["clock"]["missing"] == 0
-    # From the file to the pipe: the first 600 rows in a file, the others on a pipe.
-    cut = 600 + header
-    path.write_bytes(b"".join(lines_[:cut]))
-    learned(path, tmp_path / "cut")
-    code, later, stderr = fed(
-        b"".join(lines_[:header] + lines_[cut:]), "--model", str(tmp_path / "cut/model.safetensors")
-    )
-    assert code == 0, stderr
-    assert [one["step"] for one in later] == list(range(600, 640))
-    np.testing.assert_allclose(predictions(later)[1], made[100:], rtol=1e-9, atol=1e-9)
-    for end in ("low", "high"):
-        np.testing.assert_allclose(predictions(later, end)[1], predictions(out[100:], end)[1], rtol=1e-6, atol=1e-6)
-    assert [one["time"] for one in later] == [one["time"] for one in out[100:]]
-
-
-def test_a_time_that_cannot_be_read_is_reported(tmp_path: Path, whole: tuple[list[bytes], Path]) -> None:
-    model = tmp_path / "m"
-    model.write_bytes(whole[1].read_bytes())
-    text = b"".join(
-        json.dumps({"S1": 0.0, "S2": 1.0} | time).encode() + b"\n"
-        for time in (
-            {"time": 1.7e9 + ROWS},
-            {"time": "soon"},
-            {"time": "later"},
-            {},
-            {"time": None},
-            {"time": math.nan},
-        )
-    )
-    code, out, stderr = fed(text, "--model", str(model))
-    assert code == 0
-    assert [one["time"] for one in out] == [1.7e9 + ROWS, None, None, None, None, None]
-    assert "line 2: the time 'time' cannot be read: 'soon'; counted as missing." in stderr
-    assert "line 3" not in stderr
-    assert "line 4: the time 'time' is absent" in stderr
-    assert "the time 'time' cannot be read: 2 times, each counted as missing." in stderr

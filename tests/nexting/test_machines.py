@@ -161,8 +161,8 @@ def test_the_refusal_names_the_flag(tmp_path: Path) -> None:
     assert "Learn from each separately: --by machine." in refused.stderr
 
 
-def signals() -> dict[str, Any]:
-    rng, T = np.random.default_rng(2), 300
+def signals(T: int = 300) -> dict[str, Any]:
+    rng = np.random.default_rng(2)
     meter = np.cumsum(rng.gamma(2.0, size=T))
     meter[200:] -= meter[199]
     return {
@@ -213,17 +213,21 @@ def test_a_signal_that_changes_late_is_not_taken_for_a_constant(monkeypatch: pyt
     assert opened.settings.predict == ("late", "x")
 
 
-def test_a_resumed_run_takes_increments_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = signals()
+def test_a_resumed_run_takes_increments_and_the_guard_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = signals(1200)
+    data["temp"][[900, 950, 1000, 1023, 1024, 1150]] += 100.0
+    data["temp"][1015:1100:6] = -999.0
     whole = emphatic.nexting.run(data, horizons=[2], offline=False)
     monkeypatch.setattr("emphatic.nexting.learning.block_rows", lambda questions: 64)
     monkeypatch.setattr("emphatic.nexting.learning.SAVE", 0.0)
 
     def stop(phase: str, done: int, total: int) -> None:
-        if phase == "learning" and done >= 192:
+        if phase == "learning" and done >= 1024:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         emphatic.nexting.run(data, horizons=[2], offline=False, out=tmp_path / "out", progress=stop)
     resumed = emphatic.nexting.run(data, horizons=[2], offline=False, out=tmp_path / "out", resume=True)
     assert_same(resumed.predictions, whole.predictions)
+    assert min(whole.reading["guarded"]["temp"].values()) > 3
+    assert resumed.reading["guarded"] == whole.reading["guarded"]

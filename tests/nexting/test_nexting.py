@@ -855,17 +855,6 @@ def test_from_python_and_by_the_command_it_is_the_same(
     assert (tmp_path / "page.html").read_text("utf-8") == result.report()
 
 
-def test_from_python_with_a_folder(tmp_path: Path) -> None:
-    log = readings(1500)
-    result = emphatic.nexting.run(log, predict="walk", horizons=5, out=tmp_path / "out", time=False)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == FILES
-    assert result.predictions.column_names == ["row", *with_ends("walk@5")]
-    assert result.predictions.equals(loaded(tmp_path / "out")[0])
-    assert result.report() == (tmp_path / "out" / "report.html").read_text("utf-8")
-    with pytest.raises(ValueError, match="nothing to resume"):
-        emphatic.nexting.run(log, predict="walk", horizons=5, out=tmp_path / "out", time=False, resume=True)
-
-
 def test_from_python_settings_come_as_a_mapping_or_a_file(tmp_path: Path) -> None:
     x = np.cumsum(np.random.default_rng(0).normal(size=(400, 2)), axis=0)
     config = {"horizons": [3], "rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*"}]}
@@ -875,21 +864,6 @@ def test_from_python_settings_come_as_a_mapping_or_a_file(tmp_path: Path) -> Non
     (tmp_path / "all.toml").write_text(first.settings.toml(), "utf-8")
     assert emphatic.nexting.run(x, config=tmp_path / "all.toml").predictions.equals(first.predictions)
     assert emphatic.nexting.run(x, config=first.settings).summary == first.summary
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"resume": True}, "together with the folder"),
-        ({"config": 3}, "the path of a TOML file, a mapping or Settings"),
-        ({"config": {"horizon": [2]}}, "Did you mean 'horizons'"),
-        ({"predict": ["z"]}, "no numeric column 'z'"),
-        ({"horizons": []}, "must not be empty"),
-    ],
-)
-def test_from_python_what_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        emphatic.nexting.run({"x": np.arange(99.0) % 7}, **given)
 
 
 # ---------------------------------------------------------------------- what is logged

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import emphatic
-from tests.support.equations import RULES, Array, FixedPoint, fixed_point, msve, stationary, true_values
+from tests.support.equations import RULES, Array, FixedPoint, fixed_point, stationary, true_values
 
 ENGINES = emphatic.engines.available()
 PLAIN = ("td", "etd")
@@ -120,18 +120,6 @@ TWO = Chain(
 )
 
 
-def test_two_states_in_closed_form() -> None:
-    """Printed: f = (.5, 9.5), the key matrices of TD and of ETD at λ = 0; its positive column sums."""
-    assert TWO.d == pytest.approx([0.5, 0.5])
-    assert TWO.fixed_point(0.0, emphatic=False).key == pytest.approx(np.array([[0.5, -0.45], [0.0, 0.05]]))
-    point = TWO.fixed_point(0.0, emphatic=True)
-    assert point.f == pytest.approx([0.5, 9.5])
-    assert point.key == pytest.approx(np.array([[0.5, -0.45], [0.0, 0.95]]))
-    assert point.key.sum(axis=0) == pytest.approx([0.5, 0.5])
-    assert TWO.fixed_point(0.5, emphatic=True).m == pytest.approx([0.5, 5.0])
-    assert TWO.fixed_point(1.0, emphatic=True).m == pytest.approx(TWO.d)
-
-
 @pytest.mark.plain
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
@@ -210,38 +198,6 @@ FIVE = Chain(
     I=np.ones(5),
 )
 INTERESTED = replace(FIVE, I=1.0 + FIVE.Phi @ [0.0, 1.0, 2.0])
-
-#: (rule's kind, λ): θ*. To six digits.
-FIXED_POINTS = {
-    ("etd", 0.0): (2.271840, 0.907760, 0.121523),
-    ("td", 0.0): (2.172414, -0.413793, 1.275862),
-    ("etd", 0.5): (2.809249, 0.786127, 0.260116),
-    ("etd", 1.0): (3.577778, 0.266667, 0.822222),
-    ("td", 1.0): (3.577778, 0.266667, 0.822222),
-}
-
-
-def test_five_states_in_closed_form() -> None:
-    """Printed: d_μ, v_π, f and m; the fixed points and their errors follow."""
-    assert FIVE.d == pytest.approx(np.array([16, 8, 4, 2, 1]) / 31)
-    assert FIVE.v == pytest.approx([4, 3, 2, 1, 1])
-    point = FIVE.fixed_point(0.0, emphatic=True)
-    assert point.f == pytest.approx(np.array([16, 24, 28, 30, 1]) / 31)
-    assert point.m == pytest.approx(point.f)
-    for (rule, lambda_), theta in FIXED_POINTS.items():
-        assert FIVE.fixed_point(lambda_, is_emphatic(rule)).theta == pytest.approx(theta, abs=5e-7)
-    W = np.diag(np.sqrt(FIVE.d))
-    best, *_ = np.linalg.lstsq(W @ FIVE.Phi, W @ FIVE.v, rcond=None)
-    plain = FIVE.fixed_point(0.0, emphatic=False)
-    errors = [msve(FIVE.Phi, theta, FIVE.v, FIVE.d) for theta in (point.theta, plain.theta, best)]
-    assert errors == pytest.approx([1.728646, 2.877066, 0.665233], abs=5e-7)
-
-
-def test_five_states_with_interest_in_closed_form() -> None:
-    """I(s) = 1 + φ₂(s) + 2φ₃(s)."""
-    point = INTERESTED.fixed_point(0.0, emphatic=True)
-    assert point.m == pytest.approx(np.array([16, 32, 40, 48, 3]) / 31)
-    assert point.theta == pytest.approx([31 / 15, 17 / 15, -1 / 15])  # 2.066667, 1.133333, −.066667
 
 
 @pytest.mark.plain

@@ -4,14 +4,12 @@ edition (2018), and small sequences that can be followed by hand.
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 import emphatic
-from tests.support.equations import Array, fixed_point, true_values
+from tests.support.equations import Array, fixed_point
 
 ENGINES = emphatic.engines.available()
 EMPHATIC = ("etd", "true_online_etd")
@@ -139,93 +137,6 @@ def test_baird_keeps_what_no_feature_sees(rule: str, engine: str) -> None:
         w = np.array(learner.theta)
         assert UNSEEN @ w == pytest.approx(44.0, abs=1e-12 * np.abs(w).max() * T)
     assert np.abs(w - BAIRD_W).max() > 0.1
-
-
-def swept(rule: str, engine: str, alpha: float, weight: Array, sweeps: int) -> Array:
-    """w after expected updates: in each sweep the sum over all states of the learner's first step from
-    the same w, with the state's weight as its interest. π always goes to state 7, so ρ = 1 and φ' is that
-    state's."""
-    if engine != "reference":
-        rule = "true_online_etd"  # the same in the first step of a sequence, and compiled for many a test
-    learner = emphatic.Learner(rule, 8, engine=engine)
-    w = BAIRD_W.copy()
-    for _ in range(sweeps):
-        change = np.zeros(8)
-        for s in range(7):
-            learner.cut()
-            learner.theta = w
-            learner.learn(alpha, weight[s], 0.0, BAIRD[s], 1.0, 0.0, BAIRD[6], BAIRD_GAMMA)
-            change += learner.theta - w
-        w = w + change
-    return w
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_baird_semi_gradient_dynamic_programming(engine: str) -> None:
-    """Figure 11.2, right: after 1000 sweeps at α = .01, uniformly weighted, w is about 115 (six times), 7
-    and 335."""
-    w = swept("td", engine, 0.01, np.full(7, 1 / 7), 1000)
-    assert w == pytest.approx([114.43] * 6 + [6.850, 335.00], abs=5e-3)
-    assert UNSEEN @ w == pytest.approx(44.0)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_baird_expected_emphatic_updates(engine: str) -> None:
-    """Weighted by f = (𝟙 − γP_πᵀ)⁻¹d_μ the expected updates converge: v → 0, and what is left of w is its
-    projection on the direction that no feature sees, 44·(1,1,1,1,1,1,4,−2)/26 = (22/13 …, 88/13, −44/13)."""
-    P = np.zeros((7, 7))
-    P[:, 6] = 1.0
-    f = fixed_point(BAIRD, P, np.zeros(7), np.full(7, BAIRD_GAMMA), np.zeros(7), np.full(7, 1 / 7), np.ones(7)).f
-    w = swept("etd", engine, 0.1, f, 1000)
-    assert w == pytest.approx([22 / 13] * 6 + [88 / 13, -44 / 13], abs=1e-9)
-
-
-# ------------------------------------------------------------------------------------ 19 states (figure 12.8)
-
-
-@functools.cache
-def walks() -> list[list[tuple[Array, Array, Array]]]:
-    """400 runs of 10 episodes: Φ, R and γ of each."""
-    rng = np.random.default_rng(12)
-
-    def walk() -> tuple[Array, Array, Array]:
-        path = 10 + np.cumsum(rng.choice([-1, 1], size=4000))
-        end = int(np.argmax((path == 0) | (path == 20)))
-        assert path[end] in (0, 20)
-        states = np.append(10, path[: end + 1])
-        R, gamma_next = np.zeros(end + 1), np.ones(end + 1)
-        R[-1], gamma_next[-1] = states[-1] / 10 - 1, 0.0
-        return np.eye(21)[states][:, 1:20], R, gamma_next
-
-    return [[walk() for _ in range(10)] for _ in range(400)]
-
-
-@pytest.mark.parametrize(
-    ("rule", "lambda_", "alpha", "error"),
-    [
-        ("true_online_td", 0.0, 0.82, 0.347),
-        ("true_online_td", 0.4, 0.74, 0.277),
-        ("true_online_td", 0.8, 0.40, 0.259),
-        ("true_online_td", 0.9, 0.26, 0.280),
-        ("true_online_td", 0.8, 1.0, 0.372),
-        ("td", 0.0, 0.82, 0.347),
-    ],
-)
-def test_random_walk(rule: str, lambda_: float, alpha: float, error: float) -> None:
-    """RMS error over the 19 states at the end of an episode, averaged over the first 10: read off the
-    printed curve, ± .003; the standard error of 400 runs is below .003 too."""
-    P = 0.5 * (np.diag(np.ones(18), 1) + np.diag(np.ones(18), -1))
-    r = np.zeros(19)
-    r[[0, -1]] = -0.5, 0.5
-    v = true_values(P, r, np.ones(19))
-    assert v == pytest.approx(np.arange(-9, 10) / 10)
-    errors = []
-    for episodes in walks():
-        learner = emphatic.Learner(rule, 19, engine="dense")
-        for Phi, R, gamma_next in episodes:
-            learner.run(Phi, R, gamma_next, alpha=alpha, lambda_=lambda_, predictions=False)
-            errors.append(float(np.sqrt(np.mean((learner.theta - v) ** 2))))
-    assert np.mean(errors) == pytest.approx(error, abs=0.009)
 
 
 # ---------------------------------------------------------------------------------------------------- by hand

@@ -199,17 +199,3 @@ def test_tasks_share_their_world() -> None:
         Tasks([])
     with pytest.raises(ValueError, match=r"'theta' parameter of msve must have shape \(…, 8, 12\)"):
         problems.four_rooms().msve(np.zeros(12))
-
-
-def test_errors_are_weighted_by_interest() -> None:
-    """Example 9.4 has interest in its first state alone, and θ = (4, 0) is right there."""
-    example = problems.example_9_4()
-    assert example.fixed_point("etd") == pytest.approx([4.0, 0.0])
-    assert example.rmsve([4.0, 0.0]) == 0.0
-    assert example.best == pytest.approx([4.0, 0.0])
-    assert example.msve([4.0, 0.0], d=example.d_mu) == pytest.approx((1.0 + 4.0 + 1.0) / 4)
-    learner = Learner("etd", 2, engine="reference")
-    learner.theta = [4.0, 0.0]
-    stream = example.simulate(8)
-    _, error = learner.run(**stream.inputs("etd"), alpha=0.0, probe=example.probe)
-    assert error == pytest.approx(np.zeros(8))

@@ -112,23 +112,6 @@ def data(page: str) -> Any:
     return json.loads(found[1])
 
 
-def test_well_formed_and_in_itself_complete() -> None:
-    reader = Reader(small())
-    assert reader.problems == []
-    assert reader.open == []
-    links = reader.of("a", "href")
-    ids = {value for _, name, value in reader.attributes if name == "id"}
-    assert links
-    assert all(link.startswith("#") and link[1:] in ids for link in links)
-    loading = {(tag, name) for tag, name, _ in reader.attributes if name in ("src", "srcset", "href", "action", "data")}
-    assert loading == {("a", "href")}
-    assert not {"link", "iframe", "img", "object", "base"} & {tag for tag, _, _ in reader.attributes}
-    style = "".join(reader.text["style"])
-    assert "url(" not in style
-    assert "@import" not in style
-    assert any(value.startswith("default-src 'none'") for value in reader.of("meta", "content"))
-
-
 def test_what_names_say_is_only_text() -> None:
     page = small()
     reader = Reader(page)

@@ -148,24 +148,6 @@ def test_a_rule_that_is_not_lazy_is_refused_on_sparse_with_the_reason(rule: Elem
         Learner(rule, 3, engine="sparse")
 
 
-@pytest.mark.plain
-@pytest.mark.parametrize("K", [None, 3])
-@pytest.mark.parametrize("rule", [*LAZY.values(), *(rule for rule, _ in NOT_LAZY.values())], ids=[*LAZY, *NOT_LAZY])
-def test_every_engine_that_runs_a_rule_gives_what_the_reference_gives(rule: ElementwiseRule, K: int | None) -> None:
-    rng, T, n = np.random.default_rng(3), 60, 7
-    active = Active(np.array([rng.permutation(n)[:2] for _ in range(T + 1)]), rng.choice([-1.0, 0.5, 2.0], (T + 1, 2)))
-    R, gamma = 2.0 * rng.normal(size=T), np.where(rng.random(T) < 0.1, 0.0, 0.95)
-    theta: dict[tuple[str, str], Any] = {}
-    for engine in ("reference", "dense", "auto", *["sparse"] * rule.is_lazy):
-        learner = Learner(rule, n, K, engine=engine)
-        learner.theta = np.linspace(-1.0, 1.0, n)
-        learner.run(active, R, gamma, alpha=0.05, lambda_=0.9)
-        theta[learner.engine, engine] = learner.theta
-    assert ("sparse" if rule.is_lazy else "dense", "auto") in theta
-    for value in theta.values():
-        np.testing.assert_allclose(value, theta["reference", "reference"], rtol=0, atol=1e-12)
-
-
 def test_a_component_that_depends_on_a_sign_runs_where_every_component_is_visited() -> None:
     rule = make_rule(component=onesided)  # its A takes negative errors too
     assert not rule.is_lazy

@@ -65,11 +65,6 @@ level = G[known & (np.arange(T) < T // 2)].mean()
 print(json.dumps([made.scores, made.curves, scores.measures(np.roll(x[:, 0], 1), G, late),
                   scores.measures(np.full(T, level), G, late)]))
 """
-NEXTING = """
-import numpy as np
-from emphatic import nexting
-nexting.run({"x": np.sin(np.arange(1500) / 7.0)}, horizons=[5], out=OUT, exponential_only=True)
-"""
 
 
 def test_each_is_scored_under_its_name(tmp_path: Path) -> None:
@@ -88,16 +83,6 @@ def test_each_is_scored_under_its_name(tmp_path: Path) -> None:
     assert scored["mean_return"] == pytest.approx(level, rel=1e-9, abs=1e-12)
     assert 0.0 < scored["mae"] < scored["rmse"]
     assert list(curve) == ["signal", "horizon", "rows", "rmse", "persistence", "mean", "last_but_one"]
-
-
-def test_summary_json_has_them(tmp_path: Path) -> None:
-    write_distribution(tmp_path / "site", "outside", {"outside": OUTSIDE}, POINTS)
-    run_with(tmp_path / "site", f"OUT = {str(tmp_path / 'out')!r}\n{NEXTING}")
-    (score,) = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
-    assert score["last_but_one"]["rmse"] > score["persistence"]["rmse"] > 0.0
-    assert 0.0 < score["mae"] < score["rmse"]
-    assert list(score["offline"]) == ["rmse", "variance_explained", "mae"]
-    assert score["mean_return"]["rmse"] > score["offline"]["rmse"] > 0.0
 
 
 def test_without_other_packages_there_are_those_of_the_library() -> None:

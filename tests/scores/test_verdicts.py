@@ -101,21 +101,6 @@ def test_cycles_suit_the_step_and_the_length_of_a_log() -> None:
         assert (long is not None) == (name in ("last_day", "last_week", "climatology"))
 
 
-def test_a_later_reading_changes_no_earlier_baseline() -> None:
-    rng = np.random.default_rng(5)
-    x, time, none = rng.normal(size=(300, 1)), times(np.arange(300)), np.zeros((300, 1), bool)
-    other = x.copy()
-    other[200:] += 100.0
-    for baseline in find_baselines().values():
-        if baseline.follow is None:
-            continue
-        begun = [baseline.follow(GAMMAS, 1, Calendar(HOUR, 24 * 15)) for _ in range(2)]
-        if begun[0] is not None and begun[1] is not None:
-            one, two = begun[0](x, none, time), begun[1](other, none, time)
-            np.testing.assert_array_equal(one[:, :200], two[:, :200])
-            assert not np.array_equal(one[:, 200:], two[:, 200:])
-
-
 def test_all_baselines_are_scored_on_the_same_returns() -> None:
     T, rng = 24 * 30, np.random.default_rng(2)
     time = times(np.arange(T))

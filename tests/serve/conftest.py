@@ -11,6 +11,7 @@ import pytest
 
 from emphatic.nexting.settings import Settings
 from emphatic.serve.service import Service
+from tests.support.services import free_port, mosquitto
 
 
 @pytest.fixture
@@ -20,6 +21,15 @@ def service(tmp_path: Path) -> Iterator[Service]:
     service.start()
     yield service
     service.close()
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    """That of a broker."""
+    found = free_port()
+    (tmp_path / "broker").mkdir()
+    with mosquitto(tmp_path / "broker", found):
+        yield found
 
 
 @pytest.fixture(scope="session")

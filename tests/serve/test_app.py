@@ -55,30 +55,6 @@ def test_a_line_a_reading_as_the_pipe_writes_it(served: Served, tmp_path: Path) 
     assert latest.content.strip() == done.stdout.splitlines()[199 - 2]
 
 
-def test_sensors_that_report_one_at_a_time(tmp_path: Path) -> None:
-    """Home Assistant's readings, one POST each: the same rows, predictions and model as on a pipe, over a restart."""
-    rows = [
-        {"entity_id": "sensor.temp", "state": f"{20 + i % 7}"}
-        if i % 3
-        else {"entity_id": "binary_sensor.door", "state": "on" if i % 2 else "off"}
-        for i in range(240)
-    ]
-    rows = [row | {"last_changed": f"2026-01-01T{i // 60:02d}:{i % 60:02d}:00+00:00"} for i, row in enumerate(rows)]
-    model, flags = tmp_path / "model", (*FLAGS, "--save-every", "1h")
-    for part in (rows[:150], rows[150:]):
-        with Served(model, *flags) as service:
-            for row in part:
-                assert service.client.post("/readings", json=row).status_code == 200
-            wait_for(lambda: service.client.get("/readyz").status_code == 200)
-            latest = service.client.get("/predictions").json()
-            service.stop()
-    assert set(latest["predictions"]) == {"sensor.temp", "binary_sensor.door"}
-    assert all(0.0 <= v <= 1.0 for v in latest["predictions"]["binary_sensor.door"].values())
-    text = "\n".join(map(json.dumps, rows)).encode()
-    done = run(COMMAND, "nexting", "-", *FLAGS, "--model", tmp_path / "piped", input=text)
-    assert json.loads(done.stdout.splitlines()[-1])["predictions"] == latest["predictions"]
-
-
 def test_what_it_knows(served: Served) -> None:
     assert served.client.get("/healthz").json() == {"status": "alive"}
     assert served.client.get("/readyz").json() == {"status": "ready"}

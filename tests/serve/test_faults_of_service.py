@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import shutil
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
-import paho.mqtt.client as paho
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
 
+from tests.attack.once import Sender
 from tests.support.services import (
     FLAGS,
     Served,
@@ -121,70 +118,13 @@ def journal_readings_of(folder: Path) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------------- MQTT
 
 
-class Sender:
-    """A client that sends readings with QoS 1, and knows which the broker has."""
-
-    def __init__(self, port: int) -> None:
-        self.client = paho.Client(CallbackAPIVersion.VERSION2, client_id="sender", clean_session=False)
-        self.client.max_inflight_messages_set(1000)
-        self.client.reconnect_delay_set(1, 1)
-        self.client.connect("127.0.0.1", port)
-        self.client.loop_start()
-
-    def send(self, rows: list[dict[str, Any]], together: int = 1000) -> None:
-        wait_for(self.client.is_connected)
-        for begin in range(0, len(rows), together):
-            part = rows[begin : begin + together]
-            for one in [self.client.publish("plant/readings", json.dumps(row), qos=1) for row in part]:
-                one.wait_for_publish(60)
-
-    def __enter__(self) -> Sender:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.client.disconnect()
-        self.client.loop_stop()
-
-
-@pytest.fixture
-def port(tmp_path: Path) -> Iterator[int]:
-    found = free_port()
-    (tmp_path / "broker").mkdir()
-    with mosquitto(tmp_path / "broker", found):
-        yield found
-
-
-def test_readings_and_predictions_by_mqtt(port: int, tmp_path: Path) -> None:
-    rows, got = readings(300), list[dict[str, Any]]()
-    watcher = paho.Client(CallbackAPIVersion.VERSION2)
-    watcher.on_message = lambda *a: got.append(json.loads(a[2].payload))
-    watcher.connect("127.0.0.1", port)
-    watcher.subscribe("plant/predictions", qos=1)
-    watcher.loop_start()
-    source, publish = f"mqtt://127.0.0.1:{port}/plant/readings", f"mqtt://127.0.0.1:{port}/plant/predictions"
-    with Served(tmp_path / "model", source, "--publish", publish, *BARE) as service, Sender(port) as sender:
-        wait_for(lambda: any("connected" in line for line in service.log))
-        sender.send(rows)
-        sender.client.publish("plant/readings", b"nonsense", qos=1)
-        sender.client.publish("plant/readings", json.dumps(readings(3, 300)), qos=1)
-        wait_for(lambda: service.metric("step") == 303)
-        wait_for(lambda: len(got) == 244)  # the warm-up has no predictions
-        assert service.metric("malformed_total") == 1
-        assert got[-1] == service.client.get("/predictions").json()
-        assert [one["step"] for one in got] == list(range(59, 303))
-        service.stop()
-    watcher.disconnect()
-    watcher.loop_stop()
-    same_as_undisturbed(tmp_path / "model", readings(303), tmp_path)
-
-
 def test_stopped_under_load_by_mqtt(port: int, tmp_path: Path) -> None:
     """Without a crash every reading is learned from exactly once."""
     model, rows, rng = tmp_path / "model", readings(3000), np.random.default_rng(5)
     source = f"mqtt://127.0.0.1:{port}/plant/readings"
-    with Served(model, source, *BARE) as service, Sender(port) as sender:
+    with Served(model, source, *BARE) as service:
         wait_for(lambda: any("connected" in line for line in service.log))
-        sending = threading.Thread(target=lambda: sender.send(rows, together=50))
+        sending = threading.Thread(target=Sender(port, rate=1000.0, ids=False).run, args=(3000,))
         sending.start()
         time.sleep(0.2)
         assert service.stop() < 5.0
@@ -199,37 +139,6 @@ def test_stopped_under_load_by_mqtt(port: int, tmp_path: Path) -> None:
     same_as_undisturbed(model, rows, tmp_path)
 
 
-def test_killed_under_load_by_mqtt(port: int, tmp_path: Path) -> None:
-    """The journal holds every reading at least once; the model is that of a run over what the journal holds."""
-    model, rows, rng = tmp_path / "model", readings(4000), np.random.default_rng(4)
-    source = f"mqtt://127.0.0.1:{port}/plant/readings"
-    with Served(model, source, *BARE) as service:  # the broker remembers who has subscribed
-        wait_for(lambda: any("connected" in line for line in service.log))
-        service.kill()
-    with Sender(port) as sender:
-        sending = threading.Thread(target=lambda: sender.send(rows, together=50))
-        sending.start()
-        for _ in range(8):
-            with Served(model, source, *BARE, "--save-every", "1h") as service:
-                time.sleep(float(rng.uniform(0.1, 1.0)))
-                service.kill()
-        sending.join(60)
-        with Served(model, source, *BARE, "--save-every", "1h") as service:
-            wait_for(
-                lambda: (
-                    service.metric("queue") == 0
-                    and service.client.get("/predictions").json()["time"] == rows[-1]["time"]
-                )
-            )
-            wait_for(lambda: service.metric("unacknowledged") == 0)
-            service.kill()
-    held = journal_readings(tmp_path / "model.journal")
-    assert {row["time"] for row in held} == {row["time"] for row in rows}
-    with Served(model, *BARE) as service:
-        service.stop()
-    same_as_undisturbed(model, held, tmp_path)
-
-
 def test_a_broker_that_goes_away_for_ten_seconds(tmp_path: Path) -> None:
     rows, found = readings(500), free_port()
     (tmp_path / "broker").mkdir()
@@ -238,24 +147,25 @@ def test_a_broker_that_goes_away_for_ten_seconds(tmp_path: Path) -> None:
         wait_for(lambda: any("cannot be reached" in line for line in service.log))
         with mosquitto(tmp_path / "broker", found) as broker:
             wait_for(lambda: any("connected." in line for line in service.log))
-            with Sender(found) as sender:
-                sender.send(rows[:200])
-                wait_for(lambda: service.metric("step") == 200 and service.metric("unacknowledged") == 0)
-                time.sleep(0.5)  # until the broker has the acknowledgements: without ids they would come twice
-                broker.terminate()
-                broker.wait(10)
-                assert service.post(rows[200:300]).status_code == 200  # HTTP goes on
-                time.sleep(10)
-                with mosquitto(tmp_path / "broker", found):
-                    sender.send(rows[300:])
-                    wait_for(
-                        lambda: (
-                            service.client.get("/predictions").json()["time"] == rows[-1]["time"]
-                            and service.metric("unacknowledged") == 0
-                        )
+            sender = Sender(found, rate=1000.0, ids=False)
+            sender.send(200)
+            wait_for(lambda: service.metric("step") == 200 and service.metric("unacknowledged") == 0)
+            time.sleep(0.5)  # until the broker has the acknowledgements: without ids they would come twice
+            broker.terminate()
+            broker.wait(10)
+            assert service.post(rows[200:300]).status_code == 200  # HTTP goes on
+            time.sleep(10)
+            with mosquitto(tmp_path / "broker", found):
+                sender.sent = 300
+                sender.send(200)
+                wait_for(
+                    lambda: (
+                        service.client.get("/predictions").json()["time"] == rows[-1]["time"]
+                        and service.metric("unacknowledged") == 0
                     )
-                    assert any("the connection is lost" in line for line in service.log)
-                    service.kill()
+                )
+                assert any("the connection is lost" in line for line in service.log)
+                service.kill()
     held = journal_readings(tmp_path / "model.journal")
     assert list(dict.fromkeys(row["time"] for row in held)) == [row["time"] for row in rows]
     with Served(tmp_path / "model", *BARE) as service:

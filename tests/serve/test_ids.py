@@ -37,29 +37,6 @@ def identified(rows: list[dict[str, Any]], start: int = 0, scope: str = "plant/a
     return [with_ids([Incoming(row)], scope, "", str(start + i))[0] for i, row in enumerate(rows)]
 
 
-def test_a_known_id_is_not_learned_from_again_whatever_happened_between(tmp_path: Path) -> None:
-    """Together, later, after a crash, after a save, and from the warm-up on."""
-    rows = readings(150)
-    service = opened(tmp_path / "served")
-    first = offer(service, [*identified(rows[:40]), *identified(rows[30:50], 30)])
-    assert [receipt.repeated for receipt in first] == [False] * 40 + [True] * 10 + [False] * 10
-    crashed = shutil.copytree(tmp_path / "served", tmp_path / "crashed")
-    service.close()
-    for folder in (tmp_path / "served", crashed):
-        service = opened(folder)
-        assert all(receipt.repeated for receipt in offer(service, identified(rows[:50])))
-        offer(service, identified(rows[:100]))
-        assert (service.step, service.repeated) == (100, 100)
-        again = shutil.copytree(folder, folder / "copy")
-        service.close()
-        for later in (folder, again):
-            service = opened(later)
-            offer(service, identified(rows))
-            assert (service.step, service.repeated) == (150, 100)
-            service.close()
-            same_as_undisturbed(later / "model", rows, tmp_path)
-
-
 def test_ids_belong_to_their_scope_and_to_readings_that_were_used(tmp_path: Path) -> None:
     rows = readings(70)
     service = opened(tmp_path)

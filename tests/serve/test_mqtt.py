@@ -5,65 +5,16 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import paho.mqtt.client as paho
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.support.services import FLAGS, Served, free_port, journal_readings, mosquitto, readings, wait_for
+from tests.support.mqtt import Watcher
+from tests.support.services import FLAGS, Served, journal_readings, readings, wait_for
 
 pytestmark = pytest.mark.serve
-
-
-@pytest.fixture
-def port(tmp_path: Path) -> Iterator[int]:
-    port = free_port()
-    (tmp_path / "broker").mkdir()
-    with mosquitto(tmp_path / "broker", port):
-        yield port
-
-
-class Watcher:
-    """A client that publishes, and keeps what comes: the last payload of each topic, and all of them in order."""
-
-    def __init__(self, port: int, *topics: str) -> None:
-        self.last: dict[str, bytes] = {}
-        self.messages: list[tuple[str, bytes, bool]] = []
-        self.client = paho.Client(CallbackAPIVersion.VERSION2)
-        self.client.on_message = lambda _client, _data, message: self._keep(message)
-        self.client.connect("127.0.0.1", port)
-        for topic in topics:
-            self.client.subscribe(topic, qos=1)
-        self.client.loop_start()
-
-    def _keep(self, message: paho.MQTTMessage) -> None:
-        self.last[message.topic] = bytes(message.payload)
-        self.messages.append((message.topic, bytes(message.payload), message.retain))
-
-    def send(self, topic: str, payload: Any, retain: bool = False) -> None:
-        body = payload if isinstance(payload, bytes) else json.dumps(payload)
-        self.client.publish(topic, body, qos=1, retain=retain).wait_for_publish(30)
-
-    def configs(self, component: str) -> dict[str, Any]:
-        """The descriptions of entities, by their names."""
-        found = [
-            json.loads(body) for topic, body in self.last.items() if topic.startswith(f"homeassistant/{component}/")
-        ]
-        return {config["name"]: config for config in found}
-
-
-@contextmanager
-def watching(port: int, *topics: str) -> Iterator[Watcher]:
-    watcher = Watcher(port, *topics)
-    try:
-        yield watcher
-    finally:
-        watcher.client.disconnect()
-        watcher.client.loop_stop()
 
 
 def connect(service: Served) -> None:
@@ -89,7 +40,7 @@ def test_devices_that_report_one_at_a_time(port: int, tmp_path: Path) -> None:
         lambda t: ("home/attic", f"{math.sin(t / 5):.3f}".encode()),
     ]
     options = (f"mqtt://127.0.0.1:{port}/home/%23", "--horizons", "2,9", "--warm-up", "120", "--save-every", "1h")
-    with watching(port) as sender, Served(tmp_path / "model", *options) as service:
+    with Watcher(port) as sender, Served(tmp_path / "model", *options) as service:
         connect(service)
         for t in range(200):
             sender.send(*sends[t % 2](t))
@@ -103,7 +54,7 @@ def test_devices_that_report_one_at_a_time(port: int, tmp_path: Path) -> None:
         assert all(reading.keys() & {"time"} for reading in held)
         assert [round(row["time"] - start) for row in held] == list(range(200))  # in one unit, whatever they send
         service.stop()
-    with watching(port) as sender, Served(tmp_path / "single", *options) as service:
+    with Watcher(port) as sender, Served(tmp_path / "single", *options) as service:
         connect(service)
         before = time.time()
         for t in range(130):
@@ -119,7 +70,7 @@ def test_devices_that_report_one_at_a_time(port: int, tmp_path: Path) -> None:
 
 def test_names_of_topics_and_of_an_existing_model(port: int, tmp_path: Path) -> None:
     address = f"mqtt://127.0.0.1:{port}/home/+"
-    with watching(port) as sender, Served(tmp_path / "model", address, *FLAGS, "--topic-names", "home/+=+") as service:
+    with Watcher(port) as sender, Served(tmp_path / "model", address, *FLAGS, "--topic-names", "home/+=+") as service:
         connect(service)
         for row in readings(70):
             sender.send("home/kitchen", row)
@@ -129,7 +80,7 @@ def test_names_of_topics_and_of_an_existing_model(port: int, tmp_path: Path) -> 
     with Served(tmp_path / "log", *FLAGS) as service:  # a model that knows the fields by themselves
         assert service.post(readings(70)).status_code == 200
         service.stop()
-    with watching(port) as sender, Served(tmp_path / "log", address, *FLAGS) as service:
+    with Watcher(port) as sender, Served(tmp_path / "log", address, *FLAGS) as service:
         connect(service)
         sender.send("home/kitchen", readings(1, 70)[0])
         wait_for(lambda: service.metric("step") == 71)
@@ -145,7 +96,7 @@ def test_home_assistant(version: str, port: int, tmp_path: Path) -> None:
     options = (f"{address}/home/%23{version}", "--publish", f"{address}/emphatic/house{version}", "--home-assistant")
     thermometer = {"name": "Thermometer", "~": "home/kitchen", "stat_t": "~", "val_tpl": "{{ value_json.S1 }}"}
     thermometer |= {"unit_of_meas": "°C", "dev_cla": "temperature", "uniq_id": "x"}
-    with watching(port, "homeassistant/#", "emphatic/#") as home:
+    with Watcher(port, "homeassistant/#", "emphatic/#") as home:
         home.send("homeassistant/sensor/thermometer/config", thermometer, retain=True)
         with Served(tmp_path / "house.safetensors", *options, *FLAGS, "--units", "S2=W") as service:
             connect(service)
@@ -189,7 +140,7 @@ def test_home_assistant(version: str, port: int, tmp_path: Path) -> None:
             wait_for(lambda: home.last["emphatic/house/availability"] == b"offline")
         with Served(tmp_path / "house.safetensors", *options, *FLAGS) as service:
             wait_for(lambda: home.last["emphatic/house/availability"] == b"online")
-            with watching(port, "homeassistant/#") as later:  # Home Assistant after its own restart
+            with Watcher(port, "homeassistant/#") as later:  # Home Assistant after its own restart
                 wait_for(lambda: (len(later.configs("sensor")), len(later.configs("binary_sensor"))) == (15, 2))
                 assert all(is_retained for _, _, is_retained in later.messages)
             service.stop()
@@ -199,7 +150,7 @@ def test_home_assistant(version: str, port: int, tmp_path: Path) -> None:
 def test_a_source_that_covers_all_topics_skips_predictions_and_descriptions(port: int, tmp_path: Path) -> None:
     address = f"mqtt://127.0.0.1:{port}"
     options = (f"{address}/%23", "--publish", f"{address}/out", "--home-assistant")
-    with watching(port, "out/#", "homeassistant/#") as home, Served(tmp_path / "model", *options, *FLAGS) as service:
+    with Watcher(port, "out/#", "homeassistant/#") as home, Served(tmp_path / "model", *options, *FLAGS) as service:
         connect(service)
         for row in readings(70):
             home.send("home/kitchen", row)

@@ -403,23 +403,6 @@ def test_the_end_of_a_warm_up_brings_signals_times_and_hindsight(visit: Callable
         wait_for(page, "emphatic.drawn.length === 2 && emphatic.drawn[1][3].some(value => value !== null)")
 
 
-def test_before_there_are_predictions_the_page_says_so(visit: Callable[..., Page]) -> None:
-    known = signals(warming_up=True, step=0) | {"signals": [], "predicted": {}}
-
-    def stream(signal: str | None, last: str | None) -> Iterator[Event]:
-        yield "hello", known | {"signal": None, "horizons": []}
-        yield "status", status(0, warming_up=True, waiting=0, error=None, saved_step=None)
-        yield "pause", 1.0
-        yield "status", status(0, warming_up=True, waiting=40, error=None, saved_step=None)
-        yield "pause", 60.0
-
-    with PageServer(known, stream) as server:
-        page = visit(server.url)
-        expect(page.locator("#notice")).to_contain_text("No reading has arrived yet", timeout=SOON)
-        expect(page.locator("#state")).to_have_text("warming up: 40 of 100 readings", timeout=SOON)
-        expect(page.locator("#notice")).to_contain_text("Warming up: 40 of 100 readings.")
-
-
 def expected(name: str, begin: int, known: int = 500) -> dict[str, Any]:
     """The answer to /forecast after ``begin`` rows of a minute: at +10min and +1h, and the last value besides."""
     ahead = [10.0, 60.0]

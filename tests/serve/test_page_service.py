@@ -20,7 +20,6 @@ from tests.support.services import FLAGS, Served, free_port, readings
 
 pytestmark = [pytest.mark.serve, pytest.mark.xdist_group("chromium")]
 SOON = 30_000
-OK = b"HTTP/1.1 200"
 
 
 @pytest.fixture(scope="module")
@@ -139,38 +138,15 @@ def request_stream(service: Served) -> socket.socket:
     return raw
 
 
-def open_all(service: Served) -> list[socket.socket]:
-    """As many streams as there may be, as soon as those before are gone."""
-    deadline = time.monotonic() + 30
-    while True:
-        pages = [request_stream(service) for _ in range(32)]
-        if [page.recv(12) for page in pages] == [OK] * 32:
-            return pages
-        _close(pages)
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
-
-
-def _close(sockets: list[socket.socket]) -> None:
-    for one in sockets:
-        one.close()
-
-
 def memory(service: Served) -> int:
     """The memory of the process, in bytes."""
     status = Path(f"/proc/{service.process.pid}/status").read_text()
     return 1024 * int(status.partition("VmRSS:")[2].split()[0])
 
 
-def test_slow_and_vanishing_pages_cost_the_service_nothing(tmp_path: Path) -> None:
+def test_slow_pages_cost_the_service_nothing(tmp_path: Path) -> None:
     with Served(tmp_path / "model.safetensors", *FLAGS) as service:
         service.post(readings(500))
-        for _ in range(3):  # pages that vanish make room for others
-            pages = open_all(service)
-            with request_stream(service) as one_more:
-                assert one_more.recv(12) == b"HTTP/1.1 503"
-            _close(pages)
-        time.sleep(1.0)
         slow = [request_stream(service) for _ in range(8)]  # never read from
         service.post(readings(500, 500))
         before, worst = memory(service), 0.0
@@ -180,5 +156,6 @@ def test_slow_and_vanishing_pages_cost_the_service_nothing(tmp_path: Path) -> No
             worst = max(worst, time.monotonic() - began)
         assert memory(service) < before + 30_000_000
         assert worst < 5.0
-        _close(slow)
+        for one in slow:
+            one.close()
         assert service.client.get("/healthz").json() == {"status": "alive"}

@@ -100,41 +100,6 @@ def test_it_learns_saves_and_goes_on(tmp_path: Path) -> None:
     same_as_undisturbed(tmp_path / "model", rows, tmp_path)
 
 
-def copy_image(folder: Path, to: Path) -> None:
-    """The journal, and then what was saved: a save meanwhile makes the journal too long, never too short."""
-    while True:
-        try:
-            shutil.copytree(folder / "model.journal", to / "model.journal")
-            saved = shutil.ignore_patterns("*.partial", ".*", "model.journal")
-            shutil.copytree(folder, to, ignore=saved, dirs_exist_ok=True)
-            break
-        except shutil.Error:  # the journal was cut, or a warm-up became a model
-            shutil.rmtree(to)
-
-
-def test_from_any_moment_it_goes_on_to_the_same_bits(tmp_path: Path) -> None:
-    """Copies of the folder are what crashes would leave; each goes on alone."""
-    rows, rng = readings(400), np.random.default_rng(2)
-    images: list[tuple[Path, int]] = []
-    service = opened(tmp_path / "served", save_every=0.05)
-    service.start()
-    at = 0
-    while at < len(rows):
-        count = int(rng.integers(1, 60))
-        offered(service, rows[at : at + count])
-        at = min(at + count, len(rows))
-        images.append((tmp_path / f"image {len(images)}", at))
-        copy_image(tmp_path / "served", images[-1][0])
-    service.close()
-    for folder, acknowledged in images[::3]:
-        again = opened(folder)
-        assert again.step + again.waiting >= acknowledged
-        again.start()
-        offered(again, rows[acknowledged:])
-        again.close()
-        same_as_undisturbed(folder / "model", rows, folder)
-
-
 def test_a_warm_up_is_kept_too(tmp_path: Path) -> None:
     rows = readings(80)
     for begin, end in ((0, 10), (10, 50)):

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
 
+from tests.stepsizes.test_own import Harmonic, harmonic
 from tests.support.distributions import run_with, write_distribution
 
-HARMONIC = '''
-"""α_t = alpha/(t + 1)."""
-
+HARMONIC = f"""
+from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from emphatic.rules import Scalars
 from emphatic.stepsizes.scalar import Method, ScalarStepSize
 
 __all__ = ["Harmonic"]
 
-
-def _harmonic(step, memory, g):
-    t, alpha, inverse_bound = memory
-    return alpha / (t + 1.0), (t + 1.0, alpha, inverse_bound)
-
-
-@dataclass(frozen=True, eq=False)
-class Harmonic(ScalarStepSize):
-    alpha: Any = 1.0
-    bound: Any = None
-    name: ClassVar[str] = "harmonic"
-
-    def __post_init__(self):
-        self.check("alpha")
-
-    def method(self):
-        memory = ("stepsize_t", "stepsize_alpha", "stepsize_inverse_bound")
-        return Method((("name", "harmonic"),), _harmonic, memory)
-'''
+{inspect.getsource(harmonic)}
+{inspect.getsource(Harmonic).replace("test_harmonic", "harmonic")}
+"""
 
 USE = """
 import numpy as np

@@ -174,7 +174,6 @@ def test_rules_that_the_command_cannot_import(rule: str, said: str, tmp_path: Pa
 
 
 @pytest.mark.plain
-@pytest.mark.plain
 def test_the_error_of_several_tasks_is_their_mean() -> None:
     """Each task by the reference, with α = 0 where it is not active; gtd2 would go on learning with ρ = 0 alone."""
     for rule in ("etd", "gtd2"):
@@ -218,36 +217,6 @@ def test_errors_are_weighted_by_interest_or_as_given() -> None:
     never = MDP(np.eye(5)[1:].reshape(4, 1, 5), 1.0, 1.0, [1.0], I=0.0)
     with pytest.raises(ValueError, match="there is no interest where behaviour goes"):
         never.rmsve(np.zeros(4))
-
-
-# ---------------------------------------------------------------------- fresh runs
-
-
-@pytest.mark.plain
-def test_the_best_are_reported_on_fresh_runs(tmp_path: Path) -> None:
-    grid: list[dict[str, Any]] = [
-        {"rule": "td", "alpha": [0.001, 0.01], "lambda": 0},
-        {"rule": "etd", "alpha": [0.003], "lambda": [0, 0.9]},
-    ]
-    found = sweep("collision", grid, runs=3, steps=200, rerun=4, out=tmp_path)
-    whole = sweep("collision", grid, runs=7, steps=200)
-    assert found.rerun is not None
-    assert np.array_equal(found.mean, whole.mean[:, :3])  # runs 0 to 2 choose, 3 to 6 report
-    chosen = found.choose()
-    np.testing.assert_allclose(found.rerun.mean, whole.mean[chosen, 3:], rtol=1e-12)
-    for row, number in zip(found.best, chosen, strict=True):
-        assert row["setting"] == number
-        assert row["mean"] == pytest.approx(whole.mean[number, 3:].mean())
-        assert (row["chosen_mean"], row["chosen_runs"]) == (pytest.approx(whole.mean[number, :3].mean()), 3)
-        assert row["runs"] == 4
-    assert pq.read_table(tmp_path / "rerun.parquet").num_rows == 2 * 4
-    text = (tmp_path / "report.html").read_text("utf-8")
-    assert "The settings were chosen on 3 runs; the errors are those of other runs." in text
-    assert not (tmp_path / ".unfinished").exists()
-    with pytest.raises(ValueError, match="'rerun' parameter of sweep must be a whole number of 0 or more"):
-        sweep("chain", grid, runs=1, steps=10, rerun=-1)
-    with pytest.raises(ValueError, match="'rerun' parameter of sweep must be 0 with a log"):
-        sweep(Recorded(Phi=np.ones((9, 1)), R=np.ones(8), gamma_next=0.0), grid, rerun=2)
 
 
 # ---------------------------------------------------------------------- figures

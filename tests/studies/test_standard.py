@@ -128,6 +128,7 @@ def test_all_that_is_shown_of_chosen_settings_is_from_fresh_runs() -> None:
     """The best by their mean and by their end, the best at each λ, and the others over α at the best λ."""
     found, whole = rerun_and_whole()
     fresh = whole.mean[:, 3:]
+    assert np.array_equal(found.mean, whole.mean[:, :3])  # runs 0 to 2 choose, 3 to 8 report
     for by in ("mean", "final"):
         for row, setting in zip(found.bests(by), found.choose(by), strict=True):
             assert row["mean"] == pytest.approx(fresh[setting].mean())
@@ -157,11 +158,20 @@ def test_the_page_says_on_which_runs(tmp_path: Path) -> None:
     found, _ = rerun_and_whole()
     found.write(tmp_path)
     page = (tmp_path / "report.html").read_text("utf-8")
+    assert "The settings were chosen on 3 runs; the errors are those of other runs." in page
     assert page.count("Settings were chosen on 3 runs and are shown on 6 fresh ones.</p>") == 3  # rules, λ, learning
     lines = pq.read_table(tmp_path / "rerun_lines.parquet")
     assert found.rerun_lines is not None
     assert sorted(set(lines.column("swept").to_pylist())) == found.lines_of_figures()
     assert pq.read_table(tmp_path / "rerun.parquet").num_rows == 3 * 6
+
+
+def test_what_is_no_number_of_fresh_runs_is_refused() -> None:
+    grid = {"rule": "td", "alpha": 0.01, "lambda": 0}
+    with pytest.raises(ValueError, match="'rerun' parameter of sweep must be a whole number of 0 or more"):
+        swept(grid, rerun=-1)
+    with pytest.raises(ValueError, match="'rerun' parameter of sweep must be 0 with a log"):
+        sweep(Recorded(Phi=np.ones((9, 1)), R=np.ones(8), gamma_next=0.0), grid, rerun=2)
 
 
 def test_tracked_curves_are_of_fresh_runs() -> None:

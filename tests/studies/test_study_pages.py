@@ -30,7 +30,7 @@ from emphatic.report import (
 from emphatic.report.plots import draw_file, read_plots
 from emphatic.studies.pages import SweepPage, sweep_page
 from reproductions.pages import ReproductionPage, reproduction_page, reproductions_index, verdict
-from tests.report.test_report import HOSTILE, Reader, data
+from tests.report.test_report import HOSTILE, Reader, data, small
 from tests.support.browser import found, in_a_browser
 
 ALPHAS = [2.0**k for k in range(-6, 0)]
@@ -111,6 +111,7 @@ PAGES = {
     "empty sweep": lambda: sweep_page(NONE_AT_ALL),
     "reproduction": lambda: reproduction_page(study(HOSTILE)),
     "empty reproduction": lambda: reproduction_page(ReproductionPage("nothing", "")),
+    "log": small,
     "index": lambda: reproductions_index({"chain.html": study(HOSTILE)}, HOSTILE, HOSTILE),
 }
 
@@ -129,7 +130,12 @@ def test_well_formed_safe_and_in_itself_complete(name: str) -> None:
     ids = {value for _, name, value in reader.attributes if name == "id"}
     links = [link for link in reader.of("a", "href") if link != "chain.html"]
     assert all(link.startswith("#") and link[1:] in ids for link in links)
+    loading = {(tag, name) for tag, name, _ in reader.attributes if name in ("src", "srcset", "href", "action", "data")}
+    assert loading <= {("a", "href")}
     assert not {"link", "iframe", "img", "object", "base"} & {tag for tag, _, _ in reader.attributes}
+    style = "".join(reader.text["style"])
+    assert "url(" not in style
+    assert "@import" not in style
     assert any(value.startswith("default-src 'none'") for value in reader.of("meta", "content"))
     assert "<script>alert" not in page
     assert not re.search(r">\s*(None|nan|inf)\s*<", page.split("</main>")[0])

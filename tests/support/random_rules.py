@@ -7,8 +7,6 @@ import linecache
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hypothesis import strategies as st
-
 from emphatic import Rule
 
 #: Names that kernels, small functions, NumPy, numba and Python itself use.
@@ -28,16 +26,10 @@ ATTRIBUTES = (
     "value",
 )  # fmt: skip
 
-#: Chooses one of several options: hypothesis, or a random number.
+#: Chooses one of several options.
 Pick = Callable[[Sequence[Any]], Any]
 
 _number = itertools.count()
-
-
-@st.composite
-def rules(draw: st.DrawFn) -> Rule:
-    """``make_rule`` with what hypothesis draws."""
-    return make_rule(lambda options: draw(st.sampled_from(options)))
 
 
 def make_rule(pick: Pick) -> Rule:

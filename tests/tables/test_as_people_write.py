@@ -173,24 +173,9 @@ def test_rows_without_a_time_stay_behind_the_row_they_followed() -> None:
 # ---------------------------------------------------------------------- long format
 
 
-def long(order: str = "by time") -> list[str]:
+def long() -> list[str]:
     pairs = [(t, x, s) for t, x in zip(TIMES, X, strict=True) for s in ("A", "B", "C")]
-    if order == "by sensor":
-        pairs.sort(key=lambda pair: pair[2])
     return ["time,sensor,value", *(f"{t:%Y-%m-%d %H:%M},{s},{x + ord(s)}" for t, x, s in pairs)]
-
-
-@pytest.mark.parametrize("order", ["by time", "by sensor"])
-def test_long_format_is_recognised_and_pivoted(order: str, write: Any) -> None:
-    path = write(long(order))
-    for pivot in (None, "sensor,value", ["sensor", "value"]):
-        table = open_table(path, pivot=pivot)
-        assert (table.names, table.time, table.rows) == (("A", "B", "C"), "time", N)
-        block = only(table)
-        np.testing.assert_allclose(block.values, X[:, None] + [65, 66, 67])
-        np.testing.assert_array_equal(np.asarray(block.time), [t.timestamp() for t in TIMES])
-    if order == "by time":
-        assert open_table(path, pivot=False).categories == ("sensor",)
 
 
 def test_long_format_with_other_names_numbers_for_sensors_and_holes(write: Any) -> None:
@@ -200,12 +185,14 @@ def test_long_format_with_other_names_numbers_for_sensors_and_holes(write: Any) 
     del odd[2]  # the first reading of sensor 8
     odd += [odd[-1], "2024-03-05 00:00,,K,1"]  # one twice, one of no sensor
     path = write(odd)
-    assert open_table(path).names == ("7", "8")
-    table = open_table(path, pivot="tag,reading")
-    assert table.names == ("7", "8")
+    for pivot in (None, ["tag", "reading"], "tag,reading"):
+        table = open_table(path, pivot=pivot)
+        assert (table.names, table.time) == (("7", "8"), "when")
+    assert open_table(write(lines, "long.csv"), pivot=False).categories == ("sensor",)
     block = only(table)
     assert block.values.shape == (N, 2)
     assert np.isnan(block.values[0, 1])
+    np.testing.assert_allclose(block.values[1:], X[1:, None] + [65, 66])
     reasons = {one["why"]: one["count"] for one in table.facts()["rows_dropped"]}
     assert reasons == {"no time or no 'tag'": 1, "another reading of the same 'tag' at the same time follows": 1}
     with pytest.raises(TableError, match="no column 'sensor' to pivot"):
