@@ -95,7 +95,7 @@ def test_neither_the_future_nor_blocks_change_an_answer() -> None:
 
 def test_a_state_that_does_not_fit_is_refused() -> None:
     first = headline(None)
-    first(signals(300), signals(300), 3600.0 * np.arange(300), None)
+    first(signals(300), signals(300), 3600.0 * np.arange(300, dtype=np.float64), None)
     broken = first.arrays()
     broken["P"] = broken["P"][:, :3]
     with pytest.raises(ValueError, match="does not fit: P"):
