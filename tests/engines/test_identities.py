@@ -200,25 +200,6 @@ def test_lambda_next_is_lambda_unless_given(rule: str, engine: str) -> None:
 
 
 @every_engine
-@pytest.mark.parametrize("rule", ["vtrace", "tree_backup"])
-def test_at_lambda_0_it_is_td(rule: str, engine: str) -> None:
-    """λ = 0 at every step and I = 1; td's e has the factor ρ, which here stands before δ."""
-    for stream in streams(rule, lambda_=0.0, rho_bar=None):
-        a, b = after(rule, engine, stream), after("td", engine, without_extra(stream))
-        assert_alike(a, b)
-        assert relative_error(stream.rho[-1][:, None] * a[0].e, b[0].e) < CLOSE
-
-
-@every_engine
-def test_vtrace_without_a_large_ratio_is_td(engine: str) -> None:
-    """ρ ≤ 1 at every step and I = 1: nothing is clipped."""
-    for stream in streams("vtrace", rho_bar=None):
-        small = changed(stream, rho=np.minimum(stream.rho, 1.0))
-        assert relative_error(after("vtrace", engine, stream)[1], after("vtrace", engine, small)[1]) > 1e-2
-        assert_alike(after("vtrace", engine, small), after("td", engine, small))
-
-
-@every_engine
 def test_vtrace_with_a_bound_of_the_ratio_is_vtrace_of_the_clipped_ratio(engine: str) -> None:
     """ρ̄ ≥ 1 at every step: the traces are clipped at 1 in any case. With ρ̄ = 1 it is td of ratios clipped at 1."""
     for stream in streams("vtrace", rho_bar=None):
@@ -240,21 +221,6 @@ def test_vtrace_with_a_bound_that_no_ratio_reaches_is_without_one_bit_for_bit(en
             assert np.array_equal(bounded[1], unbounded[1])
             assert np.array_equal(bounded[0].theta, unbounded[0].theta)
             assert np.array_equal(bounded[0].e, unbounded[0].e)
-
-
-@every_engine
-def test_tree_backup_on_policy_is_td(engine: str) -> None:
-    """π = 1 and ρ = 1 at every step, and I = 1."""
-    for stream in streams("tree_backup", pi=1.0, rho=1.0):
-        assert_alike(after("tree_backup", engine, stream), after("td", engine, without_extra(stream)), "e")
-
-
-@every_engine
-def test_tree_backup_of_the_clipped_ratio_is_vtrace(engine: str) -> None:
-    """π = min(ρ, 1) at every step: the traces differ in nothing else."""
-    for stream in streams("tree_backup"):
-        clipped = changed(stream, pi=np.minimum(stream.rho, 1.0))
-        assert_alike(after("tree_backup", engine, clipped), after("vtrace", engine, without_extra(stream)), "e")
 
 
 @every_engine

@@ -307,14 +307,14 @@ def test_the_bits_do_not_depend_on_blocks_nor_on_saves_between_them() -> None:
     dense(at_once, maker.n)
     for cuts in ([0, 1, 2, 77, 77, 200], list(range(201))):
         other, _, _ = everything()
-        rows, phi = [slice(a, b) for a, b in itertools.pairwise(cuts)], []
+        rows, parts = [slice(a, b) for a, b in itertools.pairwise(cuts)], []
         for r in rows:
             header, arrays = other.save()
-            phi.append(other(values[r], **more(r)))
+            parts.append(other(values[r], **more(r)))
             other = f.Features.load(json.loads(json.dumps(header, allow_nan=False)), arrays)
             assert r.stop < 200 or other.clipped != maker.clipped  # what was saved does not move on
-            np.testing.assert_array_equal(other(values[r], **more(r)).values, phi[-1].values)
-        index, value = whole(phi)
+            np.testing.assert_array_equal(other(values[r], **more(r)).values, parts[-1].values)
+        index, value = whole(parts)
         np.testing.assert_array_equal(index, at_once.indices)
         np.testing.assert_array_equal(value, at_once.values)
         assert (other.clipped, other.names(), other.norm) == (maker.clipped, maker.names(), maker.norm)

@@ -20,6 +20,7 @@ from emphatic.hordes.horde import BLOCK
 from emphatic.nexting import runner
 from emphatic.nexting.runner import Nexting
 from emphatic.nexting.settings import Settings
+from tests.nexting.test_nexting import SLOW
 from tests.support.processes import COMMAND, Forked, run
 
 FILES = ["model.safetensors", "predictions.parquet", "report.html", "summary.json"]
@@ -68,20 +69,11 @@ def test_a_second_run_into_the_same_folder_is_refused(tmp_path: Path) -> None:
     assert emphatic.Horde.load(out / "model.safetensors").hold.last[0] < 2.0
 
 
-HALT = """
-import sys, time
-from emphatic.nexting import runner
-from emphatic.cli import app
-runner.score_log = lambda *_: (print("now", flush=True), time.sleep(120))
-app()
-"""
-
-
 def test_a_killed_run_holds_nobody_up(tmp_path: Path) -> None:
     """Its lock ends with it, and the file that it leaves is in nobody's way."""
     source, out = log(tmp_path / "a.csv"), tmp_path / "new" / "out"
     given = ["nexting", str(source), "--horizons", "2", "--out", str(out)]
-    with subprocess.Popen([sys.executable, "-c", HALT, *given], stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen([sys.executable, "-c", SLOW, *given], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "now\n"
         with pytest.raises(InUseError, match=f"process {child.pid}, is writing here"):

@@ -209,11 +209,10 @@ def test_a_pipe_saved_and_resumed_gives_the_bits_of_the_table(tmp_path: Path) ->
         live = np.stack([one.derived[kind] for one in predictions if one.step >= 500])
         assert live.astype(np.float32).tobytes() == ends[500:].tobytes()
     for kind in ("anomaly", "alarm", "why"):
-        ends = [result.predictions.column(f"{name}.{kind}").to_pylist() for name in columns]
-        lines_ = [json.loads(one.line)[kind] for one in predictions if one.step >= 500]
-        for name, wanted in zip(columns, ends, strict=True):
-            found = [line[name] for line in lines_]
-            assert (np.float32(found).tolist() if kind == "anomaly" else found) == wanted[500:], kind
+        told = [json.loads(one.line)[kind] for one in predictions if one.step >= 500]
+        for name in columns:
+            found, wanted = [line[name] for line in told], result.predictions.column(f"{name}.{kind}").to_pylist()[500:]
+            assert (np.array(found, np.float32).tolist() if kind == "anomaly" else found) == wanted, kind
     assert predictor.guarded_counts() == result.reading["guarded"]
 
 

@@ -77,17 +77,6 @@ def test_a_horde_learns_with_a_method() -> None:
         horde(stepsize="fast")
 
 
-@pytest.mark.parametrize("method", ["auto", Autostep(0.02, mu=0.1)])
-def test_a_horde_is_saved_with_its_method(method: Any, tmp_path: Path) -> None:
-    one = horde(stepsize=method)
-    one.run({"x": LOG["x"][:600]})
-    one.save(tmp_path / "model.safetensors")
-    other = Horde.load(tmp_path / "model.safetensors")
-    assert other.learner.stepsize == stepsizes.get(method)
-    for x in LOG["x"][600:620]:
-        assert np.array_equal(one.observe({"x": x}), other.observe({"x": x}))
-
-
 def test_questions_of_an_agent() -> None:
     gymnasium = pytest.importorskip("gymnasium")
     from emphatic.streams.gymnasium import LearnGVFs, LearnGVFsVector

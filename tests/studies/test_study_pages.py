@@ -6,6 +6,7 @@ import base64
 import math
 import re
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ def numbers(page: str, key: str) -> Any:
     return np.frombuffer(base64.b64decode(packed["data"]), {"float": "<f4", "number": "<f8"}[packed["kind"]])
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "sweep": lambda: sweep_page(sweep(HOSTILE)),
     "one run": lambda: sweep_page(sweep(runs=1)),
     "empty sweep": lambda: sweep_page(NONE_AT_ALL),

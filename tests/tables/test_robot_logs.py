@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import emphatic
 from emphatic.tables import Clock, TableError, open_table
 from emphatic.tables.robot_logs import MessageType, UnknownType
 from tests.support import processes
@@ -277,17 +276,6 @@ def test_the_command_reads_robot_logs(logs: dict[str, Path], tmp_path: Path) -> 
     assert [one["horizon"] for one in summary] == ["20ms", "100ms"]
     assert summary[0]["variance_explained"] > 0.5
     assert summary[0]["reading"]["rows"] == N
-
-
-@pytest.mark.plain
-def test_the_call_reads_robot_logs(logs: dict[str, Path]) -> None:
-    few = {"rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}]}
-    result = emphatic.nexting.run(
-        logs["sqlite3"], topics=["/joints"], predict="/joints.position[0]", horizons=2, offline=False, config=few
-    )
-    assert result.settings.topics == ("/joints",)
-    assert {"name": "/joints.name", "why": "text"} in result.reading["columns_left_out"]
-    assert "topics" in result.settings.toml()
 
 
 def bad_files(folder: Path, whole: bytes) -> dict[str, tuple[Path, str]]:
