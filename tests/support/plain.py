@@ -23,6 +23,7 @@ CHUNK, WIDE = 7, 30
 COMPILED_ON_IMPORT = (
     "emphatic.hordes.blend_kernels",
     "emphatic.features.kernels",
+    "emphatic.hordes.possible_kernels",
     "emphatic.hordes.ridge_kernels",
     "emphatic.hordes.season_kernels",
     "emphatic.engines.magnitude",
