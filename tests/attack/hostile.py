@@ -5,13 +5,14 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FOLDER", "LARGEST", "disguise", "strange_array", "strange_value"]
+__all__ = ["FOLDER", "LARGEST", "LAYOUTS", "disguise", "strange_array", "strange_value"]
 
 #: For files, removed at the end of this process.
 FOLDER = Path(tempfile.mkdtemp(prefix="attack-"))
@@ -90,28 +91,33 @@ def strange_array(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
 
 
 def disguise(rng: np.random.Generator, array: npt.NDArray[Any]) -> Any:
-    """The same numbers, laid out in another way: order, strides, bytes, type, list, or not to be written to."""
-    kind = rng.integers(9)
-    if kind == 0 or not array.ndim:
-        return np.asfortranarray(array)
-    if kind == 1:
-        wide = np.full((*array.shape[:-1], 2 * array.shape[-1]), np.nan, array.dtype)
-        wide[..., ::2] = array
-        return wide[..., ::2]
-    if kind == 2:
-        return array[..., ::-1].copy()[..., ::-1]
-    if kind == 3:
-        return array.astype(array.dtype.newbyteorder(">"))
-    if kind == 4:
-        return array.tolist()
-    if kind == 5:
-        array = array.copy()
-        array.flags.writeable = False
-        return array
-    if kind == 6 and array.ndim == 2:
-        return array.T.copy().T
-    if kind == 7:
-        odd: npt.NDArray[Any] = np.ndarray(array.shape, array.dtype, bytearray(array.nbytes + 1), 1)
-        odd[...] = array  # not aligned
-        return odd
-    return array
+    """The same numbers, laid out in another way."""
+    return LAYOUTS[str(rng.choice(list(LAYOUTS)))](array)
+
+
+def misaligned(array: Any) -> Any:
+    """The same values at an odd address, as a packed binary file gives them."""
+    a = np.asarray(array)
+    odd: npt.NDArray[Any] = np.ndarray(a.shape, a.dtype, bytearray(a.nbytes + 1), 1)
+    odd[...] = a
+    return odd
+
+
+def read_only(array: Any) -> Any:
+    a = np.array(array)
+    a.flags.writeable = False
+    return a
+
+
+#: Order, strides, bytes, type, list, or not to be written to.
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "lists": lambda a: np.asarray(a).tolist(),
+    "big-endian": lambda a: np.asarray(a, np.asarray(a).dtype.newbyteorder(">")),
+    "read-only": read_only,
+    "Fortran order": lambda a: np.array(a, order="F"),
+    "every other row": lambda a: np.repeat(a, 2, axis=0)[::2] if np.ndim(a) else a,
+    "backwards": lambda a: np.asarray(a)[::-1].copy()[::-1] if np.ndim(a) else a,
+    "inside a wider array": lambda a: np.pad(a, [(0, 0)] * (np.ndim(a) - 1) + [(1, 2)])[..., 1:-2] if np.ndim(a) else a,
+    "misaligned": misaligned,
+    "as it is": lambda a: a,
+}

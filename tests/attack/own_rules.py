@@ -58,7 +58,7 @@ def compare(
     stream = make(
         int(rng.integers(2**32)), STEPS, FEATURES, K, active=active, binary=False, separate=active is not None
     )
-    extra = {name: rng.uniform(0.0, 1.0, stream.R.shape) for name in rule.extra}
+    extra = {name: rng.uniform(0.0, 1.0, stream.R.shape) * (-1.0 if name == "low" else 1.0) for name in rule.extra}
     wanted = outcome(rule, "reference", stream, extra, **kind)
     for engine in engines:
         values = outcome(rule, engine, stream, extra, dtype=dtype, **kind)

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 import emphatic
 from emphatic import Active, Learner
+from tests.attack.hostile import LAYOUTS
 from tests.support.plain import plain_python
 from tests.support.streams import TOLERANCE, Stream, make, relative_error, state
 
@@ -520,32 +521,12 @@ def test_an_active_changed_behind_our_back(engine: str) -> None:
 # ------------------------------------------------------------------------------------------------ good input
 
 
-def misaligned(array: Any) -> Any:
-    """The same values at an odd address, as a packed binary file gives them."""
-    a = np.asarray(array)
-    return np.frombuffer(b"x" + a.tobytes(), a.dtype, offset=1).reshape(a.shape)
-
-
-def read_only(array: Any) -> Any:
-    a = np.array(array)
-    a.flags.writeable = False
-    return a
-
-
-MAKES: dict[str, Callable[[Any], Any]] = {
-    "lists": lambda a: np.asarray(a).tolist(),
+MAKES: dict[str, Callable[[Any], Any]] = LAYOUTS | {
     "tuples": lambda a: tuple(map(tuple, a)) if np.ndim(a) == 2 else tuple(a) if np.ndim(a) else float(a),
     "float32": np.float32,
     "float16": np.float16,
     "long double": np.longdouble,
-    "big-endian": lambda a: np.asarray(a, ">f8"),
     "big-endian float32": lambda a: np.asarray(a, ">f4"),
-    "read-only": read_only,
-    "Fortran order": lambda a: np.array(a, order="F"),
-    "every other row": lambda a: np.repeat(a, 2, axis=0)[::2] if np.ndim(a) else a,
-    "backwards": lambda a: np.asarray(a)[::-1].copy()[::-1] if np.ndim(a) else a,
-    "inside a wider array": lambda a: np.pad(a, [(0, 0)] * (np.ndim(a) - 1) + [(1, 2)])[..., 1:-2] if np.ndim(a) else a,
-    "misaligned": misaligned,
     "0-d or subclass": lambda a: np.array(a) if np.ndim(a) == 0 else np.array(a).view(np.memmap),
     "masked, nothing masked": np.ma.array,
     "strided by 0": lambda a: np.broadcast_to(a, (2, *np.shape(a)))[1],

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import emphatic
 from emphatic import Rule
-from tests.attack.own_rules import compare
+from tests.attack.own_rules import compare, own_elementwise_rules, own_rules
 from tests.support.plain import plain_python
 from tests.support.random_rules import NASTY
 
 ENGINES = [engine for engine in emphatic.engines.available() if engine != "reference"]
+
+
+@settings(max_examples=80)
+@given(seed=st.integers(0, 9999))
+def test_random_rules_as_plain_python(seed: int) -> None:
+    own_rules(np.random.default_rng(seed))
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 9999))
+def test_random_elementwise_rules_are_right_or_refused(seed: int) -> None:
+    own_elementwise_rules(np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -217,6 +218,27 @@ def troubled() -> Array:
     x[1000:1040, 0] = 0.0
     x[1500:, 1] += 50.0
     return x
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1000])
+def test_bits_do_not_depend_on_blocks_or_on_saving_between_them(rows: int) -> None:
+    x = troubled()
+    guard = ReadingGuard(3).warm_up(x[:WARM])
+    expected, verdicts = guard.judge(x)
+    assert set(np.unique(verdicts)) == {READ, PULLED_IN, MISSING}
+    again = ReadingGuard(3).warm_up(x[:WARM])
+    pieces = []
+    for begin in range(0, T, rows):
+        before = again.copy()
+        pieces.append(again.mark(Block(begin, x[begin : begin + rows], None, {})))
+        if begin % 5 == 0:  # what was judged by a copy is as if it had not been
+            again = ReadingGuard.restore(json.loads(json.dumps(before.state(), allow_nan=False)))
+            again.mark(pieces[-1])
+    assert np.concatenate([block.to_learn for block in pieces]).tobytes() == expected.tobytes()
+    assert np.concatenate([block.verdicts for block in pieces]).tobytes() == verdicts.tobytes()
+    assert again.state() == guard.state()
+    assert guard.pulled_in.tolist() == (verdicts == PULLED_IN).sum(axis=0).tolist()
+    assert guard.missing.tolist() == (verdicts == MISSING).sum(axis=0).tolist()
 
 
 def test_a_state_that_does_not_fit_is_refused() -> None:
