@@ -148,9 +148,13 @@ class Answers:
         gap = block.gap if len(block.gap) else np.zeros(len(block), bool)
         time = None if block.time is None else np.asarray(block.time, np.float64)
         when, expected, at = self._place(gap, time)
-        held = np.nan_to_num(self._hold.fill(sound)[0], nan=0.0)
+        before = self._hold.last
+        held = self._hold.fill(sound)[0]
         if len(when) > len(block):  # rows that are not there
-            read, sound, held = (_spread(array, at, len(when)) for array in (read, sound, held))
+            last = np.searchsorted(at, np.arange(len(when)), side="right")
+            held = np.vstack([before, held])[last]
+            read, sound = (_spread(array, at, len(when)) for array in (read, sound))
+        held = np.nan_to_num(held, nan=0.0)
         of_series = [series.read(self._columns, read, sound, held) for series in self._plan.series]
         reading, now, feature = (
             np.ascontiguousarray(np.stack([arrays[k] for arrays in of_series], axis=1)) for k in range(3)
@@ -275,15 +279,11 @@ class Answers:
             self._join_blocks()
         for g, group in enumerate(memory.groups):
             Z, gram = self._rooms[g], self._grams[g]
-            while True:
-                before = float(group["rows"])
+            used = len(Z)
+            while used == len(Z):
                 used = _close()(memory, g, self._row, Z, labels)
                 if used:
-                    fade = (before / float(group["rows"])) ** 2  # a row counts as its number
-                    gram *= fade
                     gram += Z[:used].T @ Z[:used]
-                if used < len(Z):
-                    break
             rows = float(group["rows"])
             if rows >= max(kernels.ENOUGH, _GROWTH * float(group["solved_at"])):
                 self._solve(g, group)
@@ -298,7 +298,8 @@ class Answers:
         _decide()(memory, g)
         group["solved_at"] = group["rows"]
         strength = _STRENGTH * (1.0 + float(group["h"])) / float(group["stride"])
-        w, effects, mean, deviation = solve(gram, memory.hours[g, :, :width], d, strength)
+        scale = 1.0 / float(group["rows"]) ** 2
+        w, effects, mean, deviation = solve(gram * scale, memory.hours[g, :, :width] * scale, d, strength)
         sides = [0] if group["is_event"] else [side * TARGETS + k for side in range(3) for k in range(K)]
         memory.weights[g, :d, sides], memory.effects[g, :, sides] = w.T, effects.T
         own = slice(1, 2 + 4 * K + records.OWN + records.LEVEL)
@@ -404,7 +405,7 @@ def _power(n: int) -> int:
 
 
 def _spread(array: Array, at: NDArray[np.int64], rows: int) -> Array:
-    """Rows at their places, NaN or the row before where one is not there."""
+    """Rows at their places, NaN where one is not there."""
     out = np.full((rows, array.shape[1]), np.nan)
     out[at] = array
     return out

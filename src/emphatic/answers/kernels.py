@@ -490,10 +490,10 @@ def _follow(memory: Memory, o: Record, k: int, y: float, hour: int, item: Record
     target, ratios = memory.targets[o.target + k], memory.ratios[o.target + k]
     errors, answers = target.errors, item.answers
     rows = target.mean.n
-    fade, rate = (1.0 - 1.0 / rows) ** 2, 2.0 / (rows + 1.0)  # a row counts as its number
+    weight, rate = rows * rows, 2.0 / (rows + 1.0)
     for a in range(ANSWERS):
         for b in range(a + 1):
-            errors[a, b] = fade * errors[a, b] + (answers[a] - y) * (answers[b] - y)
+            errors[a, b] += weight * (answers[a] - y) * (answers[b] - y)
     for c in range(SIMPLE + CHOICES):
         e = answers[c] - y if c < SIMPLE else _chosen(c - SIMPLE, item.centre, item.off, answers[NOW]) - y
         target.absolute[c] += rate * (abs(e) - target.absolute[c])
@@ -518,12 +518,12 @@ def _follow(memory: Memory, o: Record, k: int, y: float, hour: int, item: Record
 def _regress(memory: Memory, o: Record, g: int, j: int, labels: Floats, row: Floats) -> None:
     """Features and right-hand sides of a row, for the sums of their products."""
     d, K, at = o.features, o.targets, memory.arrivals[j]
-    weight = 1.0
+    weight = o.rows  # a row counts as its number, squared
     if o.is_event:  # logistic regression: working responses, weighted by p (1 − p)
         p = 1.0 / (1.0 + math.exp(-at.odds))
         v = max(p * (1.0 - p), LEAST_WEIGHT)
-        weight = math.sqrt(v)
-        row[d] = weight * (at.odds + (labels[0] - p) / v)
+        weight *= math.sqrt(v)
+        row[d] = at.odds + (labels[0] - p) / v
     else:
         for k in range(K):
             item = memory.pending[j, k]
@@ -531,9 +531,10 @@ def _regress(memory: Memory, o: Record, g: int, j: int, labels: Floats, row: Flo
             row[d + K + k] = labels[k] - item.answers[LAST_USUAL]
             row[d + 2 * K + k] = abs(labels[k] - item.centre)
     for m in range(d):
-        row[m] = weight * memory.features[j, m]
+        row[m] = memory.features[j, m]
     sums = memory.hours[g, at.cell]
     for m in range(len(row)):
+        row[m] *= weight
         sums[m] += weight * row[m]
 
 
