@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,8 @@ class Answers:
         self._memory = self._new_memory(_power(max([longest, 24, *periods]) + 2 * _CHUNK + 2), coverage)
         half = 0 if rows is None else rows // 2
         self._memory.stream["half"] = half
-        self._buffer = self._new_rows()
+        self._buffer, self._said = self._new_rows(), np.zeros(SIDES)
+        self._room = np.zeros(TARGETS), np.zeros((records.ANSWERS, records.ANSWERS)), np.zeros(records.ANSWERS)
 
     # ------------------------------------------------------------------ state
 
@@ -127,7 +129,7 @@ class Answers:
             zeros((place, TARGETS), records.Pending), zeros((S, 2 * R)), zeros((S, 2 * R)), zeros((S, 2 * R)),
             zeros((S, 2 * R)), zeros(2 * R), zeros(2 * R), zeros((2 * R, 2 + PERIODS), np.int64),
             zeros((S, PERIODS, slots), records.Mean), zeros((T, PERIODS, slots), records.Mean),
-            zeros((G, H, D + SIDES)), zeros((G, D, SIDES)), zeros((G, H, SIDES)), clip,
+            zeros((G, H, D + SIDES)), zeros((G, SIDES, D)), zeros((G, H, SIDES)), clip,
             zeros((T, records.SCALES, records.RATIOS)), zeros((T, BLOCKS), records.Scored), fade,
         )
 
@@ -221,7 +223,7 @@ class Answers:
                 reading[begin:end], now[begin:end], feature[begin:end], calendar[begin:end], common, margins,
                 room[:count],
             )
-            _advance()(memory, self._row, rows)
+            _advance()(memory, self._row, rows, self._said)
             out[begin:end] = room[:count]
             self._row, begin = self._row + count, end
             if self._row == self._due:
@@ -273,7 +275,7 @@ class Answers:
 
     def _learn(self) -> None:
         """Learn from all windows that have closed; find periods."""
-        memory, labels = self._memory, np.zeros(TARGETS)
+        memory = self._memory
         stream = memory.stream[0]
         while (self._row - stream["half"]) // stream["block"] >= BLOCKS - 1:
             self._join_blocks()
@@ -281,7 +283,7 @@ class Answers:
             Z, gram = self._rooms[g], self._grams[g]
             used = len(Z)
             while used == len(Z):
-                used = _close()(memory, g, self._row, Z, labels)
+                used = _close()(memory, g, self._row, Z, *self._room)
                 if used:
                     gram += Z[:used].T @ Z[:used]
             rows = float(group["rows"])
@@ -301,7 +303,7 @@ class Answers:
         scale = 1.0 / float(group["rows"]) ** 2
         w, effects, mean, deviation = solve(gram * scale, memory.hours[g, :, :width] * scale, d, strength)
         sides = [0] if group["is_event"] else [side * TARGETS + k for side in range(3) for k in range(K)]
-        memory.weights[g, :d, sides], memory.effects[g, :, sides] = w.T, effects.T
+        memory.weights[g, sides, :d], memory.effects[g, :, sides] = w.T, effects.T
         own = slice(1, 2 + 4 * K + records.OWN + records.LEVEL)
         least = _LEAST * math.sqrt(float(memory.series["variance"][int(group["series"])]))
         deviation[own] = np.maximum(deviation[own], least)
@@ -431,13 +433,16 @@ def _joined(name: str, dtype: np.dtype[Any], state: Mapping[str, Any]) -> NDArra
     return out
 
 
+@cache
 def _advance() -> Any:
     return direct(kernels.advance)
 
 
+@cache
 def _close() -> Any:
     return direct(kernels.close)
 
 
+@cache
 def _decide() -> Any:
     return direct(kernels.decide)

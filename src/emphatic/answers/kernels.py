@@ -20,7 +20,7 @@ from emphatic.answers.records import (
     MEAN_OF, MIN, MOVES, NOW, OTHER, OWN, PAST, PERIODS, RATIOS, REST, RIDGE_NOW, RIDGE_USUAL, SCALES, SIMPLE, SPANS,
     TARGETS, TRACE, WEIGHTED, BREAK, Arrival, Group, Mean, Memory, Pending, Scored, Series, Stream, Target,
 )  # fmt: skip
-from emphatic.engines.compiled import jit_for
+from emphatic.engines.compiled import inner, jit_for
 from emphatic.questions.gvf import REACHED
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ RATE, SETTLING = 0.05, 4000.0
 FIRST_ROWS, ENOUGH, LONGEST = 20, 30.0, 6
 #: Strength of the shrinkage of the combination, in windows; the floor of a scale, as a share of the mean error.
 SHRINK, FLOOR = 5.0, 0.2
+#: Weight is moved so often at a time, at most.
+MOVED = 80
 #: Windows before there is a choice, what it costs to be worse than a simple answer, and to leave the combination.
 WINDOWS, WORSE, LEAVING = 30.0, 20.0, 0.3
 #: Slots of a window that are looked up; the share of the present departure that lasts; the most deviations of a margin.
@@ -85,28 +87,26 @@ _memory = types.NamedTuple(
 _rows = types.NamedTuple((_f2, _f2, _f2, _f2, _f3, _f3, _f3), Rows)
 
 
-@register_jitable
+#: LLVM makes these functions a part of their callers: to hand all arrays over takes longer than most of them.
+_inner = register_jitable(forceinline=True)
+
+
+@_inner
 def _average(mean: Record, v: float, rate: float) -> None:
     mean.n += 1.0
     mean.value += max(1.0 / mean.n, rate) * (v - mean.value)
 
 
-@register_jitable
+@inner
 def _dot(x: Floats, y: Floats, begin: int, count: int) -> float:
-    """Σ x[k] y[begin + k], k < count, in four sums."""
-    a = b = c = d = 0.0
-    whole = count // 4 * 4
-    for k in range(0, whole, 4):
-        a += x[k] * y[begin + k]
-        b += x[k + 1] * y[begin + k + 1]
-        c += x[k + 2] * y[begin + k + 2]
-        d += x[k + 3] * y[begin + k + 3]
-    for k in range(whole, count):
-        a += x[k] * y[begin + k]
-    return (a + b) + (c + d)
+    """Σ x[k] y[begin + k], k < count."""
+    total = 0.0
+    for k in range(count):
+        total += x[k] * y[begin + k]
+    return total
 
 
-@register_jitable
+@_inner
 def _slot(s: Record, clock: NDArray[np.int64], p: int, n: int) -> int:
     """The slot of row n in a period, by the clock or by counting; −1 without one."""
     if s.slots[p] == 0:
@@ -117,17 +117,17 @@ def _slot(s: Record, clock: NDArray[np.int64], p: int, n: int) -> int:
 # ------------------------------------------------------------------ labels
 
 
-@register_jitable
+@_inner
 def _label(memory: Memory, i: int, kind: int, n: int, e: int, h: float) -> float:
     """The label of series i over rows (n, e], NaN if it is not known: 90% of the rows must have been read."""
-    R = len(memory.expected) // 2
+    M = len(memory.expected) // 2 - 1
     z, reads, sums = memory.z[i], memory.reads[i], memory.sums[i]
-    begin, end = n % R, e % R
+    begin, end = n & M, e & M
     count, expected = reads[end] - reads[begin], memory.expected[end] - memory.expected[begin]
     if e <= n or count < 1.0 or expected >= BREAK:
         return np.nan
     if kind == AT:
-        return z[end] if reads[end] > reads[(e - 1) % R] else np.nan
+        return z[end] if reads[end] > reads[(e - 1) & M] else np.nan
     if count < 0.9 * expected - 1e-9:
         return np.nan
     if kind == MEAN_OF or kind == WEIGHTED:
@@ -143,39 +143,39 @@ def _label(memory: Memory, i: int, kind: int, n: int, e: int, h: float) -> float
     return 1.0 if kind == FIRST else extreme
 
 
-@register_jitable
+@_inner
 def _value_at(memory: Memory, i: int, n: int, e: int, o: Record) -> float:
     """The reading nearest to the end of the window of row n, at most half a step off, of rows that come when they come.
 
     Row e is the last of the window; the one after it has come.
     """
-    R, stream = len(memory.expected) // 2, memory.stream[0]
-    due, distance, nearest = memory.time[n % R] + o.span, 0.5 * stream.step * (1.0 + 1e-6), np.nan
+    M, stream = len(memory.expected) // 2 - 1, memory.stream[0]
+    due, distance, nearest = memory.time[n & M] + o.span, 0.5 * stream.step * (1.0 + 1e-6), np.nan
     for k in range(e + 1, n, -1):
-        off = abs(memory.time[k % R] - due)
-        if memory.time[k % R] < due and off > distance:
+        off = abs(memory.time[k & M] - due)
+        if memory.time[k & M] < due and off > distance:
             break
-        if off < distance and memory.reads[i, k % R] > memory.reads[i, (k - 1) % R]:
-            nearest, distance = memory.z[i, k % R], off
+        if off < distance and memory.reads[i, k & M] > memory.reads[i, (k - 1) & M]:
+            nearest, distance = memory.z[i, k & M], off
     return nearest
 
 
-@register_jitable
+@_inner
 def _is_read(memory: Memory, n: int, e: int, o: Record) -> bool:
     """Whether the rows of a window up to row e, that come when they come, are not followed by a long gap."""
-    R, stream = len(memory.expected) // 2, memory.stream[0]
-    rest = memory.time[n % R] + o.span - memory.time[e % R]
+    M, stream = len(memory.expected) // 2 - 1, memory.stream[0]
+    rest = memory.time[n & M] + o.span - memory.time[e & M]
     if rest <= stream.limit:
         return True
-    count = memory.reads[o.series, e % R] - memory.reads[o.series, n % R]
-    expected = memory.expected[e % R] - memory.expected[n % R] + rest / stream.step - 1.0
+    count = memory.reads[o.series, e & M] - memory.reads[o.series, n & M]
+    expected = memory.expected[e & M] - memory.expected[n & M] + rest / stream.step - 1.0
     return count >= 0.9 * expected - 1e-9
 
 
 # ------------------------------------------------------------------ features
 
 
-@register_jitable
+@_inner
 def _hold(s: Record, v: float, known: bool) -> None:
     """Count a reading, and its part in the range, the mean and the variance."""
     if not known:
@@ -192,7 +192,7 @@ def _hold(s: Record, v: float, known: bool) -> None:
         s.variance += ((v - s.mean) ** 2 - s.variance) / s.readings
 
 
-@register_jitable
+@_inner
 def _look_ahead(memory: Memory, o: Record, v: float, clock: NDArray[np.int64], n: int, margins: Floats) -> None:
     """The margin of a condition now, and the usual margin of the window, without and with the present departure."""
     s, kind = memory.series[o.series], memory.targets[o.target].kind
@@ -220,31 +220,31 @@ def _look_ahead(memory: Memory, o: Record, v: float, clock: NDArray[np.int64], n
         margins[j] = min(max(margins[j], -FAR), FAR)
 
 
-@register_jitable
+@_inner
 def _sense(memory: Memory, i: int, t: int, n: int, rows: Rows) -> None:
     """Series i at row n: its past, and its features."""
-    R = len(memory.expected) // 2
-    s, w, f = memory.series[i], n % R, rows.common[i, t]
+    M = len(memory.expected) // 2 - 1
+    s, w, f = memory.series[i], n & M, rows.common[i, t]
     x, z, clock = memory.x[i], memory.z[i], memory.clock[w]
     v, now, reading = rows.feature[t, i], rows.now[t, i], rows.reading[t, i]
-    known, before = reading == reading, (n - 1) % R
+    known, before = reading == reading, (n - 1) & M
     _hold(s, v, known)
     if s.readings == 1.0 and known and not s.is_condition:
         s.origin = reading
     total, count = (memory.sums[i, before], memory.reads[i, before]) if n > 0 else (0.0, 0.0)
     total, count = total + ((reading - s.origin) if known else 0.0), count + (1.0 if known else 0.0)
-    for k in (w, w + R):
+    for k in (w, w + M + 1):
         x[k], z[k], memory.sums[i, k], memory.reads[i, k] = v, now, total, count
     seen = max(s.readings, 1.0)
     for k in range(len(SPANS)):
         s.traces[k] += (v - s.traces[k]) / min(float(SPANS[k]), seen)
         f[k] = v - s.traces[k]
     for k in range(len(LAGS)):
-        f[len(SPANS) + k] = v - x[max(n - LAGS[k], 0) % R]
+        f[len(SPANS) + k] = v - x[max(n - LAGS[k], 0) & M]
     usual = v
     f[OWN] = v
     for p in range(PERIODS):
-        f[OWN - PERIODS + p], f[OWN + 1 + p] = v - x[max(n - s.periods[p], 0) % R], 0.0
+        f[OWN - PERIODS + p], f[OWN + 1 + p] = v - x[max(n - s.periods[p], 0) & M], 0.0
         slot = _slot(s, clock, p, n)
         if slot >= 0:
             mean = memory.usual[i, p, slot]
@@ -278,14 +278,14 @@ def _sense(memory: Memory, i: int, t: int, n: int, rows: Rows) -> None:
 # ------------------------------------------------------------------ answers
 
 
-@register_jitable
+@_inner
 def _answer_simply(
     memory: Memory, o: Record, kind: int, k: int, n: int, slots: NDArray[np.int64], answers: Floats
 ) -> None:
     """The answers that need no regression, at row n."""
-    R, i, h = len(memory.expected) // 2, o.series, o.h
+    M, i, h = len(memory.expected) // 2 - 1, o.series, o.h
     s, z = memory.series[i], memory.z[i]
-    now, trace, past = z[n % R], o.trace, memory.targets[o.target + k].mean.value
+    now, trace, past = z[n & M], o.trace, memory.targets[o.target + k].mean.value
     if kind in (MAX, MIN, ANY, FIRST):
         before = _label(memory, i, kind, n - h, n, o.span) if n >= h else np.nan
         trace = before if before == before else past
@@ -297,12 +297,12 @@ def _answer_simply(
         if 0 < period <= n:
             begin = n - period
             if kind == AT:
-                ago = z[(begin + 1 + (h - 1) % period) % R]
+                ago = z[(begin + 1 + (h - 1) % period) & M]
             elif kind == WEIGHTED:
                 length = min(period, LONGEST * h)
                 fade = memory.fade[o.fade]
                 share = 1.0 - (1.0 - 1.0 / h) ** length
-                ago = _dot(fade, z, (begin + 1) % R, length) / (h * share)
+                ago = _dot(fade, z, (begin + 1) & M, length) / (h * share)
             elif kind == MEAN_OF and h > period:
                 whole, part = h // period, h % period
                 of_period = _label(memory, i, kind, begin, n, o.span)
@@ -317,12 +317,12 @@ def _answer_simply(
         answers[AGO + 2 * p], answers[AGO + 2 * p + 1] = ago, usual
 
 
-@register_jitable
+@_inner
 def _chosen(c: int, centre: float, off: float, now: float) -> float:
     return centre + 0.25 * c * off if c < 5 else now + 0.5 * (6 - c) * (centre - now)
 
 
-@register_jitable
+@_inner
 def _make_features(memory: Memory, o: Record, g: int, t: int, now: float, j: int, rows: Rows) -> None:
     """The features of a group at a row, clipped, whose simple answers are known."""
     f, K, i = memory.features[j], o.targets, o.series
@@ -355,7 +355,7 @@ def _make_features(memory: Memory, o: Record, g: int, t: int, now: float, j: int
         f[m] = min(max(f[m], memory.clip[g, 0, m]), memory.clip[g, 1, m])
 
 
-@register_jitable
+@_inner
 def _combine(answers: Floats, weights: Floats, least: float, most: float) -> float:
     centre = 0.0
     for a in range(ANSWERS):
@@ -364,7 +364,7 @@ def _combine(answers: Floats, weights: Floats, least: float, most: float) -> flo
     return min(max(centre, least), most)
 
 
-@register_jitable
+@_inner
 def _answer_number(
     memory: Memory, o: Record, k: int, item: Record, size: float, hour: int, limits: tuple[float, float], out: Floats
 ) -> None:
@@ -388,7 +388,7 @@ def _answer_number(
         out[1] = out[2] = np.nan
 
 
-@register_jitable
+@_inner
 def _answer_event(memory: Memory, o: Record, item: Record, out: Floats) -> None:
     """Combine the probabilities of an event."""
     target, margin = memory.targets[o.target], 0.5 / (o.rows + 2.0)
@@ -397,12 +397,12 @@ def _answer_event(memory: Memory, o: Record, item: Record, out: Floats) -> None:
     out[0], out[1], out[2], out[3] = centre, np.nan, np.nan, item.answers[LAST_USUAL]
 
 
-@register_jitable
+@_inner
 def _answer(memory: Memory, g: int, t: int, n: int, rows: Rows, said: Floats) -> None:
     """The answers of group g at row n."""
-    R, o = len(memory.expected) // 2, memory.groups[g]
-    i, clock, w = o.series, memory.clock[n % R], memory.weights[g]
-    z = memory.z[i, n % R]
+    M, o = len(memory.expected) // 2 - 1, memory.groups[g]
+    i, clock, w = o.series, memory.clock[n & M], memory.weights[g]
+    z = memory.z[i, n & M]
     j = o.begin + (n // o.stride % o.room if n % o.stride == 0 else o.room)
     at = memory.arrivals[j]
     at.cell, at.hour = clock[0], clock[1]
@@ -413,11 +413,9 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: Rows, said: Floats) ->
         _answer_simply(memory, o, memory.targets[o.target + k].kind, k, n, at.slots, memory.pending[j, k].answers)
     _make_features(memory, o, g, t, z, j, rows)
     f = memory.features[j]
-    for k in range(len(said)):
-        said[k] = memory.effects[g, at.cell, k]
-    for m in range(o.features):
-        for k in range(len(said)):
-            said[k] += f[m] * w[m, k]
+    for side in range(1 if o.is_event else 3):
+        for k in range(side * TARGETS, side * TARGETS + o.targets):
+            said[k] = memory.effects[g, at.cell, k] + _dot(w[k], f, 0, o.features)
     limits = rows.common[i, t, COMMON], rows.common[i, t, COMMON + 1]
     if o.is_event:
         at.odds = min(max(said[0], -MOST_ODDS), MOST_ODDS)
@@ -434,11 +432,13 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: Rows, said: Floats) ->
         _answer_number(memory, o, k, item, said[2 * TARGETS + k], clock[1], limits, rows.out[t, o.target + k])
 
 
-@jit_for((_memory, types.int64, _rows), fastmath=False)
-def advance(memory: Memory, first: int, rows: Rows) -> int:
-    """Answer at rows, the first of which is row ``first``; nothing is learned but what is usual."""
-    said = np.zeros(memory.weights.shape[2])
-    R, g = len(memory.expected) // 2, 0
+@jit_for((_memory, types.int64, _rows, _f1), fastmath=False, allocates=False)
+def advance(memory: Memory, first: int, rows: Rows, said: Floats) -> int:
+    """Answer at rows, the first of which is row ``first``; nothing is learned but what is usual.
+
+    ``said`` has room for what a regression says.
+    """
+    M, g = len(memory.expected) // 2 - 1, 0
     for i in range(len(memory.series)):
         begin = g
         for t in range(len(rows.out)):
@@ -448,7 +448,7 @@ def advance(memory: Memory, first: int, rows: Rows) -> int:
             while g < len(memory.groups) and memory.groups[g].series == i:
                 if memory.series[i].is_condition:
                     v = rows.feature[t, i]
-                    _look_ahead(memory, memory.groups[g], v, memory.clock[n % R], n, rows.margins[g, t])
+                    _look_ahead(memory, memory.groups[g], v, memory.clock[n & M], n, rows.margins[g, t])
                 g += 1
     for g in range(len(memory.groups)):
         for t in range(len(rows.out)):
@@ -459,7 +459,7 @@ def advance(memory: Memory, first: int, rows: Rows) -> int:
 # ------------------------------------------------------------------ learning
 
 
-@register_jitable
+@_inner
 def _add_score(memory: Memory, o: Record, k: int, n: int, y: float, item: Record) -> None:
     """Score what was answered at row n."""
     stream = memory.stream[0]
@@ -484,7 +484,7 @@ def _add_score(memory: Memory, o: Record, k: int, n: int, y: float, item: Record
     sums.interval_score += high - low + 2.0 / (1.0 - stream.coverage) * outside
 
 
-@register_jitable
+@_inner
 def _follow(memory: Memory, o: Record, k: int, y: float, hour: int, item: Record) -> None:
     """Errors of all answers and choices, sizes of errors, ratios, misses of the bands."""
     target, ratios = memory.targets[o.target + k], memory.ratios[o.target + k]
@@ -514,7 +514,7 @@ def _follow(memory: Memory, o: Record, k: int, y: float, hour: int, item: Record
             target.interval[b] += max(SCORING, rate) * (score - target.interval[b])
 
 
-@register_jitable
+@_inner
 def _regress(memory: Memory, o: Record, g: int, j: int, labels: Floats, row: Floats) -> None:
     """Features and right-hand sides of a row, for the sums of their products."""
     d, K, at = o.features, o.targets, memory.arrivals[j]
@@ -538,25 +538,25 @@ def _regress(memory: Memory, o: Record, g: int, j: int, labels: Floats, row: Flo
         sums[m] += weight * row[m]
 
 
-@register_jitable
+@_inner
 def _window_end(memory: Memory, o: Record, n: int, end: int) -> int:
     """The last row of the window of row n, −1 if it has not closed before row ``end``."""
     stream = memory.stream[0]
     if stream.regular:
         return n + o.h if n + o.h < end else -1
-    R, e = len(memory.expected) // 2, max(o.end, n)
-    last = memory.time[n % R] + o.span + stream.slack
-    while e + 1 < end and memory.time[(e + 1) % R] <= last:
+    M, e = len(memory.expected) // 2 - 1, max(o.end, n)
+    last = memory.time[n & M] + o.span + stream.slack
+    while e + 1 < end and memory.time[(e + 1) & M] <= last:
         e += 1
     o.end = e
     over = 0.5 * stream.step if memory.targets[o.target].kind == AT else 0.0
-    return e if e + 1 < end and memory.time[(end - 1) % R] > last + over else -1
+    return e if e + 1 < end and memory.time[(end - 1) & M] > last + over else -1
 
 
-@register_jitable
+@_inner
 def _read_labels(memory: Memory, o: Record, n: int, e: int, end: int, labels: Floats) -> bool:
     """The labels of row n, whose window ends with row e; False if none is known."""
-    R, i, known = len(memory.expected) // 2, o.series, False
+    M, i, known = len(memory.expected) // 2 - 1, o.series, False
     regular = memory.stream[0].regular
     for k in range(o.targets):
         kind = memory.targets[o.target + k].kind
@@ -570,16 +570,47 @@ def _read_labels(memory: Memory, o: Record, n: int, e: int, end: int, labels: Fl
             then = min(e, n + len(memory.fade[o.fade]) - 1) // o.stride * o.stride
             fade, lead = memory.fade[o.fade], then - n
             rest = memory.pending[o.begin + then // o.stride % o.room, k].centre
-            labels[k] = _dot(fade, memory.z[i], (n + 1) % R, lead) / o.h + fade[lead] * rest
+            labels[k] = _dot(fade, memory.z[i], (n + 1) & M, lead) / o.h + fade[lead] * rest
         known = known or labels[k] == labels[k]
     return known
 
 
-@jit_for((_memory, types.int64, types.int64, _f2, _f1), fastmath=False)
-def close(memory: Memory, g: int, end: int, Z: Floats, labels: Floats) -> int:
+@_inner
+def _convex(R: Floats, ridge: float, w: Floats, A: Floats, slope: Floats) -> None:
+    """argmin wᵀ(R + ridge · diag R) w, w ≥ 0, Σ w = 1: weight moves pair by pair; R is a lower triangle.
+
+    ``A`` becomes that matrix, and ``slope`` its product with w.
+    """
+    for a in range(len(w)):
+        for b in range(a + 1):
+            A[a, b] = A[b, a] = R[a, b]
+        A[a, a] *= 1.0 + ridge
+    for a in range(len(w)):
+        slope[a] = 0.0
+        for b in range(len(w)):
+            slope[a] += A[a, b] * w[b]
+    for _ in range(MOVED):
+        a, b = 0, -1
+        for j in range(len(w)):
+            if slope[j] < slope[a]:
+                a = j
+            if w[j] > 1e-9 and (b < 0 or slope[j] > slope[b]):
+                b = j
+        if slope[b] - slope[a] <= 1e-9 * abs(slope[a]):
+            break
+        s = min(w[b], (slope[b] - slope[a]) / max(A[a, a] + A[b, b] - 2.0 * A[a, b], 1e-300))
+        w[a] += s
+        w[b] -= s
+        for j in range(len(w)):
+            slope[j] += s * (A[j, a] - A[j, b])
+
+
+@jit_for((_memory, types.int64, types.int64, _f2, _f1, _f2, _f1), fastmath=False, allocates=False)
+def close(memory: Memory, g: int, end: int, Z: Floats, labels: Floats, A: Floats, slope: Floats) -> int:
     """Learn from the rows of group g whose windows closed before row ``end``, and put them into Z; returns how many.
 
-    Z (rows, d + right-hand sides) has room for those that may have closed.
+    Z (rows, d + right-hand sides) has room for those that may have closed; ``labels``, ``A`` and ``slope`` for the labels
+    of a row, and for what weights are found with.
     """
     o, used = memory.groups[g], 0
     n = o.closed
@@ -615,34 +646,8 @@ def close(memory: Memory, g: int, end: int, Z: Floats, labels: Floats) -> int:
         for k in range(o.targets):
             target = memory.targets[o.target + k]
             if target.mean.n >= ENOUGH:
-                _convex(target.errors, SHRINK * o.h / (o.stride * target.mean.n), target.weights)
+                _convex(target.errors, SHRINK * o.h / (o.stride * target.mean.n), target.weights, A, slope)
     return used
-
-
-@register_jitable
-def _convex(R: Floats, ridge: float, w: Floats) -> None:
-    """argmin wᵀ(R + ridge · diag R) w, w ≥ 0, Σ w = 1: weight moves pair by pair; R is a lower triangle."""
-    A = R + R.T
-    for a in range(len(w)):
-        A[a, a] = R[a, a] * (1.0 + ridge)
-    g = np.zeros(len(w))
-    for a in range(len(w)):
-        for b in range(len(w)):
-            g[a] += A[a, b] * w[b]
-    for _ in range(80):
-        a, b = 0, w.argmax()
-        for j in range(len(w)):
-            if g[j] < g[a]:
-                a = j
-            if g[j] > g[b] and w[j] > 1e-9:
-                b = j
-        if g[b] - g[a] <= 1e-9 * abs(g[a]):
-            break
-        s = min(w[b], (g[b] - g[a]) / max(A[a, a] + A[b, b] - 2.0 * A[a, b], 1e-300))
-        w[a] += s
-        w[b] -= s
-        for j in range(len(w)):
-            g[j] += s * (A[j, a] - A[j, b])
 
 
 @jit_for((_memory, types.int64), fastmath=False)

@@ -141,7 +141,7 @@ class Memory(NamedTuple):
         usual: The usual reading by slot (S, 2, slots).
         labels: The usual label by slot (T, 2, slots).
         hours: Sums of features and right-hand sides by hour of the week (G, hours, D + 9).
-        weights: Of the regression (G, D, 9).
+        weights: Of the regression (G, 9, D).
         effects: Of the hour of the week (G, hours, 9).
         clip: The least and the greatest of each feature (G, 2, D).
         ratios: Error / scale of the last rows (T, 4, RATIOS).
