@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 #: What is learned changes after at most so many rows, fewer at first: a share of the rows so far.
 _CHUNK, _SHARE = 64, 16
 #: Rows of a window that are learned from; the factor by which they grow until the next solution; the ridge in windows.
-_LEARNED, _GROWTH, _STRENGTH = 64, 1.05, 3.0
+_LEARNED, _GROWTH, _STRENGTH = 32, 1.05, 3.0
 #: How far a feature may be from its mean, in deviations, and the least deviation of one of the series' own past, as a
 #: share of that of the series: what is calm now may move again.
 _FAR, _LEAST = 6.0, 0.1
@@ -106,7 +106,7 @@ class Answers:
             condition, is_signal = plan.series[of.series].is_condition, of.series < len(self.signals)
             seen = min(others, len(self.signals) - is_signal)
             group["series"], group["h"], group["span"], group["is_event"] = of.series, of.h, of.span, of.is_event
-            group["stride"] = max(1, of.h // _LEARNED)
+            group["stride"] = _stride(of.h)
             group["room"] = of.h // group["stride"] + 2 * _CHUNK
             group["begin"], group["target"], group["targets"] = place, target, len(of.kinds)
             group["features"] = 2 + 4 * len(of.kinds) + COMMON + MARGINS * condition + len(OTHER) * seen
@@ -399,6 +399,15 @@ class Answers:
         self._expected = header["expected"]
         self._time = math.nan if header["time"] is None else header["time"]
         self._hold = Hold.restore(header["hold"])
+
+
+def _stride(h: int) -> int:
+    """One row in so many is learned from, of a window of h rows: coprime to 2, 3, 5 and 7, to meet every slot of a week.
+
+    >>> [_stride(h) for h in (2, 144, 360, 1440)]
+    [1, 1, 11, 43]
+    """
+    return max(stride for stride in range(1, max(2, h // _LEARNED + 1)) if math.gcd(stride, 210) == 1)
 
 
 def _power(n: int) -> int:
