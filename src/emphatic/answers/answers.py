@@ -26,8 +26,9 @@ __all__ = ["Answers"]
 Array = NDArray[np.float64]
 #: What is learned changes after at most so many rows, fewer at first: a share of the rows so far.
 _CHUNK, _SHARE = 64, 16
-#: Rows of a window that are learned from; the factor by which they grow until the next solution; the ridge in windows.
-_LEARNED, _GROWTH, _STRENGTH = 32, 1.05, 3.0
+#: Rows of a window that are learned from; the factor by which they grow until the next solution; the ridges in windows: of all features,
+#: and of those of the own past.
+_LEARNED, _GROWTH, _STRENGTH, _OWN_STRENGTH = 32, 1.05, 3.0, 0.3
 #: How far a feature may be from its mean, in deviations, and the least deviation of one of the series' own past, as a
 #: share of that of the series: what is calm now may move again.
 _FAR, _LEAST = 6.0, 0.1
@@ -109,7 +110,8 @@ class Answers:
             group["stride"] = _stride(of.h)
             group["room"] = of.h // group["stride"] + 2 * _CHUNK
             group["begin"], group["target"], group["targets"] = place, target, len(of.kinds)
-            group["features"] = 2 + 4 * len(of.kinds) + COMMON + MARGINS * condition + len(OTHER) * seen
+            group["own"] = 2 + 4 * len(of.kinds) + MARGINS * condition + records.OWN
+            group["features"] = group["own"] - records.OWN + COMMON + len(OTHER) * seen
             group["fade"] = lengths.index(of.h)
             targets["kind"][target : target + len(of.kinds)] = of.kinds
             targets["weights"][target : target + len(of.kinds), records.PAST if of.is_event else records.NOW] = 1.0
@@ -129,7 +131,7 @@ class Answers:
             zeros((place, TARGETS), records.Pending), zeros((S, 2 * R)), zeros((S, 2 * R)), zeros((S, 2 * R)),
             zeros((S, 2 * R)), zeros(2 * R), zeros(2 * R), zeros((2 * R, 2 + PERIODS), np.int64),
             zeros((S, PERIODS, slots), records.Mean), zeros((T, PERIODS, slots), records.Mean),
-            zeros((G, H, D + SIDES)), zeros((G, SIDES, D)), zeros((G, H, SIDES)), clip,
+            zeros((G, H, D + 3 * TARGETS)), zeros((G, SIDES, D)), zeros((G, H, SIDES)), clip,
             zeros((T, records.SCALES, records.RATIOS)), zeros((T, BLOCKS), records.Scored), fade,
         )
 
@@ -299,12 +301,19 @@ class Answers:
         width = len(gram)
         _decide()(memory, g)
         group["solved_at"] = group["rows"]
-        strength = _STRENGTH * (1.0 + float(group["h"])) / float(group["stride"])
+        windows = (1.0 + float(group["h"])) / float(group["stride"])
         scale = 1.0 / float(group["rows"]) ** 2
-        w, effects, mean, deviation = solve(gram * scale, memory.hours[g, :, :width] * scale, d, strength)
+        gram, hours = gram * scale, memory.hours[g, :, :width] * scale
+        w, effects, mean, deviation = solve(gram, hours, d, _STRENGTH * windows)
         sides = [0] if group["is_event"] else [side * TARGETS + k for side in range(3) for k in range(K)]
         memory.weights[g, sides, :d], memory.effects[g, :, sides] = w.T, effects.T
-        own = slice(1, 2 + 4 * K + records.OWN + records.LEVEL)
+        # the features of the series' own past come first, so that their sums are a part of the same matrix
+        own = int(group["own"])
+        few = [*range(own), *range(d, d + (1 if group["is_event"] else 2 * K))]
+        w, effects, _, _ = solve(gram[np.ix_(few, few)], hours[:, few], own, _OWN_STRENGTH * windows)
+        sides = [3 * TARGETS + side for side in sides[: w.shape[1]]]
+        memory.weights[g, sides, :own], memory.effects[g, :, sides] = w.T, effects.T
+        own = slice(1, int(group["own"]) + records.LEVEL)
         least = _LEAST * math.sqrt(float(memory.series["variance"][int(group["series"])]))
         deviation[own] = np.maximum(deviation[own], least)
         reach = np.where(deviation > 0.0, _FAR * deviation, np.inf)

@@ -17,7 +17,7 @@ from numba.extending import register_jitable
 
 from emphatic.answers.records import (
     AGO, ANSWERS, ANY, AT, CALENDAR, CHOICES, COMMON, DEPARTURES, EDGES, FIRST, LAGS, LAST_USUAL, LEVEL, MARGINS, MAX,
-    MEAN_OF, MIN, MOVES, NOW, OTHER, OWN, PAST, PERIODS, RATIOS, REST, RIDGE_NOW, RIDGE_USUAL, SCALES, SIMPLE, SPANS,
+    MEAN_OF, MIN, MOVES, NOW, OTHER, OWN, OWN_NOW, OWN_USUAL, PAST, PERIODS, RATIOS, REST, RIDGE_NOW, RIDGE_USUAL, SCALES, SIMPLE, SPANS,
     TARGETS, TRACE, WEIGHTED, BREAK, Arrival, Group, Mean, Memory, Pending, Scored, Series, Stream, Target,
 )  # fmt: skip
 from emphatic.engines.compiled import inner, jit_for
@@ -332,9 +332,6 @@ def _make_features(memory: Memory, o: Record, g: int, t: int, now: float, j: int
         for a in range(AGO, SIMPLE):
             f[m] = answers[a] - answers[NOW]
             m += 1
-    for c in range(COMMON):
-        f[m + c] = rows.common[i, t, c]
-    m += COMMON
     if memory.series[i].is_condition:
         for a in range(3):
             margin = rows.margins[g, t, a]
@@ -346,6 +343,9 @@ def _make_features(memory: Memory, o: Record, g: int, t: int, now: float, j: int
         f[m] = rows.margins[g, t, 0] * rows.margins[g, t, 1] / 3.0
         f[m + 1] = rows.margins[g, t, 0] * rows.margins[g, t, 2] / 3.0
         m += 2
+    for c in range(COMMON):
+        f[m + c] = rows.common[i, t, c]
+    m += COMMON
     for other in range(len(memory.series)):
         if other != i and m < o.features:
             for c in OTHER:
@@ -413,22 +413,25 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: Rows, said: Floats) ->
         _answer_simply(memory, o, memory.targets[o.target + k].kind, k, n, at.slots, memory.pending[j, k].answers)
     _make_features(memory, o, g, t, z, j, rows)
     f = memory.features[j]
-    for side in range(1 if o.is_event else 3):
+    for side in range(5):
         for k in range(side * TARGETS, side * TARGETS + o.targets):
-            said[k] = memory.effects[g, at.cell, k] + _dot(w[k], f, 0, o.features)
+            said[k] = memory.effects[g, at.cell, k] + _dot(w[k], f, 0, o.features if side < 3 else o.own)
     limits = rows.common[i, t, COMMON], rows.common[i, t, COMMON + 1]
     if o.is_event:
-        at.odds = min(max(said[0], -MOST_ODDS), MOST_ODDS)
         item = memory.pending[j, 0]
-        p = 1.0 / (1.0 + math.exp(-at.odds))
-        item.answers[RIDGE_NOW] = p if o.solved_at > 0.0 else item.answers[PAST]
-        item.answers[RIDGE_USUAL] = item.answers[RIDGE_NOW]
+        at.odds = min(max(said[0], -MOST_ODDS), MOST_ODDS)
+        by_own = min(max(said[3 * TARGETS], -MOST_ODDS), MOST_ODDS)
+        for a in range(RIDGE_NOW, ANSWERS):
+            p = 1.0 / (1.0 + math.exp(-(at.odds if a < OWN_NOW else by_own)))
+            item.answers[a] = p if o.solved_at > 0.0 else item.answers[PAST]
         _answer_event(memory, o, item, rows.out[t, o.target])
         return
     for k in range(o.targets):
         item = memory.pending[j, k]
         item.answers[RIDGE_NOW] = item.answers[NOW] + said[k]
         item.answers[RIDGE_USUAL] = item.answers[LAST_USUAL] + said[TARGETS + k]
+        item.answers[OWN_NOW] = item.answers[NOW] + said[3 * TARGETS + k]
+        item.answers[OWN_USUAL] = item.answers[LAST_USUAL] + said[4 * TARGETS + k]
         _answer_number(memory, o, k, item, said[2 * TARGETS + k], clock[1], limits, rows.out[t, o.target + k])
 
 

@@ -19,14 +19,15 @@ __all__ = ["Arrival", "Group", "Mean", "Memory", "Pending", "Scored", "Series", 
 AT, MEAN_OF, WEIGHTED, MAX, MIN, ANY, FIRST = range(7)
 
 #: The simple answers, which are also the baselines: the present value, the mean label so far, a moving average (or the
-#: label of the window before), and by each period what followed one period ago and what usually follows. Two
-#: regressions come after them: of the difference from the present value and from what is usual.
+#: label of the window before), and by each period what followed one period ago and what usually follows. The
+#: regressions come after them: on all features and on those of the series' own past, each of the difference from the
+#: present value and from what is usual.
 NOW, PAST, TRACE, AGO, USUAL = 0, 1, 2, 3, 4
 PERIODS = 2
 SIMPLE = 3 + 2 * PERIODS
 LAST_USUAL = SIMPLE - 1
-RIDGE_NOW, RIDGE_USUAL = SIMPLE, SIMPLE + 1
-ANSWERS = SIMPLE + 2
+RIDGE_NOW, RIDGE_USUAL, OWN_NOW, OWN_USUAL = range(SIMPLE, SIMPLE + 4)
+ANSWERS = SIMPLE + 4
 #: What may be answered in the end: the combination, three steps towards the median, the median, halfway to the present
 #: value, the present value.
 CHOICES = 7
@@ -34,9 +35,10 @@ CHOICES = 7
 #: much the series has moved of late.
 SCALES = 4
 HOURS = 24
-#: The most targets of a group, and right-hand sides of its regression: two differences and the size of the error each.
+#: The most targets of a group, and what its regressions say of each: two differences and the size of the error; and by
+#: the series' own past two differences.
 TARGETS = 3
-SIDES = 3 * TARGETS
+SIDES = 5 * TARGETS
 
 #: Spans of moving averages, lags, spans of the mean movement and of the mean departure from what is usual.
 SPANS, LAGS, MOVES, DEPARTURES = (2, 4, 16, 64, 256, 1024), (1, 2, 3, 6, 12, 24), (8, 64), (4, 16, 64, 256)
@@ -73,7 +75,7 @@ Group = np.dtype(
         # the window in rows and in time; one row in ``stride`` waits for its label; where they wait
         *(("series", "i8"), ("h", "i8"), ("span", "f8"), ("stride", "i8"), ("begin", "i8"), ("room", "i8")),
         # its targets, features, and whether its answer is a probability
-        *(("target", "i8"), ("targets", "i8"), ("features", "i8"), ("is_event", "i8"), ("fade", "i8")),
+        *(("target", "i8"), ("targets", "i8"), ("features", "i8"), ("own", "i8"), ("is_event", "i8"), ("fade", "i8")),
         # the next row whose window is to close, the last row of that window; rows learned from, at the last solution
         *(("closed", "i8"), ("end", "i8"), ("rows", "f8"), ("solved_at", "f8"), ("trace", "f8")),
     ]
@@ -141,8 +143,8 @@ class Memory(NamedTuple):
         usual: The usual reading by slot (S, 2, slots).
         labels: The usual label by slot (T, 2, slots).
         hours: Sums of features and right-hand sides by hour of the week (G, hours, D + 9).
-        weights: Of the regression (G, 9, D).
-        effects: Of the hour of the week (G, hours, 9).
+        weights: Of the regressions (G, SIDES, D).
+        effects: Of the hour of the week (G, hours, SIDES).
         clip: The least and the greatest of each feature (G, 2, D).
         ratios: Error / scale of the last rows (T, 4, RATIOS).
         scores: Sums by blocks of rows (T, BLOCKS).
