@@ -29,6 +29,8 @@ _CHUNK, _SHARE = 64, 16
 #: Rows of a window that are learned from; the factor by which they grow until the next solution; the ridges in windows: of all features,
 #: and of those of the own past.
 _LEARNED, _GROWTH, _STRENGTH, _OWN_STRENGTH = 32, 1.05, 3.0, 0.3
+#: How often the weights of a weighted mean, on which its labels depend, are found again at a time.
+_FIXED = 3
 #: How far a feature may be from its mean, in deviations, and the least deviation of one of the series' own past, as a
 #: share of that of the series: what is calm now may move again.
 _FAR, _LEAST = 6.0, 0.1
@@ -126,6 +128,9 @@ class Answers:
         widths = [int(d) + k for d, k in zip(groups["features"], sides, strict=True)]
         self._grams = [zeros((width, width)) for width in widths]
         self._rooms = [zeros((2 * _CHUNK, width)) for width in widths]
+        #: Of weighted means, sums of products of features with those at the end of the window.
+        of_weighted = [d if of.kinds == (records.WEIGHTED,) else 0 for d, of in zip(groups["features"], plan.groups, strict=True)]
+        self._later = [(zeros((d, d)), zeros((2 * _CHUNK, d))) for d in of_weighted]
         return records.Memory(
             stream, series, groups, targets, zeros(place, records.Arrival), zeros((place, D)),
             zeros((place, TARGETS), records.Pending), zeros((S, 2 * R)), zeros((S, 2 * R)), zeros((S, 2 * R)),
@@ -282,12 +287,14 @@ class Answers:
         while (self._row - stream["half"]) // stream["block"] >= BLOCKS - 1:
             self._join_blocks()
         for g, group in enumerate(memory.groups):
-            Z, gram = self._rooms[g], self._grams[g]
+            Z, gram, (cross, later) = self._rooms[g], self._grams[g], self._later[g]
             used = len(Z)
             while used == len(Z):
-                used = _close()(memory, g, self._row, Z, *self._room)
+                used = _close()(memory, g, self._row, Z, later, *self._room)
                 if used:
                     gram += Z[:used].T @ Z[:used]
+                    if len(cross):
+                        cross += Z[:used, : len(cross)].T @ later[:used]
             rows = float(group["rows"])
             if rows >= max(kernels.ENOUGH, _GROWTH * float(group["solved_at"])):
                 self._solve(g, group)
@@ -304,21 +311,34 @@ class Answers:
         windows = (1.0 + float(group["h"])) / float(group["stride"])
         scale = 1.0 / float(group["rows"]) ** 2
         gram, hours = gram * scale, memory.hours[g, :, :width] * scale
-        w, effects, mean, deviation = solve(gram, hours, d, _STRENGTH * windows)
         sides = [0] if group["is_event"] else [side * TARGETS + k for side in range(3) for k in range(K)]
-        memory.weights[g, sides, :d], memory.effects[g, :, sides] = w.T, effects.T
         # the features of the series' own past come first, so that their sums are a part of the same matrix
         own = int(group["own"])
         few = [*range(own), *range(d, d + (1 if group["is_event"] else 2 * K))]
-        w, effects, _, _ = solve(gram[np.ix_(few, few)], hours[:, few], own, _OWN_STRENGTH * windows)
-        sides = [3 * TARGETS + side for side in sides[: w.shape[1]]]
-        memory.weights[g, sides, :own], memory.effects[g, :, sides] = w.T, effects.T
-        own = slice(1, int(group["own"]) + records.LEVEL)
+        cross = self._later[g][0] * scale
+        for _ in range(_FIXED if len(cross) else 1):
+            every, part = gram, gram[np.ix_(few, few)]
+            if len(cross):
+                every = self._with_end(gram, cross, memory.weights[g, [0, TARGETS]], d)
+                part = self._with_end(part, cross[:own, :own], memory.weights[g, [3 * TARGETS, 4 * TARGETS]], own)
+            w, effects, mean, deviation = solve(every, hours, d, _STRENGTH * windows)
+            memory.weights[g, sides, :d], memory.effects[g, :, sides] = w.T, effects.T
+            w, effects, _, _ = solve(part, hours[:, few], own, _OWN_STRENGTH * windows)
+            of_own = [3 * TARGETS + side for side in sides[: w.shape[1]]]
+            memory.weights[g, of_own, :own], memory.effects[g, :, of_own] = w.T, effects.T
+        past = slice(1, own + records.LEVEL)
         least = _LEAST * math.sqrt(float(memory.series["variance"][int(group["series"])]))
-        deviation[own] = np.maximum(deviation[own], least)
+        deviation[past] = np.maximum(deviation[past], least)
         reach = np.where(deviation > 0.0, _FAR * deviation, np.inf)
         memory.clip[g, 0, :d], memory.clip[g, 1, :d] = mean - reach, mean + reach
         memory.clip[g, :, 0] = 1.0
+
+    @staticmethod
+    def _with_end(gram: Array, cross: Array, w: Array, d: int) -> Array:
+        """The sums of a weighted mean with what weights (2, D) say at the end of its window."""
+        gram = gram.copy()
+        gram[:d, d : d + 2] += cross @ w[:, :d].T
+        return gram
 
     def _join_blocks(self) -> None:
         """Join the blocks of rows by two, whose length doubles."""

@@ -405,7 +405,8 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: Rows, said: Floats) ->
     z = memory.z[i, n & M]
     j = o.begin + (n // o.stride % o.room if n % o.stride == 0 else o.room)
     at = memory.arrivals[j]
-    at.cell, at.hour = clock[0], clock[1]
+    # (what is expected of a weighted mean at the end of its window has no hour: see ``_regress``)
+    at.cell, at.hour = 0 if memory.targets[o.target].kind == WEIGHTED else clock[0], clock[1]
     for p in range(PERIODS):
         at.slots[p] = _slot(memory.series[i], clock, p, n)
     o.trace += (z - o.trace) / min(float(o.h), n + 1.0)
@@ -518,8 +519,8 @@ def _follow(memory: Memory, o: Record, k: int, y: float, hour: int, item: Record
 
 
 @_inner
-def _regress(memory: Memory, o: Record, g: int, j: int, labels: Floats, row: Floats) -> None:
-    """Features and right-hand sides of a row, for the sums of their products."""
+def _regress(memory: Memory, o: Record, g: int, j: int, labels: Floats, row: Floats) -> float:
+    """Features and right-hand sides of a row, for the sums of their products; returns what it is multiplied by."""
     d, K, at = o.features, o.targets, memory.arrivals[j]
     weight = o.rows  # a row counts as its number, squared
     if o.is_event:  # logistic regression: working responses, weighted by p (1 − p)
@@ -539,6 +540,30 @@ def _regress(memory: Memory, o: Record, g: int, j: int, labels: Floats, row: Flo
     for m in range(len(row)):
         row[m] *= weight
         sums[m] += weight * row[m]
+    return weight
+
+
+@_inner
+def _look_back(memory: Memory, o: Record, n: int, e: int, j: int, weight: float, row: Floats, then: Floats) -> None:
+    """Leave out of the label of a weighted mean what the regression says at the end of its window.
+
+    The label of row n is G + γʰ (base + w·f) of the end of the window, and w is the regression's own: what does not
+    depend on it is the right-hand side here, and f goes to ``then``, for the fixed point (LSTD with h steps).
+    """
+    d, fade, end = o.features, memory.fade[o.fade], _then(memory, o, n, e)
+    lead, at = end - n, o.begin + end // o.stride % o.room
+    answers, later = memory.pending[j, 0].answers, memory.pending[at, 0].answers
+    known = _dot(fade, memory.z[o.series], (n + 1) & (len(memory.expected) // 2 - 1), lead) / o.h
+    row[d] = weight * (known + fade[lead] * later[NOW] - answers[NOW])
+    row[d + 1] = weight * (known + fade[lead] * later[LAST_USUAL] - answers[LAST_USUAL])
+    for m in range(d):
+        then[m] = weight * fade[lead] * memory.features[at, m]
+
+
+@_inner
+def _then(memory: Memory, o: Record, n: int, e: int) -> int:
+    """The last row in the window (n, e] that waits for a label itself."""
+    return min(e, n + len(memory.fade[o.fade]) - 1) // o.stride * o.stride
 
 
 @_inner
@@ -570,7 +595,7 @@ def _read_labels(memory: Memory, o: Record, n: int, e: int, end: int, labels: Fl
             labels[k] = np.nan
         if kind == WEIGHTED and labels[k] == labels[k]:
             # readings up to a row whose answer is known, and from there that answer
-            then = min(e, n + len(memory.fade[o.fade]) - 1) // o.stride * o.stride
+            then = _then(memory, o, n, e)
             fade, lead = memory.fade[o.fade], then - n
             rest = memory.pending[o.begin + then // o.stride % o.room, k].centre
             labels[k] = _dot(fade, memory.z[i], (n + 1) & M, lead) / o.h + fade[lead] * rest
@@ -608,12 +633,14 @@ def _convex(R: Floats, ridge: float, w: Floats, A: Floats, slope: Floats) -> Non
             slope[j] += s * (A[j, a] - A[j, b])
 
 
-@jit_for((_memory, types.int64, types.int64, _f2, _f1, _f2, _f1), fastmath=False, allocates=False)
-def close(memory: Memory, g: int, end: int, Z: Floats, labels: Floats, A: Floats, slope: Floats) -> int:
+@jit_for((_memory, types.int64, types.int64, _f2, _f2, _f1, _f2, _f1), fastmath=False, allocates=False)
+def close(
+    memory: Memory, g: int, end: int, Z: Floats, later: Floats, labels: Floats, A: Floats, slope: Floats
+) -> int:
     """Learn from the rows of group g whose windows closed before row ``end``, and put them into Z; returns how many.
 
-    Z (rows, d + right-hand sides) has room for those that may have closed; ``labels``, ``A`` and ``slope`` for the labels
-    of a row, and for what weights are found with.
+    Z (rows, d + right-hand sides) has room for those that may have closed, ``later`` for the features at the end of the
+    window of a weighted mean; ``labels``, ``A`` and ``slope`` for the labels of a row, and what weights are found with.
     """
     o, used = memory.groups[g], 0
     n = o.closed
@@ -638,7 +665,9 @@ def close(memory: Memory, g: int, end: int, Z: Floats, labels: Floats, A: Floats
                 for p in range(PERIODS):
                     if at.slots[p] >= 0:
                         _average(memory.labels[o.target + k, p, at.slots[p]], labels[k], RATE)
-            _regress(memory, o, g, j, labels, Z[used])
+            weight = _regress(memory, o, g, j, labels, Z[used])
+            if memory.targets[o.target].kind == WEIGHTED:
+                _look_back(memory, o, n, e, j, weight, Z[used], later[used])
             used += 1
         elif not known:
             for k in range(o.targets):

@@ -37,7 +37,7 @@ SCALES = 4
 HOURS = 24
 #: The most targets of a group, and what its regressions say of each: two differences and the size of the error; and by
 #: the series' own past two differences.
-TARGETS = 3
+TARGETS = 2
 SIDES = 5 * TARGETS
 
 #: Spans of moving averages, lags, spans of the mean movement and of the mean departure from what is usual.

@@ -19,10 +19,10 @@ from emphatic.questions.evaluator import Condition, Expression
 __all__ = ["Plan", "SeriesOf", "default_questions", "read_question"]
 
 Array = NDArray[np.float64]
-#: The kind of label of each kind of question; the first three always come together.
+#: The kind of label of each kind of question; the first two always come together.
 _KINDS = {"at": AT, "mean": MEAN_OF, "sum": MEAN_OF, "integral": MEAN_OF, "weighted": WEIGHTED}
 _KINDS |= {"max": MAX, "min": MIN, "share": MEAN_OF, "event": ANY, "event_at": AT, "until": FIRST}
-_TOGETHER = (AT, MEAN_OF, WEIGHTED)
+_TOGETHER = (AT, MEAN_OF)
 _WEIGHTED = re.compile(r"\s*(?P<body>.+?)\s*@\s*(?P<horizon>[0-9][^@()]*?)\s*")
 #: Readings beyond this are not summed: their squares overflow.
 _LARGEST = 1e100
