@@ -14,6 +14,7 @@ from emphatic.answers import kernels, records
 from emphatic.answers.calendar import Calendar
 from emphatic.answers.records import BLOCKS, BREAK, COMMON, MARGINS, OTHER, OTHERS, PERIODS, SIDES, SIMPLE, TARGETS
 from emphatic.answers.regression import solve
+from emphatic.answers.relations import Relations
 from emphatic.answers.scores import scores_of
 from emphatic.answers.targets import SLACK, Plan, read_question
 from emphatic.asking.answers import Timing
@@ -83,6 +84,7 @@ class Answers:
         self._memory = self._new_memory(_power(max([longest, 24, *periods]) + 2 * _CHUNK + 2), coverage)
         half = 0 if rows is None else rows // 2
         self._memory.stream["half"] = half
+        self._relations = Relations(len(self.signals), len(plan.series))
         self._buffer, self._said = self._new_rows(), np.zeros(SIDES)
         self._room = np.zeros(TARGETS), np.zeros((records.ANSWERS, records.ANSWERS)), np.zeros(records.ANSWERS)
 
@@ -101,6 +103,7 @@ class Answers:
         series["is_condition"] = [of.is_condition for of in plan.series]
         for p, cycle in enumerate(self._calendar.cycles):
             series["periods"][:, p], series["slots"][:, p], series["dated"][:, p] = cycle.rows, cycle.slots, 1
+            series["pace"][:, p] = cycle.slots / max(1.0, cycle.seconds / step)
         groups, targets = zeros(G, records.Group), zeros(T, records.Target)
         lengths = sorted({group.h for group in plan.groups})
         place = target = 0
@@ -137,8 +140,17 @@ class Answers:
             zeros((S, 2 * R)), zeros(2 * R), zeros(2 * R), zeros((2 * R, 2 + PERIODS), np.int64),
             zeros((S, PERIODS, slots), records.Mean), zeros((T, PERIODS, slots), records.Mean),
             zeros((G, H, D + 3 * TARGETS)), zeros((G, SIDES, D)), zeros((G, H, SIDES)), clip,
-            zeros((T, records.SCALES, records.RATIOS)), zeros((T, BLOCKS), records.Scored), fade,
+            zeros((T, records.SCALES, records.RATIOS)), zeros((T, BLOCKS), records.Scored), self._first_others(others), fade,
         )
+
+    def _first_others(self, count: int) -> NDArray[np.int64]:
+        """The first signals other than each series, until it is known which are related to it."""
+        every = range(len(self.signals))
+        others = np.zeros((len(self._plan.series), OTHERS), np.int64)
+        for i in range(len(others)):
+            seen = [j for j in every if j != i][:count]
+            others[i, : len(seen)] = seen
+        return others
 
     def _new_rows(self) -> tuple[Array, Array, Array]:
         S, G, T = len(self._plan.series), len(self._plan.groups), len(self._memory.targets)
@@ -298,8 +310,31 @@ class Answers:
             rows = float(group["rows"])
             if rows >= max(kernels.ENOUGH, _GROWTH * float(group["solved_at"])):
                 self._solve(g, group)
+        if len(self.signals) - 1 > OTHERS:
+            self._relate()
         if self._row >= self._search_at:
             self._search()
+
+    def _relate(self) -> None:
+        """Find the other signals that tell most of each series; of new ones, nothing is known yet."""
+        memory = self._memory
+        self._relations.add(memory.x, self._row)
+        if not self._relations.is_due(self._row):
+            return
+        for g, group in enumerate(memory.groups):
+            i, size = int(group["series"]), len(OTHER)
+            first = int(group["own"]) - records.OWN + COMMON
+            count = (int(group["features"]) - first) // size
+            present = memory.others[i, :count]
+            new = self._relations.choose(i, present)
+            for c in np.flatnonzero(new != present):
+                of = slice(first + size * int(c), first + size * int(c) + size)
+                self._grams[g][of] = self._grams[g][:, of] = memory.hours[g, :, of] = memory.weights[g, :, of] = 0.0
+                memory.clip[g, 0, of], memory.clip[g, 1, of] = -np.inf, np.inf
+                if len(self._later[g][0]):
+                    self._later[g][0][of] = self._later[g][0][:, of] = 0.0
+            if g + 1 == len(memory.groups) or memory.groups["series"][g + 1] != i:
+                memory.others[i, :count] = new
 
     def _solve(self, g: int, group: np.void) -> None:
         """Find the weights of a group, its bands and choices."""
@@ -374,6 +409,7 @@ class Answers:
             more = ((0, 0), (0, 0), (0, period - memory.usual.shape[2]))
             memory = self._memory = memory._replace(usual=np.pad(memory.usual, more), labels=np.pad(memory.labels, more))
         memory.series["periods"][i, p] = memory.series["slots"][i, p] = period
+        memory.series["pace"][i, p] = 1.0
         memory.usual[i, p] = np.zeros((), records.Mean)
         for group in memory.groups[memory.groups["series"] == i]:
             first = int(group["target"])

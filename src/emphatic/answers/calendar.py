@@ -19,7 +19,7 @@ _HOUR, _DAY, _WEEK, _YEAR = 3600.0, 86_400.0, 604_800.0, 365.2425 * 86_400.0
 _MONDAY = 3 * _DAY
 #: The most slots of a day; a longer period has an hour or a week in a slot. The most rows of a period that are
 #: remembered.
-_MOST_SLOTS, _MOST_ROWS = 1440, 20_000
+_MOST_SLOTS, _MOST_ROWS = 96, 20_000
 _NONE = np.zeros((1, 2 + PERIODS), np.int64)
 
 

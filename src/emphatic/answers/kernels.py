@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Record = np.void
 
-#: The least weight of a new reading, or label, in what is usual; rows in which a series' mean and deviation are found,
+#: The least weight of a new reading in what is usual, and the most that it is for labels of few rows; rows in which a series' mean and deviation are found,
 #: which say where hinges lie.
-RATE, SETTLING = 0.05, 4000.0
+RATE, MOST_RATE, SETTLING = 0.05, 0.2, 4000.0
 #: Rows that are not learned from at first, learned rows before the combination, and the answer's size in deviations.
 FIRST_ROWS, ENOUGH, LONGEST = 20, 30.0, 6
 #: Strength of the shrinkage of the combination, in windows; the floor of a scale, as a share of the mean error.
@@ -80,7 +80,7 @@ _memory = types.NamedTuple(
     (
         *(_records(dtype, 1) for dtype in (Stream, Series, Group, Target, Arrival)),
         *(_f2, _records(Pending, 2), _f2, _f2, _f2, _f2, _f1, _f1, _i2, _records(Mean, 3), _records(Mean, 3)),
-        *(_f3, _f3, _f3, _f3, _f3, _records(Scored, 2), _f2),
+        *(_f3, _f3, _f3, _f3, _f3, _records(Scored, 2), _i2, _f2),
     ),
     Memory,
 )
@@ -252,7 +252,7 @@ def _sense(memory: Memory, i: int, t: int, n: int, rows: Rows) -> None:
                 usual = mean.value
                 f[OWN + 1 + p] = v - usual
             if known:
-                _average(mean, v, RATE)
+                _average(mean, v, RATE * s.pace[p])
     for k in range(len(DEPARTURES)):
         s.departures[k] += (v - usual - s.departures[k]) / min(float(DEPARTURES[k]), seen)
         f[OWN + 1 + PERIODS + k] = s.departures[k]
@@ -346,11 +346,10 @@ def _make_features(memory: Memory, o: Record, g: int, t: int, now: float, j: int
     for c in range(COMMON):
         f[m + c] = rows.common[i, t, c]
     m += COMMON
-    for other in range(len(memory.series)):
-        if other != i and m < o.features:
-            for c in OTHER:
-                f[m] = rows.common[other, t, c]
-                m += 1
+    for other in memory.others[i, : (o.features - m) // len(OTHER)]:
+        for c in OTHER:
+            f[m] = rows.common[other, t, c]
+            m += 1
     for m in range(o.features):
         f[m] = min(max(f[m], memory.clip[g, 0, m]), memory.clip[g, 1, m])
 
@@ -663,8 +662,9 @@ def close(
                 _average(target.mean, labels[k], 0.0)
                 _follow(memory, o, k, labels[k], at.hour, item)
                 for p in range(PERIODS):
+                    pace = min(RATE * memory.series[o.series].pace[p] * o.stride, MOST_RATE)
                     if at.slots[p] >= 0:
-                        _average(memory.labels[o.target + k, p, at.slots[p]], labels[k], RATE)
+                        _average(memory.labels[o.target + k, p, at.slots[p]], labels[k], pace)
             weight = _regress(memory, o, g, j, labels, Z[used])
             if memory.targets[o.target].kind == WEIGHTED:
                 _look_back(memory, o, n, e, j, weight, Z[used], later[used])

@@ -65,8 +65,10 @@ Series = np.dtype(
         *(("readings", "f8"), ("origin", "f8"), ("last", "f8"), ("mean", "f8"), ("variance", "f8")),
         *(("lowest", "f8"), ("highest", "f8"), ("times_lowest", "f8"), ("times_highest", "f8")),
         *(("traces", "f8", len(SPANS)), ("moves", "f8", len(MOVES)), ("departures", "f8", len(DEPARTURES))),
-        # rows of each period, 0 for none; slots of its usual readings; whether the clock tells the slot
-        *(("periods", "i8", PERIODS), ("slots", "i8", PERIODS), ("dated", "i8", PERIODS), ("is_condition", "i8")),
+        # rows of each period, 0 for none; slots of its usual readings, their share of a row's weight, and whether the
+        # clock tells the slot
+        *(("periods", "i8", PERIODS), ("slots", "i8", PERIODS), ("pace", "f8", PERIODS), ("dated", "i8", PERIODS)),
+        ("is_condition", "i8"),
     ]
 )
 
@@ -148,6 +150,7 @@ class Memory(NamedTuple):
         clip: The least and the greatest of each feature (G, 2, D).
         ratios: Error / scale of the last rows (T, 4, RATIOS).
         scores: Sums by blocks of rows (T, BLOCKS).
+        others: The other signals that each series sees (S, OTHERS).
         fade: γᵏ of each length of the window (horizons, leads).
     """
 
@@ -173,4 +176,5 @@ class Memory(NamedTuple):
     clip: NDArray[np.float64]
     ratios: NDArray[np.float64]
     scores: NDArray[np.void]
+    others: NDArray[np.int64]
     fade: NDArray[np.float64]
