@@ -115,7 +115,7 @@ class Answers:
             group["stride"] = _stride(of.h)
             group["room"] = of.h // group["stride"] + 2 * _CHUNK
             group["begin"], group["target"], group["targets"] = place, target, len(of.kinds)
-            group["own"] = 2 + 4 * len(of.kinds) + MARGINS * condition + records.OWN
+            group["own"] = 2 + (SIMPLE - records.DRIFT) * len(of.kinds) + MARGINS * condition + records.OWN
             group["features"] = group["own"] - records.OWN + COMMON + len(OTHER) * seen
             group["fade"] = lengths.index(of.h)
             targets["kind"][target : target + len(of.kinds)] = of.kinds
@@ -154,7 +154,7 @@ class Answers:
 
     def _new_rows(self) -> tuple[Array, Array, Array]:
         S, G, T = len(self._plan.series), len(self._plan.groups), len(self._memory.targets)
-        return np.zeros((S, _CHUNK, COMMON + 2)), np.zeros((G, _CHUNK, 3)), np.zeros((_CHUNK, T, 4))
+        return np.zeros((S, _CHUNK, records.KNOWN)), np.zeros((G, _CHUNK, 3)), np.zeros((_CHUNK, T, 4))
 
     # ------------------------------------------------------------------ rows
 
@@ -431,6 +431,8 @@ class Answers:
         """What is saved with a model: arrays by name, those of a record by field; and numbers under ``answers``."""
         arrays = {f"answers.{name}": array for name, array in self._memory._asdict().items()}
         arrays |= {f"answers.gram.{g}": gram for g, gram in enumerate(self._grams)}
+        arrays |= {f"answers.cross.{g}": cross for g, (cross, _) in enumerate(self._later)}
+        arrays |= {f"answers.relations.{name}": array for name, array in self._relations.arrays.items()}
         header = {
             "texts": [question.text for question in self._plan.questions],
             "row": self._row,
@@ -459,7 +461,10 @@ class Answers:
                 raise ValueError(f"what was learned does not fit: {name}")
             restored[name] = new
         self._memory = records.Memory(**restored)
-        self._grams = [np.array(state[f"answers.gram.{g}"]) for g in range(len(self._grams))]
+        for g, (gram, (cross, _)) in enumerate(zip(self._grams, self._later, strict=True)):
+            gram[:], cross[:] = state[f"answers.gram.{g}"], state[f"answers.cross.{g}"]
+        for name, array in self._relations.arrays.items():
+            array[:] = state[f"answers.relations.{name}"]
         self._row, self._due, self._search_at = header["row"], header["due"], header["search_at"]
         self._expected = header["expected"]
         self._time = math.nan if header["time"] is None else header["time"]
@@ -497,7 +502,7 @@ def _fields(name: str, array: NDArray[Any]) -> list[tuple[str, NDArray[Any]]]:
 def _joined(name: str, dtype: np.dtype[Any], state: Mapping[str, Any]) -> NDArray[Any]:
     """The array, or the array of records, of which these are the fields."""
     if dtype.names is None:
-        return np.ascontiguousarray(state[name])
+        return np.array(state[name])
     fields = {field: _joined(f"{name}.{field}", dtype[field].base, state) for field in dtype.names}
     first = dtype.names[0]
     shape = fields[first].shape[: fields[first].ndim - len(dtype[first].shape)]

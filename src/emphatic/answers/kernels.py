@@ -16,8 +16,8 @@ from numba import types
 from numba.extending import register_jitable
 
 from emphatic.answers.records import (
-    AGO, ANSWERS, ANY, AT, CALENDAR, CHOICES, COMMON, DEPARTURES, EDGES, FIRST, LAGS, LAST_USUAL, LEVEL, MARGINS, MAX,
-    MEAN_OF, MIN, MOVES, NOW, OTHER, OWN, OWN_NOW, OWN_USUAL, PAST, PERIODS, RATIOS, REST, RIDGE_NOW, RIDGE_USUAL, SCALES, SIMPLE, SPANS,
+    AGO, ANSWERS, ANY, AT, CALENDAR, CHOICES, COMMON, DEPARTURES, DRIFT, EDGES, FIRST, LAGS, LAST_USUAL, LEAST, LEVEL, MARGINS, MAX,
+    MEAN_OF, MIN, MOST, MOVE, MOVES, NOW, OTHER, OWN, OWN_NOW, OWN_USUAL, PAST, PERIODS, RATIOS, REST, RIDGE_NOW, RIDGE_USUAL, RISES, SCALES, SIMPLE, SPANS,
     TARGETS, TRACE, WEIGHTED, BREAK, Arrival, Group, Mean, Memory, Pending, Scored, Series, Stream, Target,
 )  # fmt: skip
 from emphatic.engines.compiled import inner, jit_for
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 #: The least weight of a new reading in what is usual, and the most that it is for labels of few rows; rows in which a series' mean and deviation are found,
 #: which say where hinges lie.
 RATE, MOST_RATE, SETTLING = 0.05, 0.2, 4000.0
+#: Periods over which the rise from one to the next is averaged.
+RISING = 2.0
 #: Rows that are not learned from at first, learned rows before the combination, and the answer's size in deviations.
 FIRST_ROWS, ENOUGH, LONGEST = 20, 30.0, 6
 #: Strength of the shrinkage of the combination, in windows; the floor of a scale, as a share of the mean error.
@@ -56,7 +58,7 @@ class Rows(NamedTuple):
         now: The same, held (B, S).
         feature: Readings for features, held (B, S).
         calendar: Features of the calendar (B, CALENDAR).
-        common: Features of each series, the least and the greatest answer (S, B, COMMON + 2).
+        common: Features of each series, and what answers need (S, B, KNOWN).
         margins: Margins of the conditions of each group (G, B, 3), in deviations.
         out: Answer, low, high, and usual of each target (B, T, 4).
     """
@@ -245,6 +247,8 @@ def _sense(memory: Memory, i: int, t: int, n: int, rows: Rows) -> None:
     f[OWN] = v
     for p in range(PERIODS):
         f[OWN - PERIODS + p], f[OWN + 1 + p] = v - x[max(n - s.periods[p], 0) & M], 0.0
+        if 0 < s.periods[p] <= n:
+            s.rises[p] += (f[OWN - PERIODS + p] - s.rises[p]) / min(RISING * s.periods[p], n - s.periods[p] + 1.0)
         slot = _slot(s, clock, p, n)
         if slot >= 0:
             mean = memory.usual[i, p, slot]
@@ -269,10 +273,13 @@ def _sense(memory: Memory, i: int, t: int, n: int, rows: Rows) -> None:
         f[rest + REST + k] = rows.calendar[t, k]
     s.last = v
     room = 0.1 * (s.highest - s.lowest)  # a bound that was reached ten times is one
-    f[COMMON] = s.lowest - (room if s.times_lowest < REACHED else 0.0)
-    f[COMMON + 1] = s.highest + (room if s.times_highest < REACHED else 0.0)
+    f[LEAST] = s.lowest - (room if s.times_lowest < REACHED else 0.0)
+    f[MOST] = s.highest + (room if s.times_highest < REACHED else 0.0)
     if s.is_condition:
-        f[COMMON], f[COMMON + 1] = 0.0, 1.0
+        f[LEAST], f[MOST] = 0.0, 1.0
+    f[MOVE] = s.moves[len(MOVES) - 1]
+    for p in range(PERIODS):
+        f[RISES + p] = s.rises[p]
 
 
 # ------------------------------------------------------------------ answers
@@ -280,9 +287,10 @@ def _sense(memory: Memory, i: int, t: int, n: int, rows: Rows) -> None:
 
 @_inner
 def _answer_simply(
-    memory: Memory, o: Record, kind: int, k: int, n: int, slots: NDArray[np.int64], answers: Floats
+    memory: Memory, o: Record, k: int, n: int, slots: NDArray[np.int64], known: Floats, answers: Floats
 ) -> None:
-    """The answers that need no regression, at row n."""
+    """The answers that need no regression, at row n, of which ``known`` are the features of the series."""
+    kind = memory.targets[o.target + k].kind
     M, i, h = len(memory.expected) // 2 - 1, o.series, o.h
     s, z = memory.series[i], memory.z[i]
     now, trace, past = z[n & M], o.trace, memory.targets[o.target + k].mean.value
@@ -291,7 +299,7 @@ def _answer_simply(
         trace = before if before == before else past
     if kind == FIRST:
         now = 1.0 / h if now > 0.0 else 1.0
-    answers[NOW], answers[PAST], answers[TRACE], usual = now, past, trace, past
+    answers[NOW], answers[PAST], answers[TRACE], answers[DRIFT], usual = now, past, trace, now, past
     for p in range(PERIODS):
         period, ago = s.periods[p], now
         if 0 < period <= n:
@@ -311,6 +319,10 @@ def _answer_simply(
             else:
                 ago = _label(memory, i, kind, begin, begin + min(h, period), o.span)
             ago = ago if ago == ago else now
+            risen = 1.0 if h <= period else (h + period - 1) // period if kind == AT else 0.5 * (1.0 + h / period)
+            if kind == WEIGHTED:
+                risen = 1.0 / (1.0 - (1.0 - 1.0 / h) ** period)
+            answers[DRIFT] = ago if s.is_condition else ago + risen * known[RISES + p]
         if slots[p] >= 0:
             mean = memory.labels[o.target + k, p, slots[p]]
             usual = mean.value if mean.n > 0.0 else usual
@@ -329,7 +341,7 @@ def _make_features(memory: Memory, o: Record, g: int, t: int, now: float, j: int
     f[0], f[1], m = 1.0, now - o.trace, 2
     for k in range(K):
         answers = memory.pending[j, k].answers
-        for a in range(AGO, SIMPLE):
+        for a in range(DRIFT, SIMPLE):
             f[m] = answers[a] - answers[NOW]
             m += 1
     if memory.series[i].is_condition:
@@ -365,15 +377,15 @@ def _combine(answers: Floats, weights: Floats, least: float, most: float) -> flo
 
 @_inner
 def _answer_number(
-    memory: Memory, o: Record, k: int, item: Record, size: float, hour: int, limits: tuple[float, float], out: Floats
+    memory: Memory, o: Record, k: int, item: Record, size: float, hour: int, known: Floats, out: Floats
 ) -> None:
     """Combine the answers to a question about a number, choose, and set the band."""
     target, h = memory.targets[o.target + k], o.h
-    least, most = limits
+    least, most = known[LEAST], known[MOST]
     centre = _combine(item.answers, target.weights, least, most)
     mean = target.absolute[SIMPLE]
     item.scale[0], item.scale[1] = mean, 0.5 * (mean + target.hourly[hour])
-    item.scale[2], item.scale[3] = 0.5 * (mean + size), memory.series[o.series].moves[len(MOVES) - 1]
+    item.scale[2], item.scale[3] = 0.5 * (mean + size), known[MOVE]
     for b in range(SCALES):
         item.scale[b] = max(item.scale[b], FLOOR * mean, 1e-12)
     off = min(item.scale[2], mean) * target.middle * o.rows / (o.rows + 2.0 * h / o.stride)
@@ -410,13 +422,12 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: Rows, said: Floats) ->
         at.slots[p] = _slot(memory.series[i], clock, p, n)
     o.trace += (z - o.trace) / min(float(o.h), n + 1.0)
     for k in range(o.targets):
-        _answer_simply(memory, o, memory.targets[o.target + k].kind, k, n, at.slots, memory.pending[j, k].answers)
+        _answer_simply(memory, o, k, n, at.slots, rows.common[i, t], memory.pending[j, k].answers)
     _make_features(memory, o, g, t, z, j, rows)
     f = memory.features[j]
     for side in range(5):
         for k in range(side * TARGETS, side * TARGETS + o.targets):
             said[k] = memory.effects[g, at.cell, k] + _dot(w[k], f, 0, o.features if side < 3 else o.own)
-    limits = rows.common[i, t, COMMON], rows.common[i, t, COMMON + 1]
     if o.is_event:
         item = memory.pending[j, 0]
         at.odds = min(max(said[0], -MOST_ODDS), MOST_ODDS)
@@ -432,7 +443,7 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: Rows, said: Floats) ->
         item.answers[RIDGE_USUAL] = item.answers[LAST_USUAL] + said[TARGETS + k]
         item.answers[OWN_NOW] = item.answers[NOW] + said[3 * TARGETS + k]
         item.answers[OWN_USUAL] = item.answers[LAST_USUAL] + said[4 * TARGETS + k]
-        _answer_number(memory, o, k, item, said[2 * TARGETS + k], clock[1], limits, rows.out[t, o.target + k])
+        _answer_number(memory, o, k, item, said[2 * TARGETS + k], at.hour, rows.common[i, t], rows.out[t, o.target + k])
 
 
 @jit_for((_memory, types.int64, _rows, _f1), fastmath=False, allocates=False)

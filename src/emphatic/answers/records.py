@@ -19,12 +19,13 @@ __all__ = ["Arrival", "Group", "Mean", "Memory", "Pending", "Scored", "Series", 
 AT, MEAN_OF, WEIGHTED, MAX, MIN, ANY, FIRST = range(7)
 
 #: The simple answers, which are also the baselines: the present value, the mean label so far, a moving average (or the
-#: label of the window before), and by each period what followed one period ago and what usually follows. The
+#: label of the window before), what followed one period ago and the rise since, and by each period what followed one
+#: period ago and what usually follows. The
 #: regressions come after them: on all features and on those of the series' own past, each of the difference from the
 #: present value and from what is usual.
-NOW, PAST, TRACE, AGO, USUAL = 0, 1, 2, 3, 4
+NOW, PAST, TRACE, DRIFT, AGO = range(5)
 PERIODS = 2
-SIMPLE = 3 + 2 * PERIODS
+SIMPLE = AGO + 2 * PERIODS
 LAST_USUAL = SIMPLE - 1
 RIDGE_NOW, RIDGE_USUAL, OWN_NOW, OWN_USUAL = range(SIMPLE, SIMPLE + 4)
 ANSWERS = SIMPLE + 4
@@ -43,9 +44,12 @@ SIDES = 5 * TARGETS
 #: Spans of moving averages, lags, spans of the mean movement and of the mean departure from what is usual.
 SPANS, LAGS, MOVES, DEPARTURES = (2, 4, 16, 64, 256, 1024), (1, 2, 3, 6, 12, 24), (8, 64), (4, 16, 64, 256)
 #: Features of a series: differences that no level changes; its level and its departures; movement, hinges and products
-#: with the calendar; the calendar; then the least and the greatest answer.
+#: with the calendar; the calendar; then, at these places, what answers need of the row: the least and the greatest
+#: answer, the mean movement, and the rise from each period to the next.
 OWN, LEVEL, REST, CALENDAR = len(SPANS) + len(LAGS) + PERIODS, 1 + PERIODS + len(DEPARTURES), 9, 20
 COMMON = OWN + LEVEL + REST + CALENDAR
+LEAST, MOST, MOVE, RISES = range(COMMON, COMMON + 4)
+KNOWN = RISES + PERIODS
 #: Those of them that other series see, and how many other series are seen.
 OTHER, OTHERS = (OWN, 2, 8, OWN + PERIODS), 8
 #: Features of a condition's margins: three margins, two products, and a hinge of each at these edges, in deviations.
@@ -68,7 +72,8 @@ Series = np.dtype(
         # rows of each period, 0 for none; slots of its usual readings, their share of a row's weight, and whether the
         # clock tells the slot
         *(("periods", "i8", PERIODS), ("slots", "i8", PERIODS), ("pace", "f8", PERIODS), ("dated", "i8", PERIODS)),
-        ("is_condition", "i8"),
+        # the mean rise from one period to the next
+        *(("rises", "f8", PERIODS), ("is_condition", "i8")),
     ]
 )
 

@@ -15,7 +15,7 @@ from emphatic.scores.measures import finite, judge_errors
 __all__ = ["scores_of"]
 
 #: The names of the simple answers, before those of periods.
-_NAMES = ("persistence", "past_mean", "moving_average")
+_NAMES = ("persistence", "past_mean", "moving_average", "drift")
 
 
 def baseline_names(periods: Sequence[str]) -> list[str | None]:
