@@ -28,8 +28,8 @@ Array = NDArray[np.float64]
 #: What is learned changes after at most so many rows, fewer at first: a share of the rows so far.
 _CHUNK, _SHARE = 64, 16
 #: Rows of a window that are learned from; the factor by which they grow until the next solution; the ridges in windows: of all features,
-#: and of those of the own past.
-_LEARNED, _GROWTH, _STRENGTH, _OWN_STRENGTH = 32, 1.05, 3.0, 0.3
+#: and of those of the own past; what is added to that of all where labels are numbers, in rows.
+_LEARNED, _GROWTH, _STRENGTH, _OWN_STRENGTH, _STRONGER = 32, 1.05, 3.0, 0.3, 20.0
 #: How often the weights of a weighted mean, on which its labels depend, are found again at a time.
 _FIXED = 3
 #: How far a feature may be from its mean, in deviations, and the least deviation of one of the series' own past, as a
@@ -344,6 +344,7 @@ class Answers:
         _decide()(memory, g)
         group["solved_at"] = group["rows"]
         windows = (1.0 + float(group["h"])) / float(group["stride"])
+        least = 0.0 if group["is_event"] else _STRONGER
         scale = 1.0 / float(group["rows"]) ** 2
         gram, hours = gram * scale, memory.hours[g, :, :width] * scale
         sides = [0] if group["is_event"] else [side * TARGETS + k for side in range(3) for k in range(K)]
@@ -356,14 +357,14 @@ class Answers:
             if len(cross):
                 every = self._with_end(gram, cross, memory.weights[g, [0, TARGETS]], d)
                 part = self._with_end(part, cross[:own, :own], memory.weights[g, [3 * TARGETS, 4 * TARGETS]], own)
-            w, effects, mean, deviation = solve(every, hours, d, _STRENGTH * windows)
+            w, effects, mean, deviation = solve(every, hours, d, _STRENGTH * windows + least)
             memory.weights[g, sides, :d], memory.effects[g, :, sides] = w.T, effects.T
             w, effects, _, _ = solve(part, hours[:, few], own, _OWN_STRENGTH * windows)
             of_own = [3 * TARGETS + side for side in sides[: w.shape[1]]]
             memory.weights[g, of_own, :own], memory.effects[g, :, of_own] = w.T, effects.T
         past = slice(1, own + records.LEVEL)
-        least = _LEAST * math.sqrt(float(memory.series["variance"][int(group["series"])]))
-        deviation[past] = np.maximum(deviation[past], least)
+        calm = _LEAST * math.sqrt(float(memory.series["variance"][int(group["series"])]))
+        deviation[past] = np.maximum(deviation[past], calm)
         reach = np.where(deviation > 0.0, _FAR * deviation, np.inf)
         memory.clip[g, 0, :d], memory.clip[g, 1, :d] = mean - reach, mean + reach
         memory.clip[g, :, 0] = 1.0
