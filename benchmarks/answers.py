@@ -1,7 +1,7 @@
 """The answers suite: one mechanism for every question about the future, beside the forecasts of another checkout.
 
-``python -m benchmarks answers --old CHECKOUT`` asks both for the value, the mean and the weighted mean of each signal of
-the development logs at their horizons, and for probabilities that one is above the .9 quantile of its first half.
+``python -m benchmarks answers --old CHECKOUT`` asks both for the value, the mean and the weighted mean of each signal
+of the development logs at their horizons, and for probabilities that one is above the .9 quantile of its first half.
 Labels are computed here, from readings as the guard takes them. The second half of the rows is compared.
 
 Four logs, ``UNSEEN``, were chosen before the mechanism was built and looked at once, when it was finished.
@@ -76,7 +76,9 @@ class Readings:
         table = open_table(source)
         clock, guard = table.clock(), ReadingGuard(len(table.names))
         guard.warm_up(next(table.blocks(Settings().rows_to_warm_up(table, table.rows))).values)
-        return cls(table.names, [guard.mark(block) for block in table.blocks(8192, 0, clock)], table.clock(), table.dated)
+        return cls(
+            table.names, [guard.mark(block) for block in table.blocks(8192, 0, clock)], table.clock(), table.dated
+        )
 
     @property
     def step(self) -> float | None:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from emphatic.answers import kernels, records
 from emphatic.answers.calendar import Calendar
 from emphatic.answers.records import BLOCKS, BREAK, COMMON, MARGINS, OTHER, OTHERS, PERIODS, SIDES, SIMPLE, TARGETS
-from emphatic.answers.regression import solve
-from emphatic.answers.relations import Relations
+from emphatic.answers.regression import Relations, solve
 from emphatic.answers.scores import scores_of
 from emphatic.answers.targets import SLACK, Plan, read_question
 from emphatic.asking.answers import Timing
@@ -27,11 +26,9 @@ __all__ = ["Answers"]
 Array = NDArray[np.float64]
 #: What is learned changes after at most so many rows, fewer at first: a share of the rows so far.
 _CHUNK, _SHARE = 64, 16
-#: Rows of a window that are learned from; the factor by which they grow until the next solution; the ridges in windows: of all features,
-#: and of those of the own past; what is added to that of all where labels are numbers, in rows.
+#: Rows of a window that are learned from at least; the factor by which they grow until the next solution; the ridges,
+#: in windows, of all features and of those of the own past; what is added to the first where labels are numbers, in rows.
 _LEARNED, _GROWTH, _STRENGTH, _OWN_STRENGTH, _STRONGER = 32, 1.05, 3.0, 0.3, 20.0
-#: How often the weights of a weighted mean, on which its labels depend, are found again at a time.
-_FIXED = 3
 #: How far a feature may be from its mean, in deviations, and the least deviation of one of the series' own past, as a
 #: share of that of the series: what is calm now may move again.
 _FAR, _LEAST = 6.0, 0.1
@@ -42,6 +39,8 @@ _MANY = 256
 #: The most rows that are filled in where a regular log lacks them; what is longer is a new beginning.
 _FILLED = 1024
 _LARGEST = 1e100
+#: A row that does not come.
+_NEVER = 1 << 60
 
 
 class Answers:
@@ -82,8 +81,9 @@ class Answers:
         periods = [cycle.rows for cycle in self._calendar.cycles]
         self._filled = max([_FILLED, longest, *periods])
         self._memory = self._new_memory(_power(max([longest, 24, *periods]) + 2 * _CHUNK + 2), coverage)
-        half = 0 if rows is None else rows // 2
-        self._memory.stream["half"] = half
+        #: Rows so far that were not filled in, and the one from which on answers are scored.
+        self._read, self._half = 0, 0 if rows is None else rows // 2
+        self._memory.stream["half"] = _NEVER if self._half else 0
         self._relations = Relations(len(self.signals), len(plan.series))
         self._buffer, self._said = self._new_rows(), np.zeros(SIDES)
         self._room = np.zeros(TARGETS), np.zeros((records.ANSWERS, records.ANSWERS)), np.zeros(records.ANSWERS)
@@ -107,10 +107,10 @@ class Answers:
         groups, targets = zeros(G, records.Group), zeros(T, records.Target)
         lengths = sorted({group.h for group in plan.groups})
         place = target = 0
-        others = min(len(self.signals), OTHERS if G <= _MANY else 0)
+        seen_signals = min(len(self.signals), OTHERS if G <= _MANY else 0)
         for group, of in zip(groups, plan.groups, strict=True):
             condition, is_signal = plan.series[of.series].is_condition, of.series < len(self.signals)
-            seen = min(others, len(self.signals) - is_signal)
+            seen = min(seen_signals, len(self.signals) - is_signal)
             group["series"], group["h"], group["span"], group["is_event"] = of.series, of.h, of.span, of.is_event
             group["stride"] = _stride(of.h)
             group["room"] = of.h // group["stride"] + 2 * _CHUNK
@@ -132,25 +132,45 @@ class Answers:
         self._grams = [zeros((width, width)) for width in widths]
         self._rooms = [zeros((2 * _CHUNK, width)) for width in widths]
         #: Of weighted means, sums of products of features with those at the end of the window.
-        of_weighted = [d if of.kinds == (records.WEIGHTED,) else 0 for d, of in zip(groups["features"], plan.groups, strict=True)]
+        of_weighted = [
+            d if of.kinds == (records.WEIGHTED,) else 0 for d, of in zip(groups["features"], plan.groups, strict=True)
+        ]
         self._later = [(zeros((d, d)), zeros((2 * _CHUNK, d))) for d in of_weighted]
         return records.Memory(
-            stream, series, groups, targets, zeros(place, records.Arrival), zeros((place, D)),
-            zeros((place, TARGETS), records.Pending), zeros((S, 2 * R)), zeros((S, 2 * R)), zeros((S, 2 * R)),
-            zeros((S, 2 * R)), zeros(2 * R), zeros(2 * R), zeros((2 * R, 2 + PERIODS), np.int64),
-            zeros((S, PERIODS, slots), records.Mean), zeros((T, PERIODS, slots), records.Mean),
-            zeros((G, H, D + 3 * TARGETS)), zeros((G, SIDES, D)), zeros((G, H, SIDES)), clip,
-            zeros((T, records.SCALES, records.RATIOS)), zeros((T, BLOCKS), records.Scored), self._first_others(others), fade,
+            stream,
+            series,
+            groups,
+            targets,
+            zeros(place, records.Arrival),
+            zeros((place, D)),
+            zeros((place, TARGETS), records.Pending),
+            zeros((S, 2 * R)),
+            zeros((S, 2 * R)),
+            zeros((S, 2 * R)),
+            zeros((S, 2 * R)),
+            zeros(2 * R),
+            zeros(2 * R),
+            zeros((2 * R, 3 + PERIODS), np.int64),
+            zeros((S, PERIODS, slots), records.Mean),
+            zeros((T, PERIODS, slots), records.Mean),
+            zeros((G, H, D + 3 * TARGETS)),
+            zeros((G, SIDES, D)),
+            zeros((G, H, SIDES)),
+            clip,
+            zeros((T, records.SCALES, records.RATIOS)),
+            zeros((T, BLOCKS), records.Scored),
+            self._first_others(seen_signals),
+            fade,
         )
 
     def _first_others(self, count: int) -> NDArray[np.int64]:
         """The first signals other than each series, until it is known which are related to it."""
         every = range(len(self.signals))
-        others = np.zeros((len(self._plan.series), OTHERS), np.int64)
-        for i in range(len(others)):
+        seen_signals = np.zeros((len(self._plan.series), OTHERS), np.int64)
+        for i in range(len(seen_signals)):
             seen = [j for j in every if j != i][:count]
-            others[i, : len(seen)] = seen
-        return others
+            seen_signals[i, : len(seen)] = seen
+        return seen_signals
 
     def _new_rows(self) -> tuple[Array, Array, Array]:
         S, G, T = len(self._plan.series), len(self._plan.groups), len(self._memory.targets)
@@ -169,18 +189,21 @@ class Answers:
         gap = block.gap if len(block.gap) else np.zeros(len(block), bool)
         time = None if block.time is None else np.asarray(block.time, np.float64)
         when, expected, at = self._place(gap, time)
-        before = self._hold.last
-        held = self._hold.fill(sound)[0]
+        if self._read <= self._half < self._read + len(block):
+            self._memory.stream["half"] = self._row + at[self._half - self._read]
+        self._read += len(block)
+        previous = self._hold.last
+        filled = self._hold.fill(sound)[0]
         if len(when) > len(block):  # rows that are not there
-            last = np.searchsorted(at, np.arange(len(when)), side="right")
-            held = np.vstack([before, held])[last]
+            latest = np.searchsorted(at, np.arange(len(when)), side="right")
+            filled = np.vstack([previous, filled])[latest]
             read, sound = (_spread(array, at, len(when)) for array in (read, sound))
-        held = np.nan_to_num(held, nan=0.0)
-        of_series = [series.read(self._columns, read, sound, held) for series in self._plan.series]
-        reading, now, feature = (
+        filled = np.nan_to_num(filled, nan=0.0)
+        of_series = [series.read(self._columns, read, sound, filled) for series in self._plan.series]
+        reading, present, feature = (
             np.ascontiguousarray(np.stack([arrays[k] for arrays in of_series], axis=1)) for k in range(3)
         )
-        out = self._run(when, expected, reading, now, feature)[at][:, self._plan.targets]
+        out = self._run(when, expected, at, reading, present, feature)[at][:, self._plan.targets]
         out *= self._plan.scales[:, None]
         return out
 
@@ -191,20 +214,20 @@ class Answers:
         when: list[float] = []
         expected: list[float] = []
         at = np.arange(B)
-        total, last = self._expected, self._time
+        total, latest = self._expected, self._time
         for t in range(B):
             moment = float(time[t]) if dated and time is not None else math.nan
             if not math.isfinite(moment):
-                moment = last + step if last == last else 0.0
+                moment = latest + step if latest == latest else 0.0
                 missing = 1.0 if gap[t] and not dated else 0.0
-            elif last != last:
+            elif latest != latest:
                 missing = 0.0
-            elif moment < last - 1e-6 * step:
+            elif moment < latest - 1e-6 * step:
                 missing = math.inf
             elif timing.regular:
-                missing = float(round((moment - last) / step) - 1) if gap[t] else 0.0
+                missing = float(round((moment - latest) / step) - 1) if gap[t] else 0.0
             else:
-                missing = (moment - last) / step - 1.0 if moment - last > timing.limit else 0.0
+                missing = (moment - latest) / step - 1.0 if moment - latest > timing.limit else 0.0
             filled = 0
             if missing > self._filled:
                 total += BREAK
@@ -212,7 +235,7 @@ class Answers:
                 total += missing
             elif missing > 0.0:
                 filled = int(missing)
-                when += [last + step * (k + 1) for k in range(filled)]
+                when += [latest + step * (k + 1) for k in range(filled)]
                 expected += [total + k + 1.0 for k in range(filled)]
                 total += filled
                 moment = moment if dated else moment + filled * step
@@ -220,13 +243,16 @@ class Answers:
             at[t] = len(when)
             when.append(moment)
             expected.append(total)
-            last = moment
-        self._time, self._expected = last, total
+            latest = moment
+        self._time, self._expected = latest, total
         return np.array(when), np.array(expected), at
 
-    def _run(self, when: Array, expected: Array, reading: Array, now: Array, feature: Array) -> Array:
+    def _run(
+        self, when: Array, expected: Array, at: NDArray[np.int64], reading: Array, present: Array, feature: Array
+    ) -> Array:
         """The answers of all targets at rows, (B, T, 4); learns before those rows that come after ``_due``."""
         calendar, clock = self._calendar.features(when), self._calendar.clock(when)
+        clock[at, -1] = 1
         out = np.empty((len(when), len(self._memory.targets), 4))
         common, margins, room = self._buffer
         begin = 0
@@ -239,7 +265,12 @@ class Answers:
             for ring, new in ((memory.expected, expected), (memory.time, when), (memory.clock, clock)):
                 ring[places] = ring[places + R] = new[begin:end]
             rows = kernels.Rows(
-                reading[begin:end], now[begin:end], feature[begin:end], calendar[begin:end], common, margins,
+                reading[begin:end],
+                present[begin:end],
+                feature[begin:end],
+                calendar[begin:end],
+                common,
+                margins,
                 room[:count],
             )
             _advance()(memory, self._row, rows, self._said)
@@ -268,11 +299,12 @@ class Answers:
         rows = np.arange(max(0, self._row - old), self._row)
         grown = {}
         for name in ("x", "z", "sums", "reads", "expected", "time", "clock"):
-            array = np.moveaxis(getattr(memory, name), 1 if name in ("x", "z", "sums", "reads") else 0, 0)
-            new = np.zeros((2 * R, *array.shape[1:]), array.dtype)
-            new[rows % R] = new[rows % R + R] = array[rows % old]
-            grown[name] = np.ascontiguousarray(np.moveaxis(new, 0, 1) if array.base is not None and name in (
-                "x", "z", "sums", "reads") else new)
+            array = getattr(memory, name)
+            axis = 1 if name in ("x", "z", "sums", "reads") else 0
+            new = np.zeros([2 * R if k == axis else size for k, size in enumerate(array.shape)], array.dtype)
+            ring, present = np.moveaxis(new, axis, 0), np.moveaxis(array, axis, 0)
+            ring[rows % R] = ring[rows % R + R] = present[rows % old]
+            grown[name] = new
         self._memory = memory._replace(**grown)
 
     def _grow_pending(self, rooms: NDArray[np.int64]) -> None:
@@ -282,8 +314,10 @@ class Answers:
         groups["room"] = np.maximum(rooms, groups["room"])
         groups["begin"] = np.cumsum(groups["room"] + 1) - groups["room"] - 1
         count = int((groups["room"] + 1).sum())
-        grown = {name: np.zeros((count, *getattr(memory, name).shape[1:]), getattr(memory, name).dtype)
-                 for name in ("arrivals", "features", "pending")}
+        grown = {
+            name: np.zeros((count, *getattr(memory, name).shape[1:]), getattr(memory, name).dtype)
+            for name in ("arrivals", "features", "pending")
+        }
         for old, new in zip(memory.groups, groups, strict=True):
             steps = np.arange(old["closed"] // old["stride"], -(-self._row // old["stride"]))
             for name, array in grown.items():
@@ -295,9 +329,7 @@ class Answers:
     def _learn(self) -> None:
         """Learn from all windows that have closed; find periods."""
         memory = self._memory
-        stream = memory.stream[0]
-        while (self._row - stream["half"]) // stream["block"] >= BLOCKS - 1:
-            self._join_blocks()
+        self._join_blocks(memory)
         for g, group in enumerate(memory.groups):
             Z, gram, (cross, later) = self._rooms[g], self._grams[g], self._later[g]
             used = len(Z)
@@ -325,7 +357,7 @@ class Answers:
             i, size = int(group["series"]), len(OTHER)
             first = int(group["own"]) - records.OWN + COMMON
             count = (int(group["features"]) - first) // size
-            present = memory.others[i, :count]
+            present = memory.related[i, :count]
             new = self._relations.choose(i, present)
             for c in np.flatnonzero(new != present):
                 of = slice(first + size * int(c), first + size * int(c) + size)
@@ -334,7 +366,7 @@ class Answers:
                 if len(self._later[g][0]):
                     self._later[g][0][of] = self._later[g][0][:, of] = 0.0
             if g + 1 == len(memory.groups) or memory.groups["series"][g + 1] != i:
-                memory.others[i, :count] = new
+                memory.related[i, :count] = new
 
     def _solve(self, g: int, group: np.void) -> None:
         """Find the weights of a group, its bands and choices."""
@@ -352,16 +384,17 @@ class Answers:
         own = int(group["own"])
         few = [*range(own), *range(d, d + (1 if group["is_event"] else 2 * K))]
         cross = self._later[g][0] * scale
-        for _ in range(_FIXED if len(cross) else 1):
-            every, part = gram, gram[np.ix_(few, few)]
-            if len(cross):
-                every = self._with_end(gram, cross, memory.weights[g, [0, TARGETS]], d)
-                part = self._with_end(part, cross[:own, :own], memory.weights[g, [3 * TARGETS, 4 * TARGETS]], own)
-            w, effects, mean, deviation = solve(every, hours, d, _STRENGTH * windows + least)
-            memory.weights[g, sides, :d], memory.effects[g, :, sides] = w.T, effects.T
-            w, effects, _, _ = solve(part, hours[:, few], own, _OWN_STRENGTH * windows)
-            of_own = [3 * TARGETS + side for side in sides[: w.shape[1]]]
-            memory.weights[g, of_own, :own], memory.effects[g, :, of_own] = w.T, effects.T
+        of_past = gram[np.ix_(few, few)]
+        if len(
+            cross
+        ):  # (the weights that were found the last time: with γʰ of their errors, they approach the fixed point)
+            gram = self._with_end(gram, cross, memory.weights[g, [0, TARGETS]], d)
+            of_past = self._with_end(of_past, cross[:own, :own], memory.weights[g, [3 * TARGETS, 4 * TARGETS]], own)
+        w, effects, mean, deviation = solve(gram, hours, d, _STRENGTH * windows + least)
+        memory.weights[g, sides, :d], memory.effects[g, :, sides] = w.T, effects.T
+        w, effects, _, _ = solve(of_past, hours[:, few], own, _OWN_STRENGTH * windows)
+        own_sides = [3 * TARGETS + side for side in sides[: w.shape[1]]]
+        memory.weights[g, own_sides, :own], memory.effects[g, :, own_sides] = w.T, effects.T
         past = slice(1, own + records.LEVEL)
         calm = _LEAST * math.sqrt(float(memory.series["variance"][int(group["series"])]))
         deviation[past] = np.maximum(deviation[past], calm)
@@ -376,14 +409,15 @@ class Answers:
         gram[:d, d : d + 2] += cross @ w[:, :d].T
         return gram
 
-    def _join_blocks(self) -> None:
-        """Join the blocks of rows by two, whose length doubles."""
-        memory = self._memory
-        sums = memory.scores.view(np.float64).reshape(len(memory.targets), BLOCKS, -1)
-        joined = sums[:, 1::2] + sums[:, 2::2]
-        sums[:, 1:] = 0.0
-        sums[:, 1 : 1 + joined.shape[1]] = joined
-        memory.stream["block"] *= 2
+    def _join_blocks(self, memory: records.Memory) -> None:
+        """Join the blocks of rows by two, whose length doubles, while there are more rows than they have room for."""
+        stream = memory.stream[0]
+        while (self._row - stream["half"]) // stream["block"] >= BLOCKS - 1:
+            sums = memory.scores.view(np.float64).reshape(len(memory.targets), BLOCKS, -1)
+            joined = sums[:, 1::2] + sums[:, 2::2]
+            sums[:, 1:] = 0.0
+            sums[:, 1 : 1 + joined.shape[1]] = joined
+            stream["block"] *= 2
 
     def _search(self) -> None:
         """Look for the periods of each series whose rows have no dates."""
@@ -392,23 +426,25 @@ class Answers:
         if self._calendar.cycles or not self.timing.regular:
             return
         R = len(self._memory.expected) // 2
-        if R < min(_SEARCHED, 2 * self._row):
+        if min(_SEARCHED, 2 * self._row) > R:
             self._grow(_power(2 * self._row))
         memory, R = self._memory, len(self._memory.expected) // 2
         rows = np.arange(max(0, self._row - min(_SEARCHED, R)), self._row) % R
         for i, series in enumerate(memory.series):
-            before = series["periods"]
-            periods = [period.rows for period in find_periods(memory.x[i, rows], before.tolist())]
+            previous = series["periods"]
+            periods = [period.rows for period in find_periods(memory.x[i, rows], previous.tolist())]
             new = np.array([*periods, 0, 0][:PERIODS], np.int64)
-            for p in np.flatnonzero(new != before):
+            for p in np.flatnonzero(new != previous):
                 self._forget_usual(i, int(p), int(new[p]))
 
     def _forget_usual(self, i: int, p: int, period: int) -> None:
         """Begin the means of a period anew, which has another length."""
         memory = self._memory
         if period > memory.usual.shape[2]:
-            more = ((0, 0), (0, 0), (0, period - memory.usual.shape[2]))
-            memory = self._memory = memory._replace(usual=np.pad(memory.usual, more), labels=np.pad(memory.labels, more))
+            longer = ((0, 0), (0, 0), (0, period - memory.usual.shape[2]))
+            memory = self._memory = memory._replace(
+                usual=np.pad(memory.usual, longer), labels=np.pad(memory.labels, longer)
+            )
         memory.series["periods"][i, p] = memory.series["slots"][i, p] = period
         memory.series["pace"][i, p] = 1.0
         memory.usual[i, p] = np.zeros((), records.Mean)
@@ -421,11 +457,17 @@ class Answers:
     def summary(self) -> list[dict[str, Any]]:
         """The scores of the questions, a dict each."""
         names = [f"last_{cycle.name}" for cycle in self._calendar.cycles]
+        if not names and self.timing.regular:
+            names = ["last_period", "last_longer_period"]
+        # Windows that have closed since the last time that anything was learned count too; what is learned is not kept.
+        changed = ("stream", "groups", "targets", "labels", "hours", "ratios", "scores")
+        memory = self._memory._replace(**{name: getattr(self._memory, name).copy() for name in changed})
+        self._join_blocks(memory)
+        for g, (Z, (_, later)) in enumerate(zip(self._rooms, self._later, strict=True)):
+            _close()(memory, g, self._row, Z, later, *self._room)
         return [
-            scores_of(question, int(target), float(scale), self._memory, self._row, names)
-            for question, target, scale in zip(
-                self._plan.questions, self._plan.targets, self._plan.scales, strict=True
-            )
+            scores_of(question, int(target), float(scale), memory, self._row, names)
+            for question, target, scale in zip(self._plan.questions, self._plan.targets, self._plan.scales, strict=True)
         ]
 
     def state(self) -> dict[str, Any]:
@@ -437,6 +479,7 @@ class Answers:
         header = {
             "texts": [question.text for question in self._plan.questions],
             "row": self._row,
+            "read": self._read,
             "due": self._due,
             "search_at": self._search_at,
             "expected": self._expected,
@@ -466,6 +509,7 @@ class Answers:
             gram[:], cross[:] = state[f"answers.gram.{g}"], state[f"answers.cross.{g}"]
         for name, array in self._relations.arrays.items():
             array[:] = state[f"answers.relations.{name}"]
+        self._read = header["read"]
         self._row, self._due, self._search_at = header["row"], header["due"], header["search_at"]
         self._expected = header["expected"]
         self._time = math.nan if header["time"] is None else header["time"]
@@ -473,7 +517,7 @@ class Answers:
 
 
 def _stride(h: int) -> int:
-    """One row in so many is learned from, of a window of h rows: coprime to 2, 3, 5 and 7, to meet every slot of a week.
+    """One row in so many is learned from, of a window of h rows: coprime to 210, to meet every slot of a week.
 
     >>> [_stride(h) for h in (2, 144, 360, 1440)]
     [1, 1, 11, 43]

@@ -20,7 +20,7 @@ _MONDAY = 3 * _DAY
 #: The most slots of a day; a longer period has an hour or a week in a slot. The most rows of a period that are
 #: remembered.
 _MOST_SLOTS, _MOST_ROWS = 96, 20_000
-_NONE = np.zeros((1, 2 + PERIODS), np.int64)
+_NONE = np.zeros((1, 3 + PERIODS), np.int64)
 
 
 class Cycle(NamedTuple):
@@ -85,10 +85,10 @@ class Calendar:
         return self._cell.slots
 
     def clock(self, time: Array) -> NDArray[np.int64]:
-        """The cell, the hour of the day and the slots of both periods at each time, (B, 4)."""
+        """The cell, the hour of the day and the slots of both periods at each time, and 0, (B, 5)."""
         if not self.cycles:
             return np.repeat(_NONE, len(time), axis=0)
-        clock = np.zeros((len(time), 2 + PERIODS), np.int64)
+        clock = np.zeros((len(time), 3 + PERIODS), np.int64)
         clock[:, 0] = self._cell.slot(time)
         if self._hourly:
             clock[:, 1] = time % _DAY // (_DAY / HOURS)

@@ -8,7 +8,7 @@ windows have ended.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numba
 import numpy as np
@@ -16,9 +16,55 @@ from numba import types
 from numba.extending import register_jitable
 
 from emphatic.answers.records import (
-    AGO, ANSWERS, ANY, AT, CALENDAR, CHOICES, COMMON, DEPARTURES, DRIFT, EDGES, FIRST, LAGS, LAST_USUAL, LEAST, LEVEL, MARGINS, MAX,
-    MEAN_OF, MIN, MOST, MOVE, MOVES, NOW, OTHER, OWN, OWN_NOW, OWN_USUAL, PAST, PERIODS, RATIOS, REST, RIDGE_NOW, RIDGE_USUAL, RISES, SCALES, SIMPLE, SPANS,
-    TARGETS, TRACE, WEIGHTED, BREAK, Arrival, Group, Mean, Memory, Pending, Scored, Series, Stream, Target,
+    AGO,
+    ANSWERS,
+    ANY,
+    AT,
+    BREAK,
+    CALENDAR,
+    CHOICES,
+    COMMON,
+    DEPARTURES,
+    DRIFT,
+    EDGES,
+    FIRST,
+    LAGS,
+    LAST_USUAL,
+    LEAST,
+    LEVEL,
+    MAX,
+    MEAN_OF,
+    MIN,
+    MOST,
+    MOVE,
+    MOVES,
+    NOW,
+    OTHER,
+    OWN,
+    OWN_NOW,
+    OWN_USUAL,
+    PAST,
+    PERIODS,
+    RATIOS,
+    REST,
+    RIDGE_NOW,
+    RIDGE_USUAL,
+    RISES,
+    SCALES,
+    SIMPLE,
+    SPANS,
+    TARGETS,
+    TRACE,
+    WEIGHTED,
+    Arrival,
+    Group,
+    Mean,
+    Memory,
+    Pending,
+    Scored,
+    Series,
+    Stream,
+    Target,
 )  # fmt: skip
 from emphatic.engines.compiled import inner, jit_for
 from emphatic.questions.gvf import REACHED
@@ -27,10 +73,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
-    Record = np.void
+    Record = Any
 
-#: The least weight of a new reading in what is usual, and the most that it is for labels of few rows; rows in which a series' mean and deviation are found,
-#: which say where hinges lie.
+#: The least weight of a new reading in what is usual, and the most that it is for labels of few rows; rows in which a
+#: series' mean and deviation are found, which say where hinges lie.
 RATE, MOST_RATE, SETTLING = 0.05, 0.2, 4000.0
 #: Periods over which the rise from one to the next is averaged.
 RISING = 2.0
@@ -64,7 +110,7 @@ class Rows(NamedTuple):
     """
 
     reading: Floats
-    now: Floats
+    present: Floats
     feature: Floats
     calendar: Floats
     common: Floats
@@ -78,7 +124,7 @@ def _records(dtype: np.dtype[np.void], ndim: int) -> types.Type:
 
 _f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
 _i2 = types.Array(types.int64, 2, "C")
-_memory = types.NamedTuple(
+_memory = types.NamedTuple(  # type: ignore[no-untyped-call]
     (
         *(_records(dtype, 1) for dtype in (Stream, Series, Group, Target, Arrival)),
         *(_f2, _records(Pending, 2), _f2, _f2, _f2, _f2, _f1, _f1, _i2, _records(Mean, 3), _records(Mean, 3)),
@@ -86,7 +132,7 @@ _memory = types.NamedTuple(
     ),
     Memory,
 )
-_rows = types.NamedTuple((_f2, _f2, _f2, _f2, _f3, _f3, _f3), Rows)
+_rows = types.NamedTuple((_f2, _f2, _f2, _f2, _f3, _f3, _f3), Rows)  # type: ignore[no-untyped-call]
 
 
 #: LLVM makes these functions a part of their callers: to hand all arrays over takes longer than most of them.
@@ -113,7 +159,7 @@ def _slot(s: Record, clock: NDArray[np.int64], p: int, n: int) -> int:
     """The slot of row n in a period, by the clock or by counting; −1 without one."""
     if s.slots[p] == 0:
         return -1
-    return clock[2 + p] if s.dated[p] else n % s.slots[p]
+    return int(clock[2 + p] if s.dated[p] else n % s.slots[p])
 
 
 # ------------------------------------------------------------------ labels
@@ -132,15 +178,15 @@ def _label(memory: Memory, i: int, kind: int, n: int, e: int, h: float) -> float
         return z[end] if reads[end] > reads[(e - 1) & M] else np.nan
     if count < 0.9 * expected - 1e-9:
         return np.nan
-    if kind == MEAN_OF or kind == WEIGHTED:
-        return (sums[end] - sums[begin]) / count + memory.series[i].origin
+    if kind in (MEAN_OF, WEIGHTED):
+        return float((sums[end] - sums[begin]) / count + memory.series[i].origin)
     if kind == ANY:
         return 1.0 if sums[end] - sums[begin] > 0.5 else 0.0
     extreme = np.inf if kind == MIN else -np.inf
     for k in range(begin + 1, begin + 1 + e - n):
-        if reads[k] > reads[k - 1] or k == begin + 1:
+        if reads[k] > reads[k - 1]:
             if kind == FIRST and z[k] > 0.0:
-                return min((memory.time[k] - memory.time[begin]) / h, 1.0)
+                return float(min((memory.time[k] - memory.time[begin]) / h, 1.0))
             extreme = min(extreme, z[k]) if kind == MIN else max(extreme, z[k])
     return 1.0 if kind == FIRST else extreme
 
@@ -155,6 +201,8 @@ def _value_at(memory: Memory, i: int, n: int, e: int, o: Record) -> float:
     due, distance, nearest = memory.time[n & M] + o.span, 0.5 * stream.step * (1.0 + 1e-6), np.nan
     for k in range(e + 1, n, -1):
         off = abs(memory.time[k & M] - due)
+        if memory.expected[k & M] - memory.expected[n & M] >= BREAK:
+            continue
         if memory.time[k & M] < due and off > distance:
             break
         if off < distance and memory.reads[i, k & M] > memory.reads[i, (k - 1) & M]:
@@ -166,12 +214,12 @@ def _value_at(memory: Memory, i: int, n: int, e: int, o: Record) -> float:
 def _is_read(memory: Memory, n: int, e: int, o: Record) -> bool:
     """Whether the rows of a window up to row e, that come when they come, are not followed by a long gap."""
     M, stream = len(memory.expected) // 2 - 1, memory.stream[0]
-    rest = memory.time[n & M] + o.span - memory.time[e & M]
-    if rest <= stream.limit:
+    beyond = memory.time[n & M] + o.span - memory.time[e & M]
+    if beyond <= stream.limit:
         return True
     count = memory.reads[o.series, e & M] - memory.reads[o.series, n & M]
-    expected = memory.expected[e & M] - memory.expected[n & M] + rest / stream.step - 1.0
-    return count >= 0.9 * expected - 1e-9
+    expected = memory.expected[e & M] - memory.expected[n & M] + beyond / stream.step - 1.0
+    return bool(count >= 0.9 * expected - 1e-9)
 
 
 # ------------------------------------------------------------------ features
@@ -185,7 +233,7 @@ def _hold(s: Record, v: float, known: bool) -> None:
     s.readings += 1.0
     if s.readings == 1.0:
         s.lowest = s.highest = v
-        s.last = v
+        s.latest = v
     s.times_lowest = 1.0 if v < s.lowest else s.times_lowest + (v == s.lowest)
     s.times_highest = 1.0 if v > s.highest else s.times_highest + (v == s.highest)
     s.lowest, s.highest = min(s.lowest, v), max(s.highest, v)
@@ -228,15 +276,15 @@ def _sense(memory: Memory, i: int, t: int, n: int, rows: Rows) -> None:
     M = len(memory.expected) // 2 - 1
     s, w, f = memory.series[i], n & M, rows.common[i, t]
     x, z, clock = memory.x[i], memory.z[i], memory.clock[w]
-    v, now, reading = rows.feature[t, i], rows.now[t, i], rows.reading[t, i]
-    known, before = reading == reading, (n - 1) & M
+    v, present, reading = rows.feature[t, i], rows.present[t, i], rows.reading[t, i]
+    known, previous = reading == reading, (n - 1) & M
     _hold(s, v, known)
     if s.readings == 1.0 and known and not s.is_condition:
         s.origin = reading
-    total, count = (memory.sums[i, before], memory.reads[i, before]) if n > 0 else (0.0, 0.0)
+    total, count = (memory.sums[i, previous], memory.reads[i, previous]) if n > 0 else (0.0, 0.0)
     total, count = total + ((reading - s.origin) if known else 0.0), count + (1.0 if known else 0.0)
     for k in (w, w + M + 1):
-        x[k], z[k], memory.sums[i, k], memory.reads[i, k] = v, now, total, count
+        x[k], z[k], memory.sums[i, k], memory.reads[i, k] = v, present, total, count
     seen = max(s.readings, 1.0)
     for k in range(len(SPANS)):
         s.traces[k] += (v - s.traces[k]) / min(float(SPANS[k]), seen)
@@ -260,18 +308,18 @@ def _sense(memory: Memory, i: int, t: int, n: int, rows: Rows) -> None:
     for k in range(len(DEPARTURES)):
         s.departures[k] += (v - usual - s.departures[k]) / min(float(DEPARTURES[k]), seen)
         f[OWN + 1 + PERIODS + k] = s.departures[k]
-    rest = OWN + LEVEL
+    beyond = OWN + LEVEL
     for k in range(len(MOVES)):
-        s.moves[k] += (abs(v - s.last) - s.moves[k]) / min(float(MOVES[k]), seen)
-        f[rest + k] = s.moves[k]
+        s.moves[k] += (abs(v - s.latest) - s.moves[k]) / min(float(MOVES[k]), seen)
+        f[beyond + k] = s.moves[k]
     deviation = math.sqrt(s.variance)
     for k in range(3):
-        f[rest + 2 + k] = max(v - s.mean - (k - 1) * deviation, 0.0)
+        f[beyond + 2 + k] = max(v - s.mean - (k - 1) * deviation, 0.0)
     for k in range(4):
-        f[rest + 5 + k] = (v - s.mean) * rows.calendar[t, k]
+        f[beyond + 5 + k] = (v - s.mean) * rows.calendar[t, k]
     for k in range(CALENDAR):
-        f[rest + REST + k] = rows.calendar[t, k]
-    s.last = v
+        f[beyond + REST + k] = rows.calendar[t, k]
+    s.latest = v
     room = 0.1 * (s.highest - s.lowest)  # a bound that was reached ten times is one
     f[LEAST] = s.lowest - (room if s.times_lowest < REACHED else 0.0)
     f[MOST] = s.highest + (room if s.times_highest < REACHED else 0.0)
@@ -293,15 +341,15 @@ def _answer_simply(
     kind = memory.targets[o.target + k].kind
     M, i, h = len(memory.expected) // 2 - 1, o.series, o.h
     s, z = memory.series[i], memory.z[i]
-    now, trace, past = z[n & M], o.trace, memory.targets[o.target + k].mean.value
+    present, trace, past = z[n & M], o.trace, memory.targets[o.target + k].mean.value
     if kind in (MAX, MIN, ANY, FIRST):
-        before = _label(memory, i, kind, n - h, n, o.span) if n >= h else np.nan
-        trace = before if before == before else past
+        previous = _label(memory, i, kind, n - h, n, o.span) if n >= h else np.nan
+        trace = previous if previous == previous else past
     if kind == FIRST:
-        now = 1.0 / h if now > 0.0 else 1.0
-    answers[NOW], answers[PAST], answers[TRACE], answers[DRIFT], usual = now, past, trace, now, past
+        present = 1.0 / h if present > 0.0 else 1.0
+    answers[NOW], answers[PAST], answers[TRACE], answers[DRIFT], usual = present, past, trace, present, past
     for p in range(PERIODS):
-        period, ago = s.periods[p], now
+        period, ago = s.periods[p], present
         if 0 < period <= n:
             begin = n - period
             if kind == AT:
@@ -312,13 +360,13 @@ def _answer_simply(
                 share = 1.0 - (1.0 - 1.0 / h) ** length
                 ago = _dot(fade, z, (begin + 1) & M, length) / (h * share)
             elif kind == MEAN_OF and h > period:
-                whole, part = h // period, h % period
+                periods, remainder = h // period, h % period
                 of_period = _label(memory, i, kind, begin, n, o.span)
-                of_part = _label(memory, i, kind, begin, begin + part, o.span) if part else 0.0
-                ago = (whole * period * of_period + part * of_part) / h
+                of_part = _label(memory, i, kind, begin, begin + remainder, o.span) if remainder else 0.0
+                ago = (periods * period * of_period + remainder * of_part) / h
             else:
                 ago = _label(memory, i, kind, begin, begin + min(h, period), o.span)
-            ago = ago if ago == ago else now
+            ago = ago if ago == ago else present
             risen = 1.0 if h <= period else (h + period - 1) // period if kind == AT else 0.5 * (1.0 + h / period)
             if kind == WEIGHTED:
                 risen = 1.0 / (1.0 - (1.0 - 1.0 / h) ** period)
@@ -330,15 +378,15 @@ def _answer_simply(
 
 
 @_inner
-def _chosen(c: int, centre: float, off: float, now: float) -> float:
-    return centre + 0.25 * c * off if c < 5 else now + 0.5 * (6 - c) * (centre - now)
+def _chosen(c: int, centre: float, off: float, present: float) -> float:
+    return centre + 0.25 * c * off if c < 5 else present + 0.5 * (6 - c) * (centre - present)
 
 
 @_inner
-def _make_features(memory: Memory, o: Record, g: int, t: int, now: float, j: int, rows: Rows) -> None:
+def _make_features(memory: Memory, o: Record, g: int, t: int, present: float, j: int, rows: Rows) -> None:
     """The features of a group at a row, clipped, whose simple answers are known."""
     f, K, i = memory.features[j], o.targets, o.series
-    f[0], f[1], m = 1.0, now - o.trace, 2
+    f[0], f[1], m = 1.0, present - o.trace, 2
     for k in range(K):
         answers = memory.pending[j, k].answers
         for a in range(DRIFT, SIMPLE):
@@ -358,9 +406,9 @@ def _make_features(memory: Memory, o: Record, g: int, t: int, now: float, j: int
     for c in range(COMMON):
         f[m + c] = rows.common[i, t, c]
     m += COMMON
-    for other in memory.others[i, : (o.features - m) // len(OTHER)]:
+    for signal in memory.related[i, : (o.features - m) // len(OTHER)]:
         for c in OTHER:
-            f[m] = rows.common[other, t, c]
+            f[m] = rows.common[signal, t, c]
             m += 1
     for m in range(o.features):
         f[m] = min(max(f[m], memory.clip[g, 0, m]), memory.clip[g, 1, m])
@@ -418,6 +466,7 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: Rows, said: Floats) ->
     at = memory.arrivals[j]
     # (what is expected of a weighted mean at the end of its window has no hour: see ``_regress``)
     at.cell, at.hour = 0 if memory.targets[o.target].kind == WEIGHTED else clock[0], clock[1]
+    at.is_there = clock[2 + PERIODS]
     for p in range(PERIODS):
         at.slots[p] = _slot(memory.series[i], clock, p, n)
     o.trace += (z - o.trace) / min(float(o.h), n + 1.0)
@@ -433,8 +482,8 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: Rows, said: Floats) ->
         at.odds = min(max(said[0], -MOST_ODDS), MOST_ODDS)
         by_own = min(max(said[3 * TARGETS], -MOST_ODDS), MOST_ODDS)
         for a in range(RIDGE_NOW, ANSWERS):
-            p = 1.0 / (1.0 + math.exp(-(at.odds if a < OWN_NOW else by_own)))
-            item.answers[a] = p if o.solved_at > 0.0 else item.answers[PAST]
+            odds = at.odds if a < OWN_NOW else by_own
+            item.answers[a] = 1.0 / (1.0 + math.exp(-odds)) if o.solved_at > 0.0 else item.answers[PAST]
         _answer_event(memory, o, item, rows.out[t, o.target])
         return
     for k in range(o.targets):
@@ -447,8 +496,8 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: Rows, said: Floats) ->
 
 
 @jit_for((_memory, types.int64, _rows, _f1), fastmath=False, allocates=False)
-def advance(memory: Memory, first: int, rows: Rows, said: Floats) -> int:
-    """Answer at rows, the first of which is row ``first``; nothing is learned but what is usual.
+def advance(memory: Memory, row: int, rows: Rows, said: Floats) -> int:
+    """Answer at rows, the first of which is number ``row``; nothing is learned but what is usual.
 
     ``said`` has room for what a regression says.
     """
@@ -456,7 +505,7 @@ def advance(memory: Memory, first: int, rows: Rows, said: Floats) -> int:
     for i in range(len(memory.series)):
         begin = g
         for t in range(len(rows.out)):
-            n = first + t
+            n = row + t
             _sense(memory, i, t, n, rows)
             g = begin
             while g < len(memory.groups) and memory.groups[g].series == i:
@@ -466,7 +515,7 @@ def advance(memory: Memory, first: int, rows: Rows, said: Floats) -> int:
                 g += 1
     for g in range(len(memory.groups)):
         for t in range(len(rows.out)):
-            _answer(memory, g, t, first + t, rows, said)
+            _answer(memory, g, t, row + t, rows, said)
     return 0
 
 
@@ -550,7 +599,7 @@ def _regress(memory: Memory, o: Record, g: int, j: int, labels: Floats, row: Flo
     for m in range(len(row)):
         row[m] *= weight
         sums[m] += weight * row[m]
-    return weight
+    return float(weight)
 
 
 @_inner
@@ -573,7 +622,7 @@ def _look_back(memory: Memory, o: Record, n: int, e: int, j: int, weight: float,
 @_inner
 def _then(memory: Memory, o: Record, n: int, e: int) -> int:
     """The last row in the window (n, e] that waits for a label itself."""
-    return min(e, n + len(memory.fade[o.fade]) - 1) // o.stride * o.stride
+    return int(min(e, n + len(memory.fade[o.fade]) - 1) // o.stride * o.stride)
 
 
 @_inner
@@ -583,12 +632,14 @@ def _window_end(memory: Memory, o: Record, n: int, end: int) -> int:
     if stream.regular:
         return n + o.h if n + o.h < end else -1
     M, e = len(memory.expected) // 2 - 1, max(o.end, n)
-    last = memory.time[n & M] + o.span + stream.slack
-    while e + 1 < end and memory.time[(e + 1) & M] <= last:
+    if memory.expected[n & M] - memory.expected[max(n - o.stride, 0) & M] >= BREAK:
+        e = n  # (time went back)
+    latest = memory.time[n & M] + o.span + stream.slack
+    while e + 1 < end and memory.time[(e + 1) & M] <= latest:
         e += 1
     o.end = e
     over = 0.5 * stream.step if memory.targets[o.target].kind == AT else 0.0
-    return e if e + 1 < end and memory.time[(end - 1) & M] > last + over else -1
+    return e if e + 1 < end and memory.time[(end - 1) & M] > latest + over else -1
 
 
 @_inner
@@ -598,8 +649,8 @@ def _read_labels(memory: Memory, o: Record, n: int, e: int, end: int, labels: Fl
     regular = memory.stream[0].regular
     for k in range(o.targets):
         kind = memory.targets[o.target + k].kind
-        labels[k] = _value_at(memory, i, n, e, o) if kind == AT and not regular else _label(
-            memory, i, kind, n, e, o.span
+        labels[k] = (
+            _value_at(memory, i, n, e, o) if kind == AT and not regular else _label(memory, i, kind, n, e, o.span)
         )
         if not regular and kind != AT and not _is_read(memory, n, e, o):
             labels[k] = np.nan
@@ -607,8 +658,8 @@ def _read_labels(memory: Memory, o: Record, n: int, e: int, end: int, labels: Fl
             # readings up to a row whose answer is known, and from there that answer
             then = _then(memory, o, n, e)
             fade, lead = memory.fade[o.fade], then - n
-            rest = memory.pending[o.begin + then // o.stride % o.room, k].centre
-            labels[k] = _dot(fade, memory.z[i], (n + 1) & M, lead) / o.h + fade[lead] * rest
+            beyond = memory.pending[o.begin + then // o.stride % o.room, k].centre
+            labels[k] = _dot(fade, memory.z[i], (n + 1) & M, lead) / o.h + fade[lead] * beyond
         known = known or labels[k] == labels[k]
     return known
 
@@ -644,9 +695,7 @@ def _convex(R: Floats, ridge: float, w: Floats, A: Floats, slope: Floats) -> Non
 
 
 @jit_for((_memory, types.int64, types.int64, _f2, _f2, _f1, _f2, _f1), fastmath=False, allocates=False)
-def close(
-    memory: Memory, g: int, end: int, Z: Floats, later: Floats, labels: Floats, A: Floats, slope: Floats
-) -> int:
+def close(memory: Memory, g: int, end: int, Z: Floats, later: Floats, labels: Floats, A: Floats, slope: Floats) -> int:
     """Learn from the rows of group g whose windows closed before row ``end``, and put them into Z; returns how many.
 
     Z (rows, d + right-hand sides) has room for those that may have closed, ``later`` for the features at the end of the
@@ -660,7 +709,7 @@ def close(
             break
         j = o.begin + n // o.stride % o.room
         at = memory.arrivals[j]
-        known = _read_labels(memory, o, n, e, end, labels)
+        known = at.is_there and _read_labels(memory, o, n, e, end, labels)
         if known and n >= FIRST_ROWS:
             o.rows += 1.0
             for k in range(o.targets):
@@ -680,7 +729,7 @@ def close(
             if memory.targets[o.target].kind == WEIGHTED:
                 _look_back(memory, o, n, e, j, weight, Z[used], later[used])
             used += 1
-        elif not known:
+        elif at.is_there and not known:
             for k in range(o.targets):
                 memory.targets[o.target + k].dropped += 1.0
         n += o.stride
@@ -708,7 +757,7 @@ def decide(memory: Memory, g: int) -> int:
         for b in range(SCALES):
             ratios = np.sort(memory.ratios[o.target + k, b, :count])
             target.low[b] = ratios[int(tail * (count - 1))]
-            target.high[b] = ratios[int(math.ceil((1.0 - tail) * (count - 1)))]
+            target.high[b] = ratios[math.ceil((1.0 - tail) * (count - 1))]
             if b == 2:
                 target.middle = ratios[count // 2]
             if o.solved_at > 0.0 and target.interval[b] < target.interval[target.scale]:

@@ -7,15 +7,18 @@ kind of label in a group: the value at the end of the window, its mean, its weig
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["Arrival", "Group", "Mean", "Memory", "Pending", "Scored", "Series", "Stream", "Target"]
 
-#: Labels over the window (t, t + h]: the value at its end, the mean, the weighted mean, the greatest, the least, whether
-#: a condition holds in any row, and when it first does.
+#: An array of records.
+Records = NDArray[Any]
+
+#: Labels over the window (t, t + h]: the value at its end, the mean, the weighted mean, the greatest, the least,
+#: whether a condition holds in any row, and when it first does.
 AT, MEAN_OF, WEIGHTED, MAX, MIN, ANY, FIRST = range(7)
 
 #: The simple answers, which are also the baselines: the present value, the mean label so far, a moving average (or the
@@ -66,7 +69,7 @@ Mean = np.dtype([("n", "f8"), ("value", "f8")])
 
 Series = np.dtype(
     [
-        *(("readings", "f8"), ("origin", "f8"), ("last", "f8"), ("mean", "f8"), ("variance", "f8")),
+        *(("readings", "f8"), ("origin", "f8"), ("latest", "f8"), ("mean", "f8"), ("variance", "f8")),
         *(("lowest", "f8"), ("highest", "f8"), ("times_lowest", "f8"), ("times_highest", "f8")),
         *(("traces", "f8", len(SPANS)), ("moves", "f8", len(MOVES)), ("departures", "f8", len(DEPARTURES))),
         # rows of each period, 0 for none; slots of its usual readings, their share of a row's weight, and whether the
@@ -105,8 +108,9 @@ Pending = np.dtype(
     ]
 )
 
-#: A row that waits, for all targets of its group: its hour of the week, hour of the day and slot of each period.
-Arrival = np.dtype([("cell", "i8"), ("hour", "i8"), ("slots", "i8", PERIODS), ("odds", "f8")])
+#: A row that waits, for all targets of its group: its hour of the week, hour of the day, slot of each period,
+#: and whether it is there, not filled in.
+Arrival = np.dtype([("cell", "i8"), ("hour", "i8"), ("slots", "i8", PERIODS), ("is_there", "i8"), ("odds", "f8")])
 
 #: What holds for the whole stream. Rows from ``half`` on are scored, in blocks of so many rows.
 Stream = np.dtype(
@@ -146,7 +150,7 @@ class Memory(NamedTuple):
         reads: How many were known up to each row (S, 2R).
         expected: How many rows there should have been up to each row (2R,).
         time: The time of each row (2R,).
-        clock: Hour of the week, hour of the day, and slot of each period of the calendar (2R, 4).
+        clock: Hour of the week, hour of the day, slot of each period of the calendar, and whether the row is there, (2R, 5).
         usual: The usual reading by slot (S, 2, slots).
         labels: The usual label by slot (T, 2, slots).
         hours: Sums of features and right-hand sides by hour of the week (G, hours, D + 9).
@@ -155,17 +159,17 @@ class Memory(NamedTuple):
         clip: The least and the greatest of each feature (G, 2, D).
         ratios: Error / scale of the last rows (T, 4, RATIOS).
         scores: Sums by blocks of rows (T, BLOCKS).
-        others: The other signals that each series sees (S, OTHERS).
+        related: The other signals that each series sees (S, OTHERS).
         fade: γᵏ of each length of the window (horizons, leads).
     """
 
-    stream: NDArray[np.void]
-    series: NDArray[np.void]
-    groups: NDArray[np.void]
-    targets: NDArray[np.void]
-    arrivals: NDArray[np.void]
+    stream: Records
+    series: Records
+    groups: Records
+    targets: Records
+    arrivals: Records
     features: NDArray[np.float64]
-    pending: NDArray[np.void]
+    pending: Records
     x: NDArray[np.float64]
     z: NDArray[np.float64]
     sums: NDArray[np.float64]
@@ -173,13 +177,13 @@ class Memory(NamedTuple):
     expected: NDArray[np.float64]
     time: NDArray[np.float64]
     clock: NDArray[np.int64]
-    usual: NDArray[np.void]
-    labels: NDArray[np.void]
+    usual: Records
+    labels: Records
     hours: NDArray[np.float64]
     weights: NDArray[np.float64]
     effects: NDArray[np.float64]
     clip: NDArray[np.float64]
     ratios: NDArray[np.float64]
-    scores: NDArray[np.void]
-    others: NDArray[np.int64]
+    scores: Records
+    related: NDArray[np.int64]
     fade: NDArray[np.float64]

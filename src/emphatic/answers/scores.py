@@ -46,8 +46,8 @@ def scores_of(
     stream, group = memory.stream[0], memory.groups[np.searchsorted(memory.groups["target"], target, "right") - 1]
     blocks, block, half = memory.scores[target], int(stream["block"]), int(stream["half"])
     # What a stream has scored before the middle is to it what the first half is to a log.
-    first = 1 + max(0, row // 2 - half) // block if half == 0 else 1
-    early, scored = blocks[:first], blocks[first:]
+    middle = 1 + max(0, row // 2 - half) // block if half == 0 else 1
+    early, scored = blocks[:middle], blocks[middle:]
     count, stride = scored["rows"].sum(), int(group["stride"])
     names = baseline_names(periods)
     baselines = {name: scored["baseline_square"][:, a] for a, name in enumerate(names) if name is not None}

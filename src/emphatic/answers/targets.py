@@ -82,16 +82,16 @@ class SeriesOf(NamedTuple):
         names = self.expression.names
         raw = read if self.is_condition else sound
         reading = np.asarray(self.expression({name: raw[:, signals[name]] for name in names}), np.float64)
-        last = {name: held[:, signals[name]] for name in names}
-        now = np.asarray(self.expression(last), np.float64)
+        latest = {name: held[:, signals[name]] for name in names}
+        present = np.asarray(self.expression(latest), np.float64)
         if not isinstance(self.expression, Condition):
             reading = np.where(np.abs(reading) < _LARGEST, reading, np.nan)
-            now = np.where(np.abs(now) < _LARGEST, now, 0.0)
-            return reading, now, now
+            present = np.where(np.abs(present) < _LARGEST, present, 0.0)
+            return reading, present, present
         reading = np.where(np.isnan(reading), np.nan, reading != 0.0)
-        now = np.where(np.isnan(reading), (now != 0.0) & ~np.isnan(now), reading)
-        margin = np.asarray(self.expression.margin(last), np.float64)
-        return reading, now, np.where(np.abs(margin) < _LARGEST, margin, 0.0)
+        present = np.where(np.isnan(reading), (present != 0.0) & ~np.isnan(present), reading)
+        margin = np.asarray(self.expression.margin(latest), np.float64)
+        return reading, present, np.where(np.abs(margin) < _LARGEST, margin, 0.0)
 
 
 class GroupOf(NamedTuple):
@@ -143,10 +143,10 @@ class Plan:
             of_kind = {"sum": rows, "integral": rows * step / question.unit, "until": span}
             scales.append(of_kind.get(question.kind, 1.0))
         self.groups, self.scales = sorted(set(groups)), np.array(scales)
-        first = np.concatenate([[0], np.cumsum([len(group.kinds) for group in self.groups])]).astype(np.int64)
+        begin = np.concatenate([[0], np.cumsum([len(group.kinds) for group in self.groups])]).astype(np.int64)
         self.targets = np.array(
             [
-                first[self.groups.index(group)] + group.kinds.index(_KINDS[question.kind])
+                begin[self.groups.index(group)] + group.kinds.index(_KINDS[question.kind])
                 for group, question in zip(groups, self.questions, strict=True)
             ],
             np.int64,
