@@ -192,14 +192,16 @@ def _label(memory: Memory, i: int, kind: int, n: int, e: int, h: float) -> float
 
 
 @_inner
-def _value_at(memory: Memory, i: int, n: int, e: int, o: Record) -> float:
+def _value_at(memory: Memory, i: int, n: int, e: int, end: int, o: Record) -> float:
     """The reading nearest to the end of the window of row n, at most half a step off, of rows that come when they come.
 
-    Row e is the last of the window; the one after it has come.
+    Row e is the last of the window; rows before ``end`` have come.
     """
     M, stream = len(memory.expected) // 2 - 1, memory.stream[0]
     due, distance, nearest = memory.time[n & M] + o.span, 0.5 * stream.step * (1.0 + 1e-6), np.nan
-    for k in range(e + 1, n, -1):
+    while e + 1 < end and memory.time[(e + 1) & M] < due + distance:
+        e += 1
+    for k in range(e, n, -1):
         off = abs(memory.time[k & M] - due)
         if memory.expected[k & M] - memory.expected[n & M] >= BREAK:
             continue
@@ -650,7 +652,7 @@ def _read_labels(memory: Memory, o: Record, n: int, e: int, end: int, labels: Fl
     for k in range(o.targets):
         kind = memory.targets[o.target + k].kind
         labels[k] = (
-            _value_at(memory, i, n, e, o) if kind == AT and not regular else _label(memory, i, kind, n, e, o.span)
+            _value_at(memory, i, n, e, end, o) if kind == AT and not regular else _label(memory, i, kind, n, e, o.span)
         )
         if not regular and kind != AT and not _is_read(memory, n, e, o):
             labels[k] = np.nan

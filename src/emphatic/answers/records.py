@@ -150,7 +150,8 @@ class Memory(NamedTuple):
         reads: How many were known up to each row (S, 2R).
         expected: How many rows there should have been up to each row (2R,).
         time: The time of each row (2R,).
-        clock: Hour of the week, hour of the day, slot of each period of the calendar, and whether the row is there, (2R, 5).
+        clock: Hour of the week, hour of the day, slot of each period of the calendar, and whether the row is there
+            (2R, 5).
         usual: The usual reading by slot (S, 2, slots).
         labels: The usual label by slot (T, 2, slots).
         hours: Sums of features and right-hand sides by hour of the week (G, hours, D + 9).
