@@ -75,7 +75,7 @@ class Readings:
         """The rows of a table, guarded as a run guards them."""
         table = open_table(source)
         clock, guard = table.clock(), ReadingGuard(len(table.names))
-        guard.warm_up(next(table.blocks(Settings().rows_to_warm_up(table, table.rows))).values)
+        guard.warm_up(next(table.blocks(Settings().rows_to_warm_up(table, table.rows or 0))).values)
         return cls(
             table.names, [guard.mark(block) for block in table.blocks(8192, 0, clock)], table.clock(), table.dated
         )
@@ -239,7 +239,7 @@ def score(y: Array, answers: Answers, text: str, h: float) -> Score:
     y, error = y[use], p[use] - y[use]
     variance = float(np.var(y)) if len(y) else 0.0
     if variance <= 1e-12 * float(np.mean(y**2) if len(y) else 0.0):
-        return Score(*[math.nan] * 5, 0.0)
+        return Score(math.nan, math.nan, math.nan, math.nan, math.nan, 0.0)
     square, coverage, interval = float(np.mean(error**2)), math.nan, math.nan
     if f"{text}.low" in answers and np.isfinite(answers[f"{text}.low"][use]).any():
         low, high = answers[f"{text}.low"][use], answers[f"{text}.high"][use]

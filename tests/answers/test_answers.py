@@ -124,7 +124,7 @@ def label(kind: str, y: Array, when: Array, t: int, h: float, timing: Timing, wa
     after = np.arange(t + 1, back)
     if kind == "at":
         near = [k for k in after if abs(when[k] - start - h) <= (0.5 + 1e-6) * step and not np.isnan(y[k])]
-        return y[min(near, key=lambda k: abs(when[k] - start - h))] if near else np.nan
+        return float(y[min(near, key=lambda k: abs(when[k] - start - h))]) if near else np.nan
     window = after[when[after] <= start + h + slack * step]
     if timing.regular:
         expected = float(np.floor(h / step + slack))
@@ -136,8 +136,11 @@ def label(kind: str, y: Array, when: Array, t: int, h: float, timing: Timing, wa
         return np.nan
     if kind == "until":
         hits = read[y[read] > 0.0]
-        return min((when[hits[0]] - start) / h, 1.0) if len(hits) else 1.0
-    return {"mean": np.mean, "max": np.max, "min": np.min, "any": lambda v: float(np.max(v) > 0.0)}[kind](y[read])
+        return float(min((when[hits[0]] - start) / h, 1.0)) if len(hits) else 1.0
+    if kind == "mean":
+        return float(np.mean(y[read]))
+    extreme = np.min(y[read]) if kind == "min" else np.max(y[read])
+    return float(extreme > 0.0) if kind == "any" else float(extreme)
 
 
 @TIMINGS

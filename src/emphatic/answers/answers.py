@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 #: What is learned changes after at most so many rows, fewer at first: a share of the rows so far.
 _CHUNK, _SHARE = 64, 16
 #: Rows of a window that are learned from at least; the factor by which they grow until the next solution; the ridges,
-#: in windows, of all features and of those of the own past; what is added to the first where labels are numbers, in rows.
+#: in windows, of all features and of those of the own past; what is added to the first for numbers, in rows.
 _LEARNED, _GROWTH, _STRENGTH, _OWN_STRENGTH, _STRONGER = 32, 1.05, 3.0, 0.3, 20.0
 #: How far a feature may be from its mean, in deviations, and the least deviation of one of the series' own past, as a
 #: share of that of the series: what is calm now may move again.

@@ -49,20 +49,17 @@ def scores_of(
     middle = 1 + max(0, row // 2 - half) // block if half == 0 else 1
     early, scored = blocks[:middle], blocks[middle:]
     count, stride = scored["rows"].sum(), int(group["stride"])
-    names = baseline_names(periods)
-    baselines = {name: scored["baseline_square"][:, a] for a, name in enumerate(names) if name is not None}
+    names = {a: name for a, name in enumerate(baseline_names(periods)) if name is not None}
+    squares = {name: scored["baseline_square"][:, a] for a, name in names.items()}
+    sizes = {name: scored["baseline_absolute"][:, a].sum() for a, name in names.items()}
     if early["rows"].sum():
         mean = early["label"].sum() / early["rows"].sum()
-        squares = scored["label_square"] - 2.0 * mean * scored["label"] + scored["rows"] * mean**2
-        baselines["rate" if question.is_event else "mean"] = np.maximum(squares, 0.0)
-    verdict = judge_errors(scored["rows"], scored["square"], baselines, group["h"] / stride, block / stride)
-    square, absolute = scored["square"].sum(), scored["absolute"].sum()
-    spread = scored["label_square"].sum() - scored["label"].sum() ** 2 / max(count, 1.0)
-    inside = {
-        "coverage": _mean(scored["inside"].sum(), scored["intervals"].sum()),
-        "interval_score": _mean(scale * scored["interval_score"].sum(), scored["intervals"].sum()),
-    }
-    return {
+        of_mean = scored["label_square"] - 2.0 * mean * scored["label"] + scored["rows"] * mean**2
+        squares["rate" if question.is_event else "mean"] = np.maximum(of_mean, 0.0)
+    verdict = judge_errors(scored["rows"], scored["square"], squares, group["h"] / stride, block / stride)
+    square = float(scored["square"].sum())
+    spread = float(scored["label_square"].sum() - scored["label"].sum() ** 2 / max(count, 1.0))
+    score: dict[str, Any] = {
         "text": question.text,
         "kind": question.kind,
         "horizon": question.length,
@@ -70,20 +67,34 @@ def scores_of(
         "scored": int(count) * stride,
         "dropped_windows": int(memory.targets["dropped"][target]) * stride,
         **verdict._asdict(),
-        "mae": _mean(scale * absolute, count),
+        "mae": _mean(scale * scored["absolute"].sum(), count),
         "rmse": _mean(scale**2 * square, count, root=True),
-        "variance_explained": finite(1.0 - square / spread) if spread > 0.0 else None,
+        "variance_explained": _share(square, spread),
+        "skill": {name: _share(square, float(of_one.sum())) for name, of_one in squares.items()},
         "baselines": {
             name: {
-                "rmse": _mean(scale**2 * squares.sum(), count, root=True),
-                "variance_explained": finite(1.0 - squares.sum() / spread) if spread > 0.0 else None,
+                "mae": _mean(scale * sizes[name], count) if name in sizes else None,
+                "rmse": _mean(scale**2 * of_one.sum(), count, root=True),
+                "variance_explained": _share(float(of_one.sum()), spread),
             }
-            for name, squares in baselines.items()
+            for name, of_one in squares.items()
         },
-        **({"brier": _mean(square, count)} if question.is_event else inside),
+    }
+    if question.is_event:
+        return score | {"brier": _mean(square, count)}
+    intervals = scored["intervals"].sum()
+    return score | {
+        "coverage": _mean(scored["inside"].sum(), intervals),
+        "interval_score": _mean(scale * scored["interval_score"].sum(), intervals),
     }
 
 
 def _mean(total: float, count: float, root: bool = False) -> float | None:
+    """The mean, or its root; None where nothing was counted."""
     mean = float(total / count) if count > 0.0 else math.nan
     return finite(math.sqrt(max(mean, 0.0)) if root else mean)
+
+
+def _share(errors: float, of_all: float) -> float | None:
+    """1 − errors / of_all; None where there is nothing to explain."""
+    return finite(1.0 - errors / of_all) if of_all > 0.0 else None
