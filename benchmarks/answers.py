@@ -17,12 +17,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 
 import emphatic
 from benchmarks.development_logs import DevelopmentLog, development_logs, first_rows, is_installed
@@ -153,7 +155,8 @@ def labels_of(log: Readings, question: Asked) -> Array:
     enough = closed & (count >= 0.9 * math.floor(h + slack) - 1e-9) & (count > 0)
     with np.errstate(all="ignore"):
         mean = (sums[end] - sums[begin]) / count
-    return np.where(enough, mean > 0.0 if question.kind == "P" else mean, np.nan)
+    labels: Array = np.where(enough, mean > 0.0 if question.kind == "P" else mean, np.nan)
+    return labels
 
 
 # ---------------------------------------------------------------------- answers of both
@@ -421,9 +424,55 @@ class OwnScores:
         yield gate(self.name, np.array(stated), np.array(computed), 1e-6)
 
     def rows(self, _: Effort) -> Iterator[Row]:
-        """The variance explained of each question."""
+        """The variance explained of each question, then what faults cost."""
         for text, of in self.scores.items():
             yield Row("household", text, (self.name,), ratio=of.explained)
+        rows = 3_000 if self.quick else 24_000
+        clean = explained_beside_fault(rows, lambda x: x)
+        for fault, spoil in FAULTS.items():
+            worst = float(np.min(explained_beside_fault(rows, spoil) - clean))
+            yield Row(
+                "variance explained, less that of the clean log", fault, (self.name,), ratio=worst, at_least=-0.03
+            )
+
+
+def _replaced(begin: float, count: int, value: Callable[[Array], Any]) -> Callable[[Array], Array]:
+    """Replaces so many readings from a share of the rows on."""
+
+    def spoil(x: Array) -> Array:
+        first = int(begin * len(x))
+        x = x.copy()
+        x[first : first + count] = value(x[first : first + count])
+        return x
+
+    return spoil
+
+
+#: What may happen to a sensor.
+FAULTS: dict[str, Callable[[Array], Array]] = {
+    "stuck for 138 rows": _replaced(0.55, 138, lambda x: x[0]),
+    "30 rows at −999": _replaced(0.55, 30, lambda _: -999.0),
+    **{f"a glitch of {sd:,} sd": _replaced(0.55, 1, partial(np.add, 4.0 * sd)) for sd in (10, 100, 1000)},
+    "another level": _replaced(0.3, 10**9, lambda x: x + 30.0),
+    "constant for 5,000 rows": _replaced(0.2, 5_000, lambda x: x[0]),
+}
+
+
+def explained_beside_fault(rows: int, spoil: Callable[[Array], Array]) -> Array:
+    """The variance explained of values and means of an hourly signal with a fault, from .6 of the rows on."""
+    from emphatic.answers import Answers as Mechanism
+    from emphatic.asking.answers import Timing
+
+    rng, t = np.random.default_rng(0), np.arange(rows)
+    x = 20.0 + 5.0 * np.sin(t / 24.0 * 2.0 * np.pi) + lfilter([1.0], [1.0, -0.9], rng.normal(size=rows))
+    log = Readings.of({"time": np.datetime64("2024-01-01", "s") + t * 3600, "x": spoil(x)})
+    asked = [question for question in questions_of(log, (2, 9, 36)) if question.kind in ("V", "M")]
+    mechanism = Mechanism(log.names, [q.text for q in asked], Timing.of(log.clock, log.dated), COVERAGE, rows)
+    answers = np.concatenate([mechanism(block) for block in log.blocks])
+    late = slice(rows // 5, None)  # (whose second half is scored)
+    return np.array(
+        [score(labels_of(log, of)[late], {"": answers[late, q, 0]}, "", 1.0).explained for q, of in enumerate(asked)]
+    )
 
 
 def cases(quick: bool) -> Sequence[OwnScores]:
