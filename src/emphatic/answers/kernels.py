@@ -24,6 +24,7 @@ from emphatic.answers.records import (
     CALENDAR,
     CHOICES,
     COMMON,
+    DEPARTURE,
     DEPARTURES,
     DRIFT,
     EDGES,
@@ -376,6 +377,8 @@ def _answer_simply(
         if slots[p] >= 0:
             mean = memory.labels[o.target + k, p, slots[p]]
             usual = mean.value if mean.n > 0.0 else usual
+            if p + 1 == PERIODS and mean.n > 0.0 and not s.is_condition:
+                usual += known[DEPARTURE]
         answers[AGO + 2 * p], answers[AGO + 2 * p + 1] = ago, usual
 
 

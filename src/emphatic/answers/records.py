@@ -51,6 +51,8 @@ SPANS, LAGS, MOVES, DEPARTURES = (2, 4, 16, 64, 256, 1024), (1, 2, 3, 6, 12, 24)
 #: answer, the mean movement, and the rise from each period to the next.
 OWN, LEVEL, REST, CALENDAR = len(SPANS) + len(LAGS) + PERIODS, 1 + PERIODS + len(DEPARTURES), 9, 20
 COMMON = OWN + LEVEL + REST + CALENDAR
+#: The mean departure over the most rows.
+DEPARTURE = OWN + LEVEL - 1
 LEAST, MOST, MOVE, RISES = range(COMMON, COMMON + 4)
 KNOWN = RISES + PERIODS
 #: Those of them that other series see, and how many other series are seen.
