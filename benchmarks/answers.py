@@ -137,7 +137,8 @@ def labels_of(log: Readings, question: Asked) -> Array:
     if question.kind == "E":
         x = log.values[:, [question.signal]]
         G, known = returns(x, log.gap, np.array([1.0 - 1.0 / h]))
-        return np.where(known, G, np.nan)[0]
+        of_mean: Array = np.where(known, G, np.nan)[0]
+        return of_mean
     x = (log.raw if question.kind == "P" else log.values)[:, question.signal]
     read, slack = ~np.isnan(x), 0.1
     begin = np.arange(len(x)) + 1
@@ -421,7 +422,8 @@ class OwnScores:
             self.scores[question.text] = score(y, {"": answers[:, q, 0]}, "", h)
             stated.append(summary["rmse"])
             computed.append(self.scores[question.text].rmse)
-        yield gate(self.name, np.array(stated), np.array(computed), 1e-6)
+        is_scored = np.isfinite(computed)  # (some signals do not vary)
+        yield gate(self.name, np.array(stated, np.float64)[is_scored], np.array(computed)[is_scored], 1e-6)
 
     def rows(self, _: Effort) -> Iterator[Row]:
         """The variance explained of each question, then what faults cost."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from emphatic.answers import Answers, kernels
+from emphatic.answers.records import ANSWERS
 from emphatic.answers.regression import Relations, solve
 from emphatic.answers.targets import default_questions
 from tests.answers.test_answers import ALL, HOURLY, PLAIN, answered, rows, run
@@ -19,12 +20,13 @@ Array = NDArray[np.float64]
 
 def noise(count: int, weight: float = 0.9, seed: int = 0) -> Array:
     """x_t = weight · x_{t−1} + noise."""
-    return np.asarray(lfilter([1.0], [1.0, -weight], np.random.default_rng(seed).normal(size=count)), np.float64)
+    x = np.zeros(count)
+    x[:] = lfilter([1.0], [1.0, -weight], np.random.default_rng(seed).normal(size=count))
+    return x
 
 
 def stamps(count: int) -> Array:
-    when: Array = 1.6e9 + 3600.0 * np.arange(count)
-    return when
+    return np.linspace(1.6e9, 1.6e9 + 3600.0 * (count - 1), count)
 
 
 def test_sums_give_the_penalised_least_squares_with_an_effect_of_each_hour() -> None:
@@ -53,7 +55,7 @@ def test_sums_give_the_penalised_least_squares_with_an_effect_of_each_hour() -> 
 def test_the_combination_is_the_best_convex_one(ridge: float) -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        k = kernels.ANSWERS
+        k = ANSWERS
         errors = rng.normal(size=(50, k)) @ rng.normal(size=(k, k)) + rng.normal(size=(50, 1))
         R, w = np.tril(errors.T @ errors), np.eye(k)[0]
         for _ in range(10):  # (it goes on from the weights before, with each label)

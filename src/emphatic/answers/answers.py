@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.answers import kernels, records
-from emphatic.answers.calendar import Calendar
+from emphatic.answers.calendar import LogCalendar
 from emphatic.answers.records import BLOCKS, BREAK, COMMON, MARGINS, OTHER, OTHERS, PERIODS, SIDES, SIMPLE, TARGETS
 from emphatic.answers.regression import Relations, solve
 from emphatic.answers.scores import scores_of
@@ -70,7 +70,7 @@ class Answers:
     ) -> None:
         self.signals, self.timing = tuple(signals), timing
         self._plan = plan = Plan(self.signals, [read_question(text) for text in questions], timing)
-        self._calendar = Calendar(timing, len(plan.groups) > _MANY)
+        self._calendar = LogCalendar(timing, len(plan.groups) > _MANY)
         self._columns = {name: i for i, name in enumerate(self.signals)}
         self._hold = Hold(len(self.signals))
         #: The last time, rows so far with those that were filled in, the row before which rows are learned from next,
@@ -264,7 +264,7 @@ class Answers:
             places = np.arange(self._row, self._row + count) % R
             for ring, new in ((memory.expected, expected), (memory.time, when), (memory.clock, clock)):
                 ring[places] = ring[places + R] = new[begin:end]
-            rows = kernels.Rows(
+            rows = kernels.RowBatch(
                 reading[begin:end],
                 present[begin:end],
                 feature[begin:end],

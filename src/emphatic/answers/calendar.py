@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from emphatic.answers.records import CALENDAR, HOURS, PERIODS
 from emphatic.asking.answers import Timing
 
-__all__ = ["Calendar", "Cycle"]
+__all__ = ["CalendarPeriod", "LogCalendar"]
 
 Array = NDArray[np.float64]
 _HOUR, _DAY, _WEEK, _YEAR = 3600.0, 86_400.0, 604_800.0, 365.2425 * 86_400.0
@@ -23,7 +23,7 @@ _MOST_SLOTS, _MOST_ROWS = 96, 20_000
 _NONE = np.zeros((1, 3 + PERIODS), np.int64)
 
 
-class Cycle(NamedTuple):
+class CalendarPeriod(NamedTuple):
     """A period of the calendar.
 
     Args:
@@ -47,7 +47,7 @@ class Cycle(NamedTuple):
         return slots % self.slots
 
 
-class Calendar:
+class LogCalendar:
     """The periods of a log whose times are dates, and what they say of each row; none without dates.
 
     Args:
@@ -57,16 +57,16 @@ class Calendar:
 
     def __init__(self, timing: Timing, many: bool = False) -> None:
         step = timing.step
-        self.cycles: tuple[Cycle, ...] = ()
-        self._cell = Cycle("", 1.0, 1, 1)
+        self.cycles: tuple[CalendarPeriod, ...] = ()
+        self._cell = CalendarPeriod("", 1.0, 1, 1)
         self._waves, self._weekly, self._hourly = _YEAR, False, False
         if not timing.dated or step is None or step > 0.5 * _YEAR:
             return
-        year = Cycle("year", _YEAR, round(_YEAR / step), min(53, round(_YEAR / step)))
-        week = Cycle("week", _WEEK, round(_WEEK / step), round(_WEEK / step), _MONDAY)
+        year = CalendarPeriod("year", _YEAR, round(_YEAR / step), min(53, round(_YEAR / step)))
+        week = CalendarPeriod("week", _WEEK, round(_WEEK / step), round(_WEEK / step), _MONDAY)
         if step <= 0.5 * _DAY:
             rows = round(_DAY / step)
-            day = Cycle("day", _DAY, rows, min(_MOST_SLOTS, rows))
+            day = CalendarPeriod("day", _DAY, rows, min(_MOST_SLOTS, rows))
             self.cycles = (day, week._replace(slots=min(week.rows, 7 * rows if rows <= 48 else 168)))
             self._waves, self._hourly = _DAY, True
             self._cell = day._replace(slots=min(24, rows)) if many else week._replace(slots=min(168, week.rows))

@@ -97,7 +97,7 @@ MOST_ODDS, LEAST_WEIGHT = 6.0, 0.02
 HOURLY, SCORING = 0.03, 0.0005
 
 
-class Rows(NamedTuple):
+class RowBatch(NamedTuple):
     """Rows that are answered together, and room for what is made of them.
 
     Args:
@@ -133,7 +133,7 @@ _memory = types.NamedTuple(  # type: ignore[no-untyped-call]
     ),
     Memory,
 )
-_rows = types.NamedTuple((_f2, _f2, _f2, _f2, _f3, _f3, _f3), Rows)  # type: ignore[no-untyped-call]
+_rows = types.NamedTuple((_f2, _f2, _f2, _f2, _f3, _f3, _f3), RowBatch)  # type: ignore[no-untyped-call]
 
 
 #: LLVM makes these functions a part of their callers: to hand all arrays over takes longer than most of them.
@@ -274,7 +274,7 @@ def _look_ahead(memory: Memory, o: Record, v: float, clock: NDArray[np.int64], n
 
 
 @_inner
-def _sense(memory: Memory, i: int, t: int, n: int, rows: Rows) -> None:
+def _sense(memory: Memory, i: int, t: int, n: int, rows: RowBatch) -> None:
     """Series i at row n: its past, and its features."""
     M = len(memory.expected) // 2 - 1
     s, w, f = memory.series[i], n & M, rows.common[i, t]
@@ -388,7 +388,7 @@ def _chosen(c: int, centre: float, off: float, present: float) -> float:
 
 
 @_inner
-def _make_features(memory: Memory, o: Record, g: int, t: int, present: float, j: int, rows: Rows) -> None:
+def _make_features(memory: Memory, o: Record, g: int, t: int, present: float, j: int, rows: RowBatch) -> None:
     """The features of a group at a row, clipped, whose simple answers are known."""
     f, K, i = memory.features[j], o.targets, o.series
     f[0], f[1], m = 1.0, present - o.trace, 2
@@ -462,7 +462,7 @@ def _answer_event(memory: Memory, o: Record, item: Record, out: Floats) -> None:
 
 
 @_inner
-def _answer(memory: Memory, g: int, t: int, n: int, rows: Rows, said: Floats) -> None:
+def _answer(memory: Memory, g: int, t: int, n: int, rows: RowBatch, said: Floats) -> None:
     """The answers of group g at row n."""
     M, o = len(memory.expected) // 2 - 1, memory.groups[g]
     i, clock, w = o.series, memory.clock[n & M], memory.weights[g]
@@ -501,7 +501,7 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: Rows, said: Floats) ->
 
 
 @jit_for((_memory, types.int64, _rows, _f1), fastmath=False, allocates=False)
-def advance(memory: Memory, row: int, rows: Rows, said: Floats) -> int:
+def advance(memory: Memory, row: int, rows: RowBatch, said: Floats) -> int:
     """Answer at rows, the first of which is number ``row``; nothing is learned but what is usual.
 
     ``said`` has room for what a regression says.
