@@ -94,8 +94,9 @@ def test_a_signal_with_a_day_is_answered_well() -> None:
 @pytest.mark.parametrize("horizon", [2, 5, 20])
 def test_a_weighted_mean_is_that_of_the_process(horizon: int) -> None:
     weight, gamma, x = 0.9, 1.0 - 1.0 / horizon, noise(6000)
+    level = 10.0
     answers = Answers(["x"], [f"x@{horizon}"], PLAIN)
-    out = run(answers, x[:, None], PLAIN, 512)[:, 0]
+    out = run(answers, level + x[:, None], PLAIN, 512)[:, 0] - level
     true = x * (1.0 - gamma) * weight / (1.0 - gamma * weight)
     late = slice(3000, None)
     assert np.mean((out[late, 0] - true[late]) ** 2) < 0.06 * np.var(true[late])
@@ -105,9 +106,9 @@ def test_a_weighted_mean_is_that_of_the_process(horizon: int) -> None:
     last = np.arange(len(x) - 50, len(x))
     waiting = answers._memory.pending[group["begin"] + (last + 1) % group["room"], 0]
     for a in range(RIDGE_NOW, ANSWERS):
-        slope = waiting["answers"][:, a] @ true[last] / (true[last] @ true[last])
+        slope = (waiting["answers"][:, a] - level) @ true[last] / (true[last] @ true[last])
         assert abs(slope - 1.0) < (0.07 if horizon == 2 else 0.3), a
-    at = run(Answers(["x"], [f"x at +{horizon}"], PLAIN), x[:, None], PLAIN, 512)[late, 0, 0]
+    at = run(Answers(["x"], [f"x at +{horizon}"], PLAIN), level + x[:, None], PLAIN, 512)[late, 0, 0] - level
     assert np.mean((at - x[late] * weight**horizon) ** 2) < 0.06 * np.var(x)
 
 
