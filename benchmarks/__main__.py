@@ -11,8 +11,8 @@ from typing import Any
 from benchmarks.measure import Effort, GateFailed, one_thread, run_cases
 
 SUITES = (
-    "core", "hordes", "control", "offpolicy", "nexting", "forecasting", "alarms", "verdicts", "first_minute", "live",
-    "cuda", "studies",
+    "core", "hordes", "control", "offpolicy", "nexting", "forecasting", "answers", "alarms", "verdicts",
+    "first_minute", "live", "cuda", "studies",
 )  # fmt: skip
 #: The suites that also take logs of one's own.
 OF_LOGS = ("forecasting", "alarms")
@@ -54,7 +54,8 @@ def main() -> int:
     one_thread()  # before a suite imports numpy
     report = importlib.import_module("benchmarks.report")
     if args.old is not None:
-        versions = importlib.import_module("benchmarks.versions")
+        # (answers of both versions to the same question are compared, not two numbers)
+        versions = importlib.import_module("benchmarks.answers" if args.suite == "answers" else "benchmarks.versions")
         gates, rows = versions.compare([args.suite, *flags], args.old)
         layout = versions.LAYOUT
     else:

@@ -37,10 +37,11 @@ VAGUE = frozenset(
 #: The largest size of the package, in code lines. It only falls, but for what these add once: ``bounded_etd`` and its
 #: default 500, ``bootstrap`` 600, ``jax`` and ``export`` 450, and ``answers`` 2,400 until what it replaces goes. What
 #: moves to another package takes its part of the limit along.
-CODE_LINES = 45_323
+CODE_LINES = 46_815
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
     ".": 616,
+    "answers": 1_492,  # at most 2,400 once the language of questions has moved there
     "asking": 4_463,
     "cli": 1_134,
     "common": 580,
@@ -66,13 +67,13 @@ PACKAGE_LINES = {
 LIMITS: dict[str, float] = {
     "code lines": CODE_LINES,
     **{f"code lines of {package}": lines for package, lines in PACKAGE_LINES.items()},
-    "modules": 219,  # more only for what CODE_LINES names, the modules that it needs
+    "modules": 227,  # more only for what CODE_LINES names, the modules that it needs
     "command-line options": 78,
     "mandatory dependencies": 11,
     "functions of complexity above 25": 42,
     "arguments of a kernel": 42,
     "code lines of tests": 36_000,
-    "code lines of benchmarks": 4_000,  # of these 500 for ``offpolicy``
+    "code lines of benchmarks": 4_400,  # of these 500 for ``offpolicy`` and 400 for ``answers``
     "words of docs": 45_000,
     "imports, % of code lines": 7.0,
     "vague names per 1,000 code lines": 5.0,

@@ -1,0 +1,5 @@
+"""One answer to each question about the future, from one mechanism. ``ANSWERS.md`` has the derivation."""
+
+from emphatic.answers.answers import Answers
+
+__all__ = ["Answers"]

@@ -1,0 +1,572 @@
+"""Answers to questions about a stream, row by row, and what was learned for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.answers import kernels, records
+from emphatic.answers.calendar import LogCalendar
+from emphatic.answers.records import BLOCKS, BREAK, COMMON, MARGINS, OTHER, OTHERS, PERIODS, SIDES, SIMPLE, TARGETS
+from emphatic.answers.regression import Relations, solve
+from emphatic.answers.scores import scores_of
+from emphatic.answers.targets import SLACK, Plan, read_question
+from emphatic.asking.answers import Timing
+from emphatic.engines.compiled import direct
+from emphatic.hordes.seasons import find_periods
+from emphatic.tables import Block, Hold
+
+__all__ = ["Answers"]
+
+Array = NDArray[np.float64]
+#: What is learned changes after at most so many rows, fewer at first: a share of the rows so far.
+_CHUNK, _SHARE = 64, 16
+#: Rows of a window that are learned from at least; the factor by which they grow until the next solution; the ridges,
+#: in windows, of all features and of those of the own past; what is added to the first for numbers, in rows.
+_LEARNED, _GROWTH, _STRENGTH, _OWN_STRENGTH, _STRONGER = 32, 1.05, 3.0, 0.3, 20.0
+#: How far a feature may be from its mean, in deviations, and the least deviation of one of the series' own past, as a
+#: share of that of the series: what is calm now may move again.
+_FAR, _LEAST = 6.0, 0.1
+#: Rows before periods are looked for, the factors by which they grow until the next time, and the rows looked through.
+_FIRST_SEARCH, _GROWN, _LATER, _SEARCHED = 40, 1.25, 2.0, 8192
+#: More groups than this have effects of the hour of the day, and features of fewer other series.
+_MANY = 256
+#: The most rows that are filled in where a regular log lacks them; what is longer is a new beginning.
+_FILLED = 1024
+_LARGEST = 1e100
+#: A row that does not come.
+_NEVER = 1 << 60
+
+
+class Answers:
+    """The answers to questions about one stream, and their state.
+
+    Args:
+        signals: The signals of the stream.
+        questions: The questions as text.
+        timing: What is known of the times of the rows.
+        coverage: The share of labels that are to lie within their bands.
+        rows: The number of rows, where it is known: the second half is scored. Otherwise all rows are.
+
+    >>> x = np.sin(np.arange(400) / 9.0)[:, None]
+    >>> answers = Answers(["x"], ["x at +3", "P(x > 0.5 within 5 rows)"], Timing(None))
+    >>> out = answers(Block(0, x, None, {}, gap=np.zeros(400, bool)))
+    >>> out.shape, bool(abs(out[390, 0, 0] - x[393, 0]) < 0.1)
+    ((400, 2, 4), True)
+    """
+
+    def __init__(
+        self,
+        signals: Sequence[str],
+        questions: Sequence[str],
+        timing: Timing,
+        coverage: float = 0.8,
+        rows: int | None = None,
+    ) -> None:
+        self.signals, self.timing = tuple(signals), timing
+        self._plan = plan = Plan(self.signals, [read_question(text) for text in questions], timing)
+        self._calendar = LogCalendar(timing, len(plan.groups) > _MANY)
+        self._columns = {name: i for i, name in enumerate(self.signals)}
+        self._hold = Hold(len(self.signals))
+        #: The last time, rows so far with those that were filled in, the row before which rows are learned from next,
+        #: and the row of the next search for periods.
+        self._time, self._row, self._due, self._search_at = math.nan, 0, 1, _FIRST_SEARCH
+        self._expected = 0.0
+        longest = max([group.h for group in plan.groups], default=1)
+        periods = [cycle.rows for cycle in self._calendar.cycles]
+        self._filled = max([_FILLED, longest, *periods])
+        self._memory = self._new_memory(_power(max([longest, 24, *periods]) + 2 * _CHUNK + 2), coverage)
+        #: Rows so far that were not filled in, and the one from which on answers are scored.
+        self._read, self._half = 0, 0 if rows is None else rows // 2
+        self._memory.stream["half"] = _NEVER if self._half else 0
+        self._relations = Relations(len(self.signals), len(plan.series))
+        self._buffer, self._said = self._new_rows(), np.zeros(SIDES)
+        self._room = np.zeros(TARGETS), np.zeros((records.ANSWERS, records.ANSWERS)), np.zeros(records.ANSWERS)
+
+    # ------------------------------------------------------------------ state
+
+    def _new_memory(self, R: int, coverage: float) -> records.Memory:
+        """The memory before the first row, for R remembered rows."""
+        plan, timing, zeros = self._plan, self.timing, np.zeros
+        S, G, T = len(plan.series), len(plan.groups), sum(len(group.kinds) for group in plan.groups)
+        stream = zeros(1, records.Stream)
+        step = timing.step or 1.0
+        stream["step"], stream["regular"], stream["limit"] = step, timing.regular, timing.limit
+        stream["slack"] = (SLACK if timing.regular else 1e-6) * step
+        stream["coverage"], stream["block"] = coverage, 1
+        series = zeros(S, records.Series)
+        series["is_condition"] = [of.is_condition for of in plan.series]
+        for p, cycle in enumerate(self._calendar.cycles):
+            series["periods"][:, p], series["slots"][:, p], series["dated"][:, p] = cycle.rows, cycle.slots, 1
+            series["pace"][:, p] = cycle.slots / max(1.0, cycle.seconds / step)
+        groups, targets = zeros(G, records.Group), zeros(T, records.Target)
+        lengths = sorted({group.h for group in plan.groups})
+        place = target = 0
+        seen_signals = min(len(self.signals), OTHERS if G <= _MANY else 0)
+        for group, of in zip(groups, plan.groups, strict=True):
+            condition, is_signal = plan.series[of.series].is_condition, of.series < len(self.signals)
+            seen = min(seen_signals, len(self.signals) - is_signal)
+            group["series"], group["h"], group["span"], group["is_event"] = of.series, of.h, of.span, of.is_event
+            group["stride"] = _stride(of.h)
+            group["room"] = of.h // group["stride"] + 2 * _CHUNK
+            group["begin"], group["target"], group["targets"] = place, target, len(of.kinds)
+            group["own"] = 2 + (SIMPLE - records.DRIFT) * len(of.kinds) + MARGINS * condition + records.OWN
+            group["features"] = group["own"] - records.OWN + COMMON + len(OTHER) * seen
+            group["fade"] = lengths.index(of.h)
+            targets["kind"][target : target + len(of.kinds)] = of.kinds
+            targets["weights"][target : target + len(of.kinds), records.PAST if of.is_event else records.NOW] = 1.0
+            place, target = place + int(group["room"]) + 1, target + len(of.kinds)
+        D, H = int(groups["features"].max(initial=1)), self._calendar.cells
+        slots = int(series["slots"].max(initial=1)) or 1
+        leads = (kernels.LONGEST + 1) * max(lengths, default=1)
+        with np.errstate(under="ignore"):
+            fade = (1.0 - 1.0 / np.array(lengths, float).reshape(-1, 1)) ** np.arange(leads)
+        clip = np.stack([np.full((G, D), -np.inf), np.full((G, D), np.inf)], axis=1)
+        sides = [3 * len(of.kinds) if not of.is_event else 1 for of in plan.groups]
+        widths = [int(d) + k for d, k in zip(groups["features"], sides, strict=True)]
+        self._grams = [zeros((width, width)) for width in widths]
+        self._rooms = [zeros((2 * _CHUNK, width)) for width in widths]
+        #: Of weighted means, sums of products of features with those at the end of the window.
+        of_weighted = [
+            d if of.kinds == (records.WEIGHTED,) else 0 for d, of in zip(groups["features"], plan.groups, strict=True)
+        ]
+        self._later = [(zeros((d, d)), zeros((2 * _CHUNK, d))) for d in of_weighted]
+        return records.Memory(
+            stream,
+            series,
+            groups,
+            targets,
+            zeros(place, records.Arrival),
+            zeros((place, D)),
+            zeros((place, TARGETS), records.Pending),
+            zeros((S, 2 * R)),
+            zeros((S, 2 * R)),
+            zeros((S, 2 * R)),
+            zeros((S, 2 * R)),
+            zeros(2 * R),
+            zeros(2 * R),
+            zeros((2 * R, 3 + PERIODS), np.int64),
+            zeros((S, PERIODS, slots), records.Mean),
+            zeros((T, PERIODS, slots), records.Mean),
+            zeros((G, H, D + 3 * TARGETS)),
+            zeros((G, SIDES, D)),
+            zeros((G, H, SIDES)),
+            clip,
+            zeros((T, records.SCALES, records.RATIOS)),
+            zeros((T, BLOCKS), records.Scored),
+            self._first_others(seen_signals),
+            fade,
+        )
+
+    def _first_others(self, count: int) -> NDArray[np.int64]:
+        """The first signals other than each series, until it is known which are related to it."""
+        every = range(len(self.signals))
+        seen_signals = np.zeros((len(self._plan.series), OTHERS), np.int64)
+        for i in range(len(seen_signals)):
+            seen = [j for j in every if j != i][:count]
+            seen_signals[i, : len(seen)] = seen
+        return seen_signals
+
+    def _new_rows(self) -> tuple[Array, Array, Array]:
+        S, G, T = len(self._plan.series), len(self._plan.groups), len(self._memory.targets)
+        return np.zeros((S, _CHUNK, records.KNOWN)), np.zeros((G, _CHUNK, 3)), np.zeros((_CHUNK, T, 4))
+
+    # ------------------------------------------------------------------ rows
+
+    def __call__(self, block: Block) -> Array:
+        """Answer, low, high and usual at each row of a block, (B, Q, 4); NaN where there is no band.
+
+        Args:
+            block: The next rows, with what a guard made of them.
+        """
+        sound = np.where(np.abs(block.to_learn) < _LARGEST, block.to_learn, np.nan)
+        read = np.where(np.isnan(sound) | ~np.isfinite(block.values), np.nan, block.values)
+        gap = block.gap if len(block.gap) else np.zeros(len(block), bool)
+        time = None if block.time is None else np.asarray(block.time, np.float64)
+        when, expected, at = self._place(gap, time)
+        if self._read <= self._half < self._read + len(block):
+            self._memory.stream["half"] = self._row + at[self._half - self._read]
+        self._read += len(block)
+        previous = self._hold.last
+        filled = self._hold.fill(sound)[0]
+        if len(when) > len(block):  # rows that are not there
+            latest = np.searchsorted(at, np.arange(len(when)), side="right")
+            filled = np.vstack([previous, filled])[latest]
+            read, sound = (_spread(array, at, len(when)) for array in (read, sound))
+        filled = np.nan_to_num(filled, nan=0.0)
+        of_series = [series.read(self._columns, read, sound, filled) for series in self._plan.series]
+        reading, present, feature = (
+            np.ascontiguousarray(np.stack([arrays[k] for arrays in of_series], axis=1)) for k in range(3)
+        )
+        out = self._run(when, expected, at, reading, present, feature)[at][:, self._plan.targets]
+        out *= self._plan.scales[:, None]
+        return out
+
+    def _place(self, gap: NDArray[np.bool_], time: Array | None) -> tuple[Array, Array, NDArray[np.int64]]:
+        """The time of each row and how many rows there should be up to it, with rows that lack; the places of rows."""
+        step, timing, B = self.timing.step or 1.0, self.timing, len(gap)
+        dated = time is not None and timing.step is not None
+        when: list[float] = []
+        expected: list[float] = []
+        at = np.arange(B)
+        total, latest = self._expected, self._time
+        for t in range(B):
+            moment = float(time[t]) if dated and time is not None else math.nan
+            if not math.isfinite(moment):
+                moment = latest + step if latest == latest else 0.0
+                missing = 1.0 if gap[t] and not dated else 0.0
+            elif latest != latest:
+                missing = 0.0
+            elif moment < latest - 1e-6 * step:
+                missing = math.inf
+            elif timing.regular:
+                missing = float(round((moment - latest) / step) - 1) if gap[t] else 0.0
+            else:
+                missing = (moment - latest) / step - 1.0 if moment - latest > timing.limit else 0.0
+            filled = 0
+            if missing > self._filled:
+                total += BREAK
+            elif missing > 0.0 and not timing.regular:
+                total += missing
+            elif missing > 0.0:
+                filled = int(missing)
+                when += [latest + step * (k + 1) for k in range(filled)]
+                expected += [total + k + 1.0 for k in range(filled)]
+                total += filled
+                moment = moment if dated else moment + filled * step
+            total += 1.0
+            at[t] = len(when)
+            when.append(moment)
+            expected.append(total)
+            latest = moment
+        self._time, self._expected = latest, total
+        return np.array(when), np.array(expected), at
+
+    def _run(
+        self, when: Array, expected: Array, at: NDArray[np.int64], reading: Array, present: Array, feature: Array
+    ) -> Array:
+        """The answers of all targets at rows, (B, T, 4); learns before those rows that come after ``_due``."""
+        calendar, clock = self._calendar.features(when), self._calendar.clock(when)
+        clock[at, -1] = 1
+        out = np.empty((len(when), len(self._memory.targets), 4))
+        common, margins, room = self._buffer
+        begin = 0
+        while begin < len(when):
+            end = min(len(when), begin + self._due - self._row)
+            self._make_room(end - begin)
+            memory, count = self._memory, end - begin
+            R = len(memory.expected) // 2
+            places = np.arange(self._row, self._row + count) % R
+            for ring, new in ((memory.expected, expected), (memory.time, when), (memory.clock, clock)):
+                ring[places] = ring[places + R] = new[begin:end]
+            rows = kernels.RowBatch(
+                reading[begin:end],
+                present[begin:end],
+                feature[begin:end],
+                calendar[begin:end],
+                common,
+                margins,
+                room[:count],
+            )
+            _advance()(memory, self._row, rows, self._said)
+            out[begin:end] = room[:count]
+            self._row, begin = self._row + count, end
+            if self._row == self._due:
+                self._learn()
+                self._due = self._row + min(_CHUNK, max(1, self._row // _SHARE))
+        return out
+
+    def _make_room(self, count: int) -> None:
+        """Room for so many more rows, where windows have more rows than are usual."""
+        groups = self._memory.groups
+        if self.timing.regular or not len(groups):
+            return
+        waiting = self._row + count - groups["closed"]
+        if waiting.max() + _CHUNK >= len(self._memory.expected) // 2:
+            self._grow(_power(2 * int(waiting.max()) + 2 * _CHUNK))
+        if np.any(waiting // groups["stride"] + 2 >= groups["room"]):
+            self._grow_pending(2 * (waiting // groups["stride"] + _CHUNK))
+
+    def _grow(self, R: int) -> None:
+        """Remember R rows."""
+        memory = self._memory
+        old = len(memory.expected) // 2
+        rows = np.arange(max(0, self._row - old), self._row)
+        grown = {}
+        for name in ("x", "z", "sums", "reads", "expected", "time", "clock"):
+            array = getattr(memory, name)
+            axis = 1 if name in ("x", "z", "sums", "reads") else 0
+            new = np.zeros([2 * R if k == axis else size for k, size in enumerate(array.shape)], array.dtype)
+            ring, present = np.moveaxis(new, axis, 0), np.moveaxis(array, axis, 0)
+            ring[rows % R] = ring[rows % R + R] = present[rows % old]
+            grown[name] = new
+        self._memory = memory._replace(**grown)
+
+    def _grow_pending(self, rooms: NDArray[np.int64]) -> None:
+        """Room for so many waiting rows of each group."""
+        memory = self._memory
+        groups = memory.groups.copy()
+        groups["room"] = np.maximum(rooms, groups["room"])
+        groups["begin"] = np.cumsum(groups["room"] + 1) - groups["room"] - 1
+        count = int((groups["room"] + 1).sum())
+        grown = {
+            name: np.zeros((count, *getattr(memory, name).shape[1:]), getattr(memory, name).dtype)
+            for name in ("arrivals", "features", "pending")
+        }
+        for old, new in zip(memory.groups, groups, strict=True):
+            steps = np.arange(old["closed"] // old["stride"], -(-self._row // old["stride"]))
+            for name, array in grown.items():
+                array[new["begin"] + steps % new["room"]] = getattr(memory, name)[old["begin"] + steps % old["room"]]
+        self._memory = memory._replace(groups=groups, **grown)
+
+    # ------------------------------------------------------------------ learning
+
+    def _learn(self) -> None:
+        """Learn from all windows that have closed; find periods."""
+        memory = self._memory
+        self._join_blocks(memory)
+        for g, group in enumerate(memory.groups):
+            Z, gram, (cross, later) = self._rooms[g], self._grams[g], self._later[g]
+            used = len(Z)
+            while used == len(Z):
+                used = _close()(memory, g, self._row, Z, later, *self._room)
+                if used:
+                    gram += Z[:used].T @ Z[:used]
+                    if len(cross):
+                        cross += Z[:used, : len(cross)].T @ later[:used]
+            rows = float(group["rows"])
+            if rows >= max(kernels.ENOUGH, _GROWTH * float(group["solved_at"])):
+                self._solve(g, group)
+        if len(self.signals) - 1 > OTHERS:
+            self._relate()
+        if self._row >= self._search_at:
+            self._search()
+
+    def _relate(self) -> None:
+        """Find the other signals that tell most of each series; of new ones, nothing is known yet."""
+        memory = self._memory
+        self._relations.add(memory.x, self._row)
+        if not self._relations.is_due(self._row):
+            return
+        for g, group in enumerate(memory.groups):
+            i, size = int(group["series"]), len(OTHER)
+            first = int(group["own"]) - records.OWN + COMMON
+            count = (int(group["features"]) - first) // size
+            present = memory.related[i, :count]
+            new = self._relations.choose(i, present)
+            for c in np.flatnonzero(new != present):
+                of = slice(first + size * int(c), first + size * int(c) + size)
+                self._grams[g][of] = self._grams[g][:, of] = memory.hours[g, :, of] = memory.weights[g, :, of] = 0.0
+                memory.clip[g, 0, of], memory.clip[g, 1, of] = -np.inf, np.inf
+                if len(self._later[g][0]):
+                    self._later[g][0][of] = self._later[g][0][:, of] = 0.0
+            if g + 1 == len(memory.groups) or memory.groups["series"][g + 1] != i:
+                memory.related[i, :count] = new
+
+    def _solve(self, g: int, group: np.void) -> None:
+        """Find the weights of a group, its bands and choices."""
+        memory, gram = self._memory, self._grams[g]
+        d, K = int(group["features"]), int(group["targets"])
+        width = len(gram)
+        _decide()(memory, g)
+        group["solved_at"] = group["rows"]
+        windows = (1.0 + float(group["h"])) / float(group["stride"])
+        least = 0.0 if group["is_event"] else _STRONGER
+        scale = 1.0 / float(group["rows"]) ** 2
+        gram, hours = gram * scale, memory.hours[g, :, :width] * scale
+        sides = [0] if group["is_event"] else [side * TARGETS + k for side in range(3) for k in range(K)]
+        # the features of the series' own past come first, so that their sums are a part of the same matrix
+        own = int(group["own"])
+        few = [*range(own), *range(d, d + (1 if group["is_event"] else 2 * K))]
+        cross = self._later[g][0] * scale
+        of_past = gram[np.ix_(few, few)]
+        if len(
+            cross
+        ):  # (the weights that were found the last time: with γʰ of their errors, they approach the fixed point)
+            gram = self._with_end(gram, cross, memory.weights[g, [0, TARGETS]], d)
+            of_past = self._with_end(of_past, cross[:own, :own], memory.weights[g, [3 * TARGETS, 4 * TARGETS]], own)
+        w, effects, mean, deviation = solve(gram, hours, d, _STRENGTH * windows + least)
+        memory.weights[g, sides, :d], memory.effects[g, :, sides] = w.T, effects.T
+        w, effects, _, _ = solve(of_past, hours[:, few], own, _OWN_STRENGTH * windows)
+        own_sides = [3 * TARGETS + side for side in sides[: w.shape[1]]]
+        memory.weights[g, own_sides, :own], memory.effects[g, :, own_sides] = w.T, effects.T
+        past = slice(1, own + records.LEVEL)
+        calm = _LEAST * math.sqrt(float(memory.series["variance"][int(group["series"])]))
+        deviation[past] = np.maximum(deviation[past], calm)
+        reach = np.where(deviation > 0.0, _FAR * deviation, np.inf)
+        memory.clip[g, 0, :d], memory.clip[g, 1, :d] = mean - reach, mean + reach
+        memory.clip[g, :, 0] = 1.0
+
+    @staticmethod
+    def _with_end(gram: Array, cross: Array, w: Array, d: int) -> Array:
+        """The sums of a weighted mean with what weights (2, D) say at the end of its window."""
+        gram = gram.copy()
+        gram[:d, d : d + 2] += cross @ w[:, :d].T
+        return gram
+
+    def _join_blocks(self, memory: records.Memory) -> None:
+        """Join the blocks of rows by two, whose length doubles, while there are more rows than they have room for."""
+        stream = memory.stream[0]
+        while (self._row - stream["half"]) // stream["block"] >= BLOCKS - 1:
+            sums = memory.scores.view(np.float64).reshape(len(memory.targets), BLOCKS, -1)
+            joined = sums[:, 1::2] + sums[:, 2::2]
+            sums[:, 1:] = 0.0
+            sums[:, 1 : 1 + joined.shape[1]] = joined
+            stream["block"] *= 2
+
+    def _search(self) -> None:
+        """Look for the periods of each series whose rows have no dates."""
+        growth = _GROWN if self._row < _SEARCHED else _LATER
+        self._search_at = max(self._row + 1, int(self._row * growth))
+        if self._calendar.cycles or not self.timing.regular:
+            return
+        R = len(self._memory.expected) // 2
+        if min(_SEARCHED, 2 * self._row) > R:
+            self._grow(_power(2 * self._row))
+        memory, R = self._memory, len(self._memory.expected) // 2
+        rows = np.arange(max(0, self._row - min(_SEARCHED, R)), self._row) % R
+        for i, series in enumerate(memory.series):
+            previous = series["periods"]
+            periods = [period.rows for period in find_periods(memory.x[i, rows], previous.tolist())]
+            new = np.array([*periods, 0, 0][:PERIODS], np.int64)
+            for p in np.flatnonzero(new != previous):
+                self._forget_usual(i, int(p), int(new[p]))
+
+    def _forget_usual(self, i: int, p: int, period: int) -> None:
+        """Begin the means of a period anew, which has another length."""
+        memory = self._memory
+        if period > memory.usual.shape[2]:
+            longer = ((0, 0), (0, 0), (0, period - memory.usual.shape[2]))
+            memory = self._memory = memory._replace(
+                usual=np.pad(memory.usual, longer), labels=np.pad(memory.labels, longer)
+            )
+        memory.series["periods"][i, p] = memory.series["slots"][i, p] = period
+        memory.series["pace"][i, p] = 1.0
+        memory.usual[i, p] = np.zeros((), records.Mean)
+        for group in memory.groups[memory.groups["series"] == i]:
+            first = int(group["target"])
+            memory.labels[first : first + int(group["targets"]), p] = np.zeros((), records.Mean)
+
+    # ------------------------------------------------------------------ scores and saving
+
+    def summary(self) -> list[dict[str, Any]]:
+        """The scores of the questions, a dict each."""
+        names = [f"last_{cycle.name}" for cycle in self._calendar.cycles]
+        if not names and self.timing.regular:
+            names = ["last_period", "last_longer_period"]
+        # Windows that have closed since the last time that anything was learned count too; what is learned is not kept.
+        changed = ("stream", "groups", "targets", "labels", "hours", "ratios", "scores")
+        memory = self._memory._replace(**{name: getattr(self._memory, name).copy() for name in changed})
+        self._join_blocks(memory)
+        for g, (Z, (_, later)) in enumerate(zip(self._rooms, self._later, strict=True)):
+            _close()(memory, g, self._row, Z, later, *self._room)
+        return [
+            scores_of(question, int(target), float(scale), memory, self._row, names)
+            for question, target, scale in zip(self._plan.questions, self._plan.targets, self._plan.scales, strict=True)
+        ]
+
+    def state(self) -> dict[str, Any]:
+        """What is saved with a model: arrays by name, those of a record by field; and numbers under ``answers``."""
+        arrays = {f"answers.{name}": array for name, array in self._memory._asdict().items()}
+        arrays |= {f"answers.gram.{g}": gram for g, gram in enumerate(self._grams)}
+        arrays |= {f"answers.cross.{g}": cross for g, (cross, _) in enumerate(self._later)}
+        arrays |= {f"answers.relations.{name}": array for name, array in self._relations.arrays.items()}
+        header = {
+            "texts": [question.text for question in self._plan.questions],
+            "row": self._row,
+            "read": self._read,
+            "due": self._due,
+            "search_at": self._search_at,
+            "expected": self._expected,
+            "time": None if math.isnan(self._time) else self._time,
+            "hold": self._hold.state(),
+        }
+        plain = {name: values for key, array in arrays.items() for name, values in _fields(key, array)}
+        return {"answers": header, **plain}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what was saved; ValueError if it does not fit.
+
+        Args:
+            state: As ``state`` returns it.
+        """
+        header = state["answers"]
+        if header["texts"] != [question.text for question in self._plan.questions]:
+            raise ValueError(f"these answers are to other questions: {header['texts']}")
+        restored = {}
+        for name, array in self._memory._asdict().items():
+            new = _joined(f"answers.{name}", array.dtype, state)
+            if new.ndim != array.ndim:
+                raise ValueError(f"what was learned does not fit: {name}")
+            restored[name] = new
+        self._memory = records.Memory(**restored)
+        for g, (gram, (cross, _)) in enumerate(zip(self._grams, self._later, strict=True)):
+            gram[:], cross[:] = state[f"answers.gram.{g}"], state[f"answers.cross.{g}"]
+        for name, array in self._relations.arrays.items():
+            array[:] = state[f"answers.relations.{name}"]
+        self._read = header["read"]
+        self._row, self._due, self._search_at = header["row"], header["due"], header["search_at"]
+        self._expected = header["expected"]
+        self._time = math.nan if header["time"] is None else header["time"]
+        self._hold = Hold.restore(header["hold"])
+
+
+def _stride(h: int) -> int:
+    """One row in so many is learned from, of a window of h rows: coprime to 210, to meet every slot of a week.
+
+    >>> [_stride(h) for h in (2, 144, 360, 1440)]
+    [1, 1, 11, 43]
+    """
+    return max(stride for stride in range(1, max(2, h // _LEARNED + 1)) if math.gcd(stride, 210) == 1)
+
+
+def _power(n: int) -> int:
+    """The least power of 2 from n on."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def _spread(array: Array, at: NDArray[np.int64], rows: int) -> Array:
+    """Rows at their places, NaN where one is not there."""
+    out = np.full((rows, array.shape[1]), np.nan)
+    out[at] = array
+    return out
+
+
+def _fields(name: str, array: NDArray[Any]) -> list[tuple[str, NDArray[Any]]]:
+    """An array, or the fields of its records, by name."""
+    if array.dtype.names is None:
+        return [(name, array.copy())]
+    return [pair for field in array.dtype.names for pair in _fields(f"{name}.{field}", array[field])]
+
+
+def _joined(name: str, dtype: np.dtype[Any], state: Mapping[str, Any]) -> NDArray[Any]:
+    """The array, or the array of records, of which these are the fields."""
+    if dtype.names is None:
+        return np.array(state[name])
+    fields = {field: _joined(f"{name}.{field}", dtype[field].base, state) for field in dtype.names}
+    first = dtype.names[0]
+    shape = fields[first].shape[: fields[first].ndim - len(dtype[first].shape)]
+    out = np.zeros(shape, dtype)
+    for field, values in fields.items():
+        out[field] = values
+    return out
+
+
+@cache
+def _advance() -> Any:
+    return direct(kernels.advance)
+
+
+@cache
+def _close() -> Any:
+    return direct(kernels.close)
+
+
+@cache
+def _decide() -> Any:
+    return direct(kernels.decide)

@@ -1,0 +1,153 @@
+"""What questions become: series, groups of questions that share features, and one target for each kind of label."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.answers.records import ANY, AT, FIRST, MAX, MEAN_OF, MIN, WEIGHTED
+from emphatic.asking.answers import Timing
+from emphatic.asking.language import CONDITIONS, Question, parse, quoted
+from emphatic.questions.evaluator import Condition, Expression
+
+__all__ = ["Plan", "SeriesOf", "default_questions", "read_question"]
+
+Array = NDArray[np.float64]
+#: The kind of label of each kind of question; the first two always come together.
+_KINDS = {"at": AT, "mean": MEAN_OF, "sum": MEAN_OF, "integral": MEAN_OF, "weighted": WEIGHTED}
+_KINDS |= {"max": MAX, "min": MIN, "share": MEAN_OF, "event": ANY, "event_at": AT, "until": FIRST}
+_TOGETHER = (AT, MEAN_OF)
+_WEIGHTED = re.compile(r"\s*(?P<body>.+?)\s*@\s*(?P<horizon>[0-9][^@()]*?)\s*")
+#: Readings beyond this are not summed: their squares overflow.
+_LARGEST = 1e100
+#: The share of a step by which rows of a regular log may come late and still count.
+SLACK = 0.1
+
+
+def read_question(text: str) -> Question:
+    """The question that a line of text puts: a form of ``emphatic.asking.language``, or a weighted mean, ``x@1h``.
+
+    >>> read_question("x@24"), read_question("x at +24").kind
+    (Question(text='x@24', kind='weighted', body='x', horizon=24.0, unit=1.0), 'at')
+    """
+    match = _WEIGHTED.fullmatch(text)
+    if match is None:
+        return parse(text)
+    of_mean = parse(f"mean of {match['body']} over {match['horizon']}")
+    return Question(text.strip(), "weighted", of_mean.body, of_mean.horizon)
+
+
+def default_questions(signals: Sequence[str], horizons: Sequence[float | str]) -> list[str]:
+    """The value of each signal at each horizon, and its mean until then.
+
+    >>> default_questions(["side 1"], [8, "1h"])[:2]
+    ['`side 1` at +8', 'mean of `side 1` over 8']
+    """
+    texts = []
+    for name in map(quoted, signals):
+        for horizon in horizons:
+            length = horizon if isinstance(horizon, str) else f"{horizon:.15g}"
+            texts += [f"{name} at +{length}", f"mean of {name} over {length}"]
+    return texts
+
+
+class SeriesOf(NamedTuple):
+    """What a series is made of: a signal, an expression, or a condition."""
+
+    expression: Expression | str
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether labels are 0 and 1, and features are of a margin."""
+        return isinstance(self.expression, Condition)
+
+    def read(self, signals: Mapping[str, int], read: Array, sound: Array, held: Array) -> tuple[Array, Array, Array]:
+        """The reading of each row as labels know it, NaN where it is missing; the same held; and for features.
+
+        Args:
+            signals: The column of each signal.
+            read: Readings as they were read, NaN where missing (B, C): conditions are about these.
+            sound: Readings as the guard took them, NaN where missing.
+            held: The last of these, where one is missing.
+        """
+        if isinstance(self.expression, str):
+            column = signals[self.expression]
+            return sound[:, column], held[:, column], held[:, column]
+        names = self.expression.names
+        raw = read if self.is_condition else sound
+        reading = np.asarray(self.expression({name: raw[:, signals[name]] for name in names}), np.float64)
+        latest = {name: held[:, signals[name]] for name in names}
+        present = np.asarray(self.expression(latest), np.float64)
+        if not isinstance(self.expression, Condition):
+            reading = np.where(np.abs(reading) < _LARGEST, reading, np.nan)
+            present = np.where(np.abs(present) < _LARGEST, present, 0.0)
+            return reading, present, present
+        reading = np.where(np.isnan(reading), np.nan, reading != 0.0)
+        present = np.where(np.isnan(reading), (present != 0.0) & ~np.isnan(present), reading)
+        margin = np.asarray(self.expression.margin(latest), np.float64)
+        return reading, present, np.where(np.abs(margin) < _LARGEST, margin, 0.0)
+
+
+class GroupOf(NamedTuple):
+    """Questions that share features: the series, the window in rows and in time, the kinds of label."""
+
+    series: int
+    h: int
+    span: float
+    kinds: tuple[int, ...]
+    is_event: bool
+
+
+@dataclass
+class Plan:
+    """Series, groups, and for each question its target and what an answer is multiplied by.
+
+    Args:
+        signals: The signals of the stream, which are the first series.
+        questions: The questions.
+        timing: What is known of the times.
+    """
+
+    signals: tuple[str, ...]
+    questions: list[Question]
+    timing: Timing
+    series: list[SeriesOf] = field(init=False)
+    groups: list[GroupOf] = field(init=False)
+    targets: NDArray[np.int64] = field(init=False)
+    scales: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        places = {name: i for i, name in enumerate(self.signals)}
+        self.series = [SeriesOf(name) for name in self.signals]
+        step, slack = self.timing.step or 1.0, SLACK if self.timing.regular else 1e-6
+        groups, scales = [], []
+        for question in self.questions:
+            question.check(self.signals)
+            name = question.body.strip().removeprefix("`").removesuffix("`")
+            key = name if name in self.signals and question.expression.names == {name} else repr(question.body)
+            if key not in places:
+                places[key] = len(self.series)
+                self.series.append(SeriesOf(question.expression))
+            span, kind = question.span(self.timing.step), _KINDS[question.kind]
+            h = max(1, math.floor(span / step + slack))
+            is_together = kind in _TOGETHER and question.kind not in CONDITIONS
+            kinds = _TOGETHER if is_together else (kind,)
+            groups.append(GroupOf(places[key], h, span, kinds, question.is_event))
+            rows = float(h) if self.timing.regular else span / step
+            of_kind = {"sum": rows, "integral": rows * step / question.unit, "until": span}
+            scales.append(of_kind.get(question.kind, 1.0))
+        self.groups, self.scales = sorted(set(groups)), np.array(scales)
+        begin = np.concatenate([[0], np.cumsum([len(group.kinds) for group in self.groups])]).astype(np.int64)
+        self.targets = np.array(
+            [
+                begin[self.groups.index(group)] + group.kinds.index(_KINDS[question.kind])
+                for group, question in zip(groups, self.questions, strict=True)
+            ],
+            np.int64,
+        )
