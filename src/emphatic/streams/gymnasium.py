@@ -377,7 +377,8 @@ class Episodes:
             raise refusal("weights", "LearnGVFs", wanted, "'one'")
         if rates is None:
             is_given = alpha is not None or settings.get("stepsize") is not None
-            rates = 1.0 if is_given else {traits.name: RATE, BOUNDED: BOUNDED_RATE}
+            by_rule = {USUAL: RATE, BOUNDED: BOUNDED_RATE}
+            rates = 1.0 if is_given else by_rule if rule is None else by_rule.get(traits.name, RATE)
         settings |= {"rule": rule, "rates": rates, "alpha": alpha, "scaled": False, "centred": False}
         self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **settings)
         horde = self._new(features)
