@@ -37,8 +37,10 @@ _RECENT = 400
 #: The columns of a plot.
 _SHOWN = ("row", "time", "now", "answer", "low", "high", "usual", "label")
 _BASELINES = ("persistence", "past_mean", "climatology")
-#: The mark of an answer, by its number; and the support that an answer needs to have none.
-MARKS, _SUPPORTED = (None, "unsupported", "impossible"), 10.0
+#: The mark of an answer, by its number.
+MARKS = (None, "unsupported", "impossible")
+#: The support that an answer needs to have none.
+_SUPPORTED = 10.0
 
 
 @cache

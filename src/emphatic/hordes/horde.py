@@ -346,12 +346,6 @@ class Horde:
         return tuple(group.learner for group in self._groups)
 
     @property
-    def frozen(self) -> NDArray[np.bool_]:
-        """Which questions, (Q,), keep their last weights, because all of their learners would have diverged."""
-        pairs = zip(self.learners, self._shares, strict=True)
-        return self._of_questions([learner.frozen.reshape(-1, len(share)).all(axis=0) for learner, share in pairs])
-
-    @property
     def support(self) -> Array:
         """The effective number of steps that speak for each answer, (Q,): see ``emphatic.hordes.possible``.
 
@@ -1031,7 +1025,9 @@ class Horde:
 
         A learner that would diverge keeps its last finite weights, so that the others of the Horde can continue.
         """
-        diverged = [self.names[q] for q in np.flatnonzero(self.frozen) if not self.setup.least_squares]
+        pairs = zip(self.learners, self._shares, strict=True)
+        frozen = self._of_questions([learner.frozen.reshape(-1, len(share)).all(axis=0) for learner, share in pairs])
+        diverged = [self.names[q] for q in np.flatnonzero(frozen) if not self.setup.least_squares]
         named = [name for name in diverged if name not in self._diverged]
         if named:
             self._diverged |= {*named}
