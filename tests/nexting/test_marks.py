@@ -76,7 +76,7 @@ def test_a_page_that_shows_the_impossible_says_so(tmp_path: Path) -> None:
     low, high = (bound[model.names.index("if up")] for bound in model.possible)
     assert (answers[-400:] > high).any() or (answers[-400:] < low).any()
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
-    assert f"below {low:.4g} and above {high:.4g} impossible" in page
+    assert f"; values below {low:.4g} or above {high:.4g} are impossible" in page
     (score,) = (score for score in result.summary if score.get("question") == "if up")
     assert score["mark"] == "impossible"
     assert not low <= score["answer"] <= high

@@ -95,8 +95,8 @@ class Setup:
 class Group:
     """Q questions with one φ. Their learner has all of them with the first rate, then all with the next, and so on.
 
-    A question of constant γ < 1 is learned in its cumulant's own unit, as the deviation from ``base``, and its emphasis
-    starts and stays at 1; if not ``centred``, the return itself is learned.
+    A question of constant γ < 1 is learned in its cumulant's own unit, as the deviation from ``base``, and without a
+    policy its F starts and stays at 1; if not ``centred``, the return itself is learned.
 
     Args:
         evaluator: The questions of the whole horde on its stream.

@@ -112,7 +112,7 @@ class Possible:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
         known = self._known.view(np.float64).reshape(len(self._known), -1)
-        names = ("product", "steps")
+        names = ("log_product", "steps")
         return {"known": known, "ratios": self._ratios} | {name: self.questions[name] for name in names}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -1182,7 +1182,6 @@ def compile_for_live(settings: Settings | None = None) -> None:
     """
     settings = settings or Settings()
     asked = _ASKED if settings.ask else ()
-    has_policy = any("policy" in question for question in settings.questions)
     plain = Settings(
         rule=settings.rule,
         stepsize=settings.stepsize,
@@ -1190,7 +1189,7 @@ def compile_for_live(settings: Settings | None = None) -> None:
         horizons=_KERNEL_HORIZONS,
         ask=asked,
         exponential_only=settings.exponential_only,
-        questions=_WITH_POLICY if has_policy else (),
+        questions=_WITH_POLICY if any("policy" in question for question in settings.questions) else (),
     )
     with _silence(), tempfile.TemporaryDirectory() as folder:
         predictor = Predictor(plain, warm_up=_KERNEL_WARM_UP)

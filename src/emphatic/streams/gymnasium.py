@@ -157,10 +157,11 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
     def log(self, learner: int | None = None) -> dict[str, Any]:
-        """The recorded input: ``Learner(rule, n, K=Q).run(**env.log())`` leads to the same weights.
+        """The recorded input: ``Learner(rule, n, K).run(**env.log())`` leads to the same weights, K of a learner.
 
         Args:
-            learner: As for ``Horde.log``: with questions with and without a policy, 0 or 1.
+            learner: As for ``Horde.log``: with questions with and without a policy, 0 is the learner of the first
+                question, and 1 the other.
         """
         return self.episodes.log(0, learner)
 
@@ -446,10 +447,9 @@ class Episodes:
         """An attribute of the learners of each sequence, (B, K, …), in the order of the questions."""
         each = []
         for horde in self.hordes:
-            parts = [getattr(learner, name) for learner in horde.learners]
-            by_rate = [part.reshape(len(horde.rates), -1, *part.shape[1:]) for part in parts]
+            by_rate = [np.split(getattr(learner, name), len(horde.rates)) for learner in horde.learners]
             order = np.argsort(np.concatenate(horde.shares))
-            each.append(np.concatenate(np.concatenate(by_rate, axis=1)[:, order]))
+            each.append(np.concatenate([np.concatenate(parts)[order] for parts in zip(*by_rate, strict=True)]))
         return np.array(each)
 
     def support(self, i: int) -> Array:
