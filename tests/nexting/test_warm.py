@@ -27,7 +27,12 @@ def spy(function, *arguments, **options):
 compiled._compiled = spy
 folder = tempfile.TemporaryDirectory()
 """
-WARM = "from emphatic.nexting import predictor as p\np.compile_for_live()\np.compile_for_questions()\n"
+WARM = """
+from emphatic.nexting import predictor
+from emphatic.nexting.settings import Settings
+predictor.compile_for_live(Settings(QUESTIONS))
+predictor.compile_for_questions()
+"""
 LOG = """
 import emphatic, numpy as np
 t = np.arange(3000)
@@ -37,7 +42,7 @@ emphatic.nexting.run({"time": time, "x": np.sin(t / 7), "y": np.cos(t / 9)}, out
 LIVE = """
 from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
-predictor = Predictor(Settings(), warm_up=300)
+predictor = Predictor(Settings(QUESTIONS), warm_up=300)
 predictor.take([(i, {"time": 1.7e9 + 60 * i, "a": i % 17, "b": i % 5}) for i in range(1000)])
 predictor.ask("P(a > 9 within 5min)")
 predictor.take([(i, {"time": 1.7e9 + 60 * i, "a": i % 17, "b": i % 5}) for i in range(1000, 1100)])
@@ -52,8 +57,12 @@ def kernels(code: str) -> set[str]:
 
 
 @pytest.mark.long
-def test_exactly_what_a_service_needs_is_compiled() -> None:
-    assert kernels(WARM) == kernels(LIVE)
+@pytest.mark.parametrize(
+    "questions",
+    ["", "questions=[{'name': 'c', 'cumulant': 'a', 'horizon': 5, 'policy': {'column': 'b', 'target': {'0': 1.0}}}]"],
+)
+def test_exactly_what_a_service_needs_is_compiled(questions: str) -> None:
+    assert kernels(WARM.replace("QUESTIONS", questions)) == kernels(LIVE.replace("QUESTIONS", questions))
 
 
 def test_settings_about_signals_do_not_matter(caplog: pytest.LogCaptureFixture) -> None:

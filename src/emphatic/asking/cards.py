@@ -88,7 +88,7 @@ def make_gvf_cards(returns: FollowedGVFs, plots: Plots, dated: bool) -> list[Car
         ]
         low, high = returns.possible[:, q]
         outside = ((rows["answer"] < low) | (rows["answer"] > high)).any()
-        marked = f"; below {low:.4g} and above {high:.4g} impossible" if outside else ""
+        marked = f"; values below {low:.4g} or above {high:.4g} are impossible" if outside else ""
         panel = Panel(f"Prediction and actual return, at the row that predicts{marked}", lines)
         plot = plots(Plot({"": [panel]}, f"own {q}"), f"{score['question']}: predictions and actual returns")
         table_of = _scores(score, ("rmse", "mae", "variance_explained"))

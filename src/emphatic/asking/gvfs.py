@@ -37,8 +37,10 @@ _RECENT = 400
 #: The columns of a plot.
 _SHOWN = ("row", "time", "now", "answer", "low", "high", "usual", "label")
 _BASELINES = ("persistence", "past_mean", "climatology")
-#: The mark of an answer, by its number; and the support that an answer needs to have none.
-MARKS, _SUPPORTED = (None, "unsupported", "impossible"), 10.0
+#: The mark of an answer, by its number.
+MARKS = (None, "unsupported", "impossible")
+#: The support that an answer needs to have none.
+_SUPPORTED = 10.0
 
 
 @cache
@@ -55,8 +57,7 @@ def find_marks(answers: Array, possible: Array, support: Array) -> NDArray[np.in
     >>> find_marks(np.array([[0.5, 0.5, 3.0]]), np.array([[0.0] * 3, [1.0] * 3]), np.array([20.0, 9.0, 9.0])).tolist()
     [[0, 1, 2]]
     """
-    low, high = possible
-    return np.where((answers < low) | (answers > high), 2, support < _SUPPORTED).astype(np.int8)
+    return np.where((answers < possible[0]) | (answers > possible[1]), 2, support < _SUPPORTED).astype(np.int8)
 
 
 class FollowedGVFs:

@@ -131,7 +131,6 @@ def learn_car(seed: int, runs: int = 5, steps: int = 20_000) -> Car:
             step = {"alpha": alpha, "lambda_": 0.6, "rho": rho, "I": 1.0 - GAMMA} | bounds
             learner.run(phi, R, gamma_next, **step, on_divergence="freeze", predictions=False)
             answers[run] = (features(grid) @ learner.theta).reshape(answers[run].shape)
-    learned["bounded_etd"] = learned["bounded_etd"].clip(LOW, HIGH)
     exact = [returns(*drive(np.full(200, accelerate), place)[1:])[0][0] for place in grid]
     return Car(grid[:33, 0], np.reshape(exact, (-1, 33)), learned)
 
@@ -145,7 +144,8 @@ def demo(
     The chain is that of Sutton, Mahmood & White (2016): behaviour goes mostly left, the question is about
     always going right, and there are only three features for five states. The table shows the exact values, what
     true online emphatic TD and off-policy TD learned from the same stream, and the fixed point of each. A page shows
-    this, and what a car at random says of always accelerating, by true online emphatic TD without and with bounds.
+    this, and what a car that acts at random predicts for always pushing right, by true online emphatic TD without and
+    with bounds.
     """
     try:
         _show(steps, seed)
@@ -213,12 +213,13 @@ def page(chain: Chain, car: Car) -> str:
 
 def reading_of_car(car: Car) -> str:
     """What its answers say."""
-    unbounded = car.learned["true_online_etd"]
+    unbounded, bounded = car.learned["true_online_etd"], car.learned["bounded_etd"]
     outside = sum(bool(((run < LOW) | (run > HIGH)).any()) for run in unbounded)
-    error = ((car.learned["bounded_etd"] - car.exact) ** 2).mean() ** 0.5
+    error = ((bounded - car.exact) ** 2).mean() ** 0.5
     return (
-        f"Every sum lies from {LOW:g} to {HIGH:g}. Without bounds, {outside} of {len(unbounded)} runs predict others, "
-        f"up to {abs(unbounded).max():.2g} (at the edge). With bounds, none does; the RMS error is {error:.2f}."
+        f"Every sum lies from {LOW:g} to {HIGH:g}. In {outside} of {len(unbounded)} runs without bounds, predictions "
+        f"leave this range, up to {abs(unbounded).max():.2g} (at the edge). With bounds they lie from {bounded.min():.1f} "
+        f"to {bounded.max():.1f}; the RMS error is {error:.2f}."
     )
 
 

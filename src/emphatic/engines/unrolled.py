@@ -254,11 +254,11 @@ class Functions:
 
 
 def acceptable(rule: AnyRule) -> str:
-    """The text of what must be so of a step's parameters: each in its range, and those that are ordered in order."""
+    """The text of what must be so of a step's parameters: each in its range, and the ends of a range in order."""
     ranges = [rule.ranges[name] for name in rule.parameters]
     within = [f"{max(-HUGE, low)!r} <= step[{i}] <= {min(HUGE, high)!r}" for i, (low, high) in enumerate(ranges)]
-    pairs = [[rule.parameters.index(name) for name in pair] for pair in rule.ordered]
-    return " and ".join([*within, *(f"step[{low}] <= step[{high}]" for low, high in pairs)])
+    ends = [f"step[{rule.parameters.index(name)}]" for name in rule.ordered]
+    return " and ".join([*within, " <= ".join(ends)] if ends else within)
 
 
 def tuple_of(items: Iterable[str]) -> str:

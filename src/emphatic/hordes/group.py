@@ -95,8 +95,8 @@ class Setup:
 class Group:
     """Q questions with one φ. Their learner has all of them with the first rate, then all with the next, and so on.
 
-    A question of constant γ < 1 is learned in its cumulant's own unit, as the deviation from ``base``, and its emphasis
-    starts and stays at 1; if not ``centred``, the return itself is learned.
+    A question of constant γ < 1 is learned in its cumulant's own unit, as the deviation from ``base``, and without a
+    policy its F starts and stays at 1; if not ``centred``, the return itself is learned.
 
     Args:
         evaluator: The questions of the whole horde on its stream.
@@ -131,10 +131,9 @@ class Group:
         self.base = base if setup.centred else np.zeros(Q)
         constant = setup.constants(Q, features.norm, self.lambda_)
         self._alpha, self._lambda = constant[0], constant[2]
-        #: Whether the rule keeps to what is possible. Answers that are not blended are kept to it too, or compared with
-        #: it.
+        #: Whether predictions are kept to what is possible, or else answers that are not blended compared with it.
         self._is_bounded = setup.rule.name == BOUNDED
-        self._clips, self._judges = (not blended.all() and which for which in (self._is_bounded, not self._is_bounded))
+        self._judges = not self._is_bounded and not blended.all()
         factor = np.ones(Q)
         if setup.scaled != setup.centred:  # an answer is a return, and the learner has its cumulant's unit; or reversed
             factor = self.scale if setup.centred else 1.0 / self.scale
@@ -263,6 +262,7 @@ class Group:
         next_rows = Rows(self._start, phi.indices[0], phi.values[0])
         self.possible.take(room.R[:1], room.parameters[3])
         V = self.recorded.learn_row(phi_rows, next_rows, room.parameters)
+        V = self._clip(V) if self._is_bounded else V
         self.phi, self._phi_rows, self.open = phi, next_rows, True
         np.add(V.reshape(room.R.shape), self.base, out=room.by_rate)
         assert isinstance(self.blend, Combination)
@@ -572,7 +572,7 @@ class Group:
         B, Q, E, setup = len(V), len(self.gamma), self._E, self.setup
         if self._direct:
             return self._within(V, bounds)
-        V = self._clip(V, bounds) if self._clips else V
+        V = self._clip(V, bounds) if self._is_bounded else V
         by_rate = V.reshape(B, E, Q) + self.base if setup.centred else V.reshape(B, E, Q) * self.scale
         if not self._any_blended:
             out = self._blend_rates(by_rate, steps, follows)
@@ -604,7 +604,7 @@ class Group:
                 t, q = divmod(place, len(self.questions))
                 low, high = self.possible.in_answers(bounds[min(t, len(bounds) - 1), :, : len(self.questions)])[:, q]
                 self.impossible.append((int(self.questions[q]), self.setup.rule.name, answers[t, q], low, high))
-        elif self._direct and self._clips:
+        elif self._direct and self._is_bounded:
             return self._clip(answers, bounds)
         return answers
 
@@ -665,8 +665,7 @@ class Group:
         fill_in("fresh", self.fresh.view(np.uint8), arrays["horde.fresh"])
         if self.seasons is not None:
             self.seasons.restore(under(arrays, "seasons."))
-        if saved_range := under(arrays, "possible."):  # (a file of an earlier version has none)
-            self.possible.restore(saved_range)
+        self.possible.restore(under(arrays, "possible."))
         self.blend.restore(under(arrays, "blend."))
         if self.rates is not None:
             self.rates.restore(under(arrays, "blend.rates."))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -261,8 +262,9 @@ class Horde:
         self._gathers = False  # whether answers of several blocks are kept
         self._was_cut = False  # whether the next row begins a sequence
         names = [question.name for question in self.questions]
-        bounded = [rule is None and question.policy is not None for question in self.questions]
-        groups = _group_by_maker(features, names, bounded)
+        known = (USUAL, BOUNDED) if rule is None else (str(getattr(rule, "name", rule)),)
+        chosen = [known[0 if question.policy is None else -1] for question in self.questions]
+        groups = _group_by_maker(features, names, chosen)
         _check_flags(scaled, centred, record, least_squares, len({id(maker) for maker, _ in groups}))
         self.step, self.scaled, self._given_rule = step, scaled, rule
         if step is not None and not isinstance(step, int | float):
@@ -271,16 +273,17 @@ class Horde:
         kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
         if stepsize is not None:
             kind["stepsize"] = stepsizes.get(stepsize)
+        if isinstance(rates, Mapping) and not rates.keys() <= {*known}:
+            raise refusal("rates", "Horde", f"be for {' and '.join(known)} alone", repr(rates))
         setups = {}
-        for is_bounded in dict.fromkeys(bounded):
-            of_questions = BOUNDED if is_bounded else USUAL if rule is None else rule
-            of_rule = _rates_of(getattr(of_questions, "name", of_questions), rates, stepsize is not None)
+        for name in dict.fromkeys(chosen):
+            own_rates = _rates_of(name, rates, stepsize is not None)
             # Reports an unknown rule, engine or parameter, or a missing one, at once.
-            base_rule = Learner(of_questions, 1, len(of_rule) * len(self.questions), **kind).rule.base
+            base_rule = Learner(name if rule is None else rule, 1, len(own_rates) * len(names), **kind).rule.base
             fixed = (alpha, scaled, centred, record, kind, extra, least_squares, weekly)
-            setups[is_bounded] = Setup(base_rule, of_rule, *fixed)
+            setups[name] = Setup(base_rule, own_rates, *fixed)
         #: How each of ``groups`` learns; ``setup`` is that of the first question, and so are ``rates``.
-        self._setups = [setups[bounded[share[0]]] for _, share in groups]
+        self._setups = [setups[chosen[share[0]]] for _, share in groups]
         self.setup, self.rates = self._setups[0], self._setups[0].rates
         #: The rule's name; None where it depends on whether a question has a policy.
         self.rule = self.setup.rule.name if len(setups) == 1 else None
@@ -341,12 +344,6 @@ class Horde:
         """The learner of each of ``makers``, of the questions that share it."""
         self._require().catch_up()
         return tuple(group.learner for group in self._groups)
-
-    @property
-    def frozen(self) -> NDArray[np.bool_]:
-        """Which questions, (Q,), keep their last weights, because all of their learners would have diverged."""
-        pairs = zip(self.learners, self._shares, strict=True)
-        return self._of_questions([learner.frozen.reshape(-1, len(share)).all(axis=0) for learner, share in pairs])
 
     @property
     def support(self) -> Array:
@@ -1028,7 +1025,9 @@ class Horde:
 
         A learner that would diverge keeps its last finite weights, so that the others of the Horde can continue.
         """
-        diverged = [self.names[q] for q in np.flatnonzero(self.frozen) if not self.setup.least_squares]
+        pairs = zip(self.learners, self._shares, strict=True)
+        frozen = self._of_questions([learner.frozen.reshape(-1, len(share)).all(axis=0) for learner, share in pairs])
+        diverged = [self.names[q] for q in np.flatnonzero(frozen) if not self.setup.least_squares]
         named = [name for name in diverged if name not in self._diverged]
         if named:
             self._diverged |= {*named}
@@ -1049,7 +1048,7 @@ class Horde:
                 f"cumulants so far every answer lies from {low:.4g} to {high:.4g}. The steps of rule {rule!r} are too "
                 f"large here: use rule {BOUNDED!r}, which keeps to this range.",
                 DivergenceWarning,
-                stacklevel=4,
+                stacklevel=_level_of_caller(),
             )
 
     def blocks(
@@ -1162,6 +1161,9 @@ class Horde:
             self._require().catch_up()
             if learner is None and len(self._groups) > 1:
                 self._refuse_one("learners, and give log the number of one")
+            numbers = range(len(self._groups))
+            if learner is not None and (isinstance(learner, bool) or learner not in numbers):
+                raise refusal("learner", "log", f"be a whole number from 0 to {numbers[-1]}", repr(learner))
             return self._groups[learner or 0].recorded.log()
 
     def resume_episode(self, observation_of: Callable[[Array], Any]) -> None:
@@ -1396,6 +1398,14 @@ class Horde:
         evaluator.departure = np.concatenate([of_horde.departure for of_horde in evaluators], axis=1)
 
 
+def _level_of_caller() -> int:
+    """The stack level, for a warning of the function that calls this, of the first line outside the package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("emphatic."):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 # ------------------------------------------------------------------------------------------------ checks of arguments
 
 
@@ -1449,13 +1459,13 @@ def _claim(maker: Features) -> Features:
 
 
 def _group_by_maker(
-    features: object, names: Sequence[str], bounded: Sequence[bool]
+    features: object, names: Sequence[str], rules: Sequence[str]
 ) -> list[tuple[Features, NDArray[np.intp]]]:
-    """Each feature maker, and the questions that share it and its learner: ``bounded`` are those of another rule."""
+    """Each feature maker, and the questions that share it and the rule, and so a learner."""
     by_name = dict.fromkeys(names, features) if isinstance(features, Features) else _check_makers(features, names)
-    shares: dict[tuple[int, bool], list[int]] = {}
-    for q, (name, is_bounded) in enumerate(zip(names, bounded, strict=True)):
-        shares.setdefault((id(by_name[name]), is_bounded), []).append(q)
+    shares: dict[tuple[int, str], list[int]] = {}
+    for q, (name, rule) in enumerate(zip(names, rules, strict=True)):
+        shares.setdefault((id(by_name[name]), rule), []).append(q)
     return [(by_name[names[share[0]]], np.array(share)) for share in shares.values()]
 
 

@@ -16,17 +16,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.engines.compiled import direct
+from emphatic.hordes import possible_kernels as kernels
+
 __all__ = ["Possible"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-#: The most steps of a window: beyond, a product of ratios is hardly ever another one.
+#: The most steps of a window, whose memory is then at most 8 MB.
 _LONGEST = 1 << 20
 
 
@@ -43,26 +45,22 @@ class Possible:
     """
 
     def __init__(self, gamma: Array, policies: Flags, base: Array, factor: Array, compared: Flags, E: int) -> None:
-        kernels, bounded = _kernels(), gamma < 1.0
+        bounded = gamma < 1.0
         #: What is fixed, and what belongs to the sequence, of each question: see the kernels.
         self.questions, self._known = (np.zeros(len(gamma), dtype) for dtype in (kernels.QUESTION, kernels.KNOWN))
         scale = np.where(bounded, 1.0 - gamma, 0.0)
         horizon = np.round(1.0 / np.where(bounded, scale, np.inf))
         window = np.where(policies, np.minimum(horizon, _LONGEST), 0.0).astype(np.int64)
         questions = self.questions
-        questions["scale"], questions["factor"], questions["base"], questions["compared"] = (
-            scale,
-            factor,
-            base,
-            compared,
-        )
+        questions["scale"], questions["factor"] = scale, factor
+        questions["base"], questions["compared"] = base, compared
         questions["window"], questions["begin"] = np.where(bounded, window, -1), np.cumsum(window) - window
         self._ratios = np.zeros(int(window.sum()))
         self._known["largest"], self._known["support"] = -math.inf, np.where(bounded, 0.0, np.nan)
         #: The least and the most return of each learner, (1, 2, K), changed in place: −∞ and ∞ where there is no range.
         self.bounds = np.empty((1, 2, len(gamma) * E))
         self._refresh()
-        self._take, self._find, self._clip = (_direct(name) for name in ("take", "find_impossible", "clip"))
+        self._take, self._find, self._clip = map(direct, (kernels.take, kernels.find_impossible, kernels.clip))
         self._support = self._known["support"]  # (a view: to find it takes as long as to copy it)
 
     @property
@@ -114,7 +112,7 @@ class Possible:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, by name."""
         known = self._known.view(np.float64).reshape(len(self._known), -1)
-        names = ("product", "steps")
+        names = ("log_product", "steps")
         return {"known": known, "ratios": self._ratios} | {name: self.questions[name] for name in names}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -132,18 +130,3 @@ class Possible:
         for bound, name in zip(bounds, ("least", "most"), strict=True):
             np.divide(self._known[name], scale, out=bound, where=scale > 0.0)
         self.bounds[0] = np.tile(bounds, self.bounds.shape[2] // len(scale))
-
-
-@cache
-def _kernels() -> Any:
-    from emphatic.hordes import possible_kernels  # late: it imports numba
-
-    return possible_kernels
-
-
-@cache
-def _direct(name: str) -> Any:
-    """A kernel, called without a look at its arguments: ``Possible`` knows their types."""
-    from emphatic.engines.compiled import direct
-
-    return direct(getattr(_kernels(), name))

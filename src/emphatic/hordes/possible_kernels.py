@@ -18,15 +18,24 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Records = NDArray[Any]
 
-_FLOATS = ("scale", "factor", "base", "product")
-#: A question in its stream: 1 − γ, or 0 where γ is 1 or varies; what an answer is multiplied by, and then lessened
-#: by, to be in the learner's unit; log Π ρ since the window was last filled; whether answers are compared with what is
-#: possible; the steps of the window, 0 without a policy, −1 where it has none; where it begins among the ratios; and
-#: the steps of the sequence.
-_INTEGERS = ("compared", "window", "begin", "steps")
+#: A question in its stream:
+#:     scale         1 − γ, or 0 where γ is 1 or varies
+#:     factor        what an answer is multiplied by to be in the learner's unit
+#:     base          what it is then lessened by
+#:     log_product   log Π ρ since the window was last filled
+#:     compared      whether answers are compared with what is possible
+#:     window        the steps of the window: 0 without a policy, −1 where γ is 1 or varies
+#:     begin         where it begins among the ratios
+#:     steps         the steps of the sequence
+_FLOATS, _INTEGERS = ("scale", "factor", "base", "log_product"), ("compared", "window", "begin", "steps")
 QUESTION = np.dtype([*((name, "f8") for name in _FLOATS), *((name, "i8") for name in _INTEGERS)])
-#: What is known of it: the least and the most cumulant, and 0; whether an impossible answer was found; the largest
-#: log w, Σw and Σw² in units of that w and its square; and the support.
+#: What is known of it:
+#:     least, most   the least and the most cumulant, and 0
+#:     found         whether an impossible answer was found
+#:     largest       the largest log w
+#:     total         Σw in units of that w
+#:     squares       Σw² in units of its square
+#:     support       the support
 _KNOWN = ("least", "most", "found", "largest", "total", "squares", "support")
 KNOWN = np.dtype([(name, "f8") for name in _KNOWN])
 #: The least and the most return, in the last axis but one.
@@ -63,7 +72,7 @@ def take(R: Floats, rho: Floats, questions: Records, knowledge: Records, ratios:
             ratio = math.log(rho[t, q]) if rho[t, q] > 0.0 else -math.inf
             place = question["steps"] % window
             at = question["begin"] + place
-            log_w = question["product"] = ratio if place == 0 else question["product"] + ratio
+            log_w = question["log_product"] = ratio if place == 0 else question["log_product"] + ratio
             if question["steps"] >= window and place + 1 < window:
                 log_w += ratios[at + 1]
             ratios[at] = ratio

@@ -390,8 +390,8 @@ def resolve(
         default = rule.defaults.get(name)
         if name in extra:
             value = extra[name]
-            is_endless = value.__class__ is float and value == default
-            resolved.append(read(name, limited(value) if is_endless else value))
+            is_default = value.__class__ is float and value == default
+            resolved.append(read(name, limited(value) if is_default else value))
         elif default == "eta":
             resolved.append(product(read("eta", extra["eta"]), resolved[0]) if "eta" in extra else resolved[0])
         elif isinstance(default, str):
@@ -412,8 +412,7 @@ def as_given(name: str, value: ArrayLike) -> ArrayLike:
 
 def product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     """a·b without expanding an axis along which both are constant."""
-    axes = tuple(slice(None) if a.strides[axis] or b.strides[axis] else slice(0, 1) for axis in (0, 1))
-    return np.broadcast_to(a[axes] * b[axes], a.shape)
+    return np.broadcast_to(_once(a) * _once(b), a.shape)
 
 
 def least_rows(p: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -649,10 +648,10 @@ def out_of_range(name: str, function: str, rule: AnyRule, view: NDArray[np.float
         wanted = f"finite or {infinity(rule, name)}" if infinity(rule, name) else "finite"
     elif high == math.inf:
         wanted = f"{low:g} or more" + ("" if infinity(rule, name) else ", and finite")
-    return refusal(name, function, f"be {wanted}", f"{view[tuple(place)]}{_describe(view.shape, place)}")
+    return refusal(name, function, f"be {wanted}", f"{view[tuple(place)]}{describe_place(view.shape, place)}")
 
 
-def _describe(shape: tuple[int, ...], place: Sequence[int]) -> str:
+def describe_place(shape: tuple[int, ...], place: Sequence[int]) -> str:
     """Which step and which learner an entry of a (T, K) array belongs to, in words; one of several is named."""
     where = [f"{of} {i}" for of, size, i in zip(("step", "learner"), shape, place, strict=True) if size > 1]
     return f"{' at ' if where else ''}{', '.join(where)}"
@@ -663,14 +662,15 @@ def check_order(rule: AnyRule, function: str, values: Sequence[Any], once: Calla
 
     ``once`` gives the numbers of a parameter without those repeated along an axis.
     """
-    for pair in rule.ordered:
-        lower, upper = (once(values[rule.parameters.index(name)]) for name in pair)
-        above = lower > upper
-        if above.any():
-            place = tuple(np.argwhere(above)[0])
-            low, high = (np.broadcast_to(array, above.shape)[place] for array in (lower, upper))
-            got = f"{low} with '{pair[1]}' = {high}{_describe(above.shape, place)}"
-            raise refusal(pair[0], function, f"be at most '{pair[1]}'", got, "Exchange the two, or leave one out.")
+    if not rule.ordered:
+        return
+    lower, upper = (once(values[rule.parameters.index(name)]) for name in rule.ordered)
+    above = lower > upper
+    if above.any():
+        place, (name, other) = tuple(np.argwhere(above)[0]), rule.ordered
+        low, high = (np.broadcast_to(array, above.shape)[place] for array in (lower, upper))
+        got = f"{low} with '{other}' = {high}{describe_place(above.shape, place)}"
+        raise refusal(name, function, f"be at most '{other}'", got, "Exchange the two, or leave one out.")
 
 
 def _once(p: NDArray[Any]) -> NDArray[Any]:

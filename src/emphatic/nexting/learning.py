@@ -161,8 +161,7 @@ def horde_options(settings: Settings, step: float | None) -> dict[str, Any]:
     signals = len(settings.predict or ())
     return {
         "rule": settings.rule,
-        # (by default they depend on the rule)
-        "rates": None if settings.rates == RATES and settings.stepsize is None else settings.rates,
+        "rates": settings.rates,
         "stepsize": settings.stepsize,
         "step": step,
         "least_squares": settings.least_squares,
@@ -240,7 +239,7 @@ def is_large(settings: Settings, C: int) -> bool:
         steps = len(of["steps"]) if isinstance(of, Mapping) else 1
         inner = of["trace"] if isinstance(of, Mapping) else of
         n += bins * steps * (C if inner == "*" else len(inner) if isinstance(inner, Sequence) else 1)
-    learners = len(settings.gvfs()) * len(settings.rates)
+    learners = len(settings.gvfs()) * len(settings.rates or RATES)
     return 8 * len(rules.get(settings.rule or USUAL).vectors) * learners * n > LIMIT
 
 

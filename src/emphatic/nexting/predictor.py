@@ -1167,13 +1167,18 @@ _KERNEL_WARM_UP, _KERNEL_BLOCKS = 98, (30, 1, 1)
 _KERNEL_HORIZONS = (2, 9)
 #: A question of one line: all of them need the same kernels.
 _ASKED = ("level at +3 rows",)
+#: A question with a policy, in a column of the readings.
+_WITH_POLICY = (
+    {"name": "if on", "cumulant": "level", "horizon": 2, "policy": {"column": "state", "target": {"on": 1.0}}},
+)
 
 
 def compile_for_live(settings: Settings | None = None) -> None:
     """Compile or load what ``emphatic serve`` and ``emphatic nexting -`` need.
 
     Args:
-        settings: What will be predicted, and how; the rule and its step sizes decide which kernels there are.
+        settings: What will be predicted, and how. The rule, its step sizes, and whether a question has a policy decide
+            which kernels there are.
     """
     settings = settings or Settings()
     asked = _ASKED if settings.ask else ()
@@ -1184,6 +1189,7 @@ def compile_for_live(settings: Settings | None = None) -> None:
         horizons=_KERNEL_HORIZONS,
         ask=asked,
         exponential_only=settings.exponential_only,
+        questions=_WITH_POLICY if any("policy" in question for question in settings.questions) else (),
     )
     with _silence(), tempfile.TemporaryDirectory() as folder:
         predictor = Predictor(plain, warm_up=_KERNEL_WARM_UP)

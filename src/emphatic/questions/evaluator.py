@@ -188,7 +188,7 @@ class Evaluator:
         self.exact = np.array([q.policy is None or sure_action(q.policy) is not None for q in questions], bool)
         #: Which questions learn the deviation from a mean: Σ γᵏ (x − x̄) and x̄ / (1 − γ) together are the return.
         self.unit = np.where(discounted & unpaid, self.scale, 0.0)
-        #: Which emphasis stays at 1: interest 1 − γ, a constant.
+        #: Where F, once at 1, stays there: on-policy, with interest 1 − γ, a constant.
         self.steady = discounted & plain & np.array([q.interest is None for q in questions], bool)
         if rule.emphasis != "gamma":
             self.steady[:] = False

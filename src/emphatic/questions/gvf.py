@@ -232,7 +232,7 @@ class GVF:
         gamma: A number, or an expression or function of the next row (0 where the question ends).
         horizon: In place of ``gamma``: in steps, γ = 1 − 1/h, or a duration such as "2min" (at least one step).
         policy: The target policy; without one the question is about the behaviour itself.
-        interest: By default 1 − γ for a constant γ, which keeps the emphasis at 1, and otherwise 1; for a rule without
+        interest: By default 1 − γ for a constant γ, which brings F to 1 on-policy, and otherwise 1; for a rule without
             emphasis it is 1.
         lambda_: By default 1 − 4 (1 − γ), between 0 and .9.
         terminal: Z, paid on termination: the cumulant is R + (1 − γ) Z.

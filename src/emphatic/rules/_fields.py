@@ -207,15 +207,14 @@ def _check_ranges(rule: AnyRule) -> None:
 
 
 def _check_ordered(rule: AnyRule) -> None:
-    pairs = rule.ordered
-    if not isinstance(pairs, tuple) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
-        raise refusal(rule.name, "ordered", "be a tuple of pairs of extra parameters", repr(pairs))
-    for pair in pairs:
-        _check_of_extra(rule, "ordered", dict.fromkeys(pair))
-        low, high = (rule.defaults.get(name) for name in pair)
-        if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
-            wanted = f"be in order, {pair[0]!r} at most {pair[1]!r}"
-            raise refusal(rule.name, "defaults", wanted, f"{low!r} and {high!r}")
+    pair = rule.ordered
+    if not isinstance(pair, tuple) or len(pair) not in (0, 2):
+        raise refusal(rule.name, "ordered", "be a pair of extra parameters, or ()", repr(pair))
+    _check_of_extra(rule, "ordered", dict.fromkeys(pair))
+    ends = [end for end in map(rule.defaults.get, pair) if isinstance(end, int | float)]
+    if ends != sorted(ends):
+        wanted = f"be in order, {pair[0]!r} at most {pair[1]!r}"
+        raise refusal(rule.name, "defaults", wanted, " and ".join(map(repr, ends)))
 
 
 def _check_of_extra(rule: AnyRule, field: str, mapping: Any) -> None:

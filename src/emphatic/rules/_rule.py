@@ -46,8 +46,7 @@ class Rule(RuleTraits):
             with a ``bound`` limits.
         lasting: The last entries of the memory, which ``cut`` leaves unchanged.
         continuing: Whether γ = 1 throughout is meant: values are then relative to an average reward.
-        ordered: Pairs of extra parameters, of which the first must never be above the second, such as the two ends of a
-            range.
+        ordered: Two extra parameters, of which the first must never be above the second: the two ends of a range.
     """
 
     name: str
@@ -68,7 +67,7 @@ class Rule(RuleTraits):
     effective_step: Callable[[Scalars, Scalars], Any] | None = None
     lasting: tuple[str, ...] = ()
     continuing: bool = False
-    ordered: tuple[tuple[str, str], ...] = ()
+    ordered: tuple[str, ...] = ()
     #: The function as engines compile it, ``def rule(step, memory, x, x_next, g)``: see ``emphatic.rules._canonical``.
     source: str = field(init=False, repr=False)
     #: ``effective_step`` in the same form; "" where there is none.

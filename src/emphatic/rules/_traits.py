@@ -24,7 +24,7 @@ class RuleTraits:
     interest: bool
     action_values: bool
     continuing: bool = False
-    ordered: tuple[tuple[str, str], ...] = ()
+    ordered: tuple[str, ...] = ()
     form: Any
 
     @property

@@ -1,7 +1,7 @@
 """Bounded true online emphatic TD(λ): trace, step and target are bounded, so that off-policy learning is safe.
 
     λ_t = λ/max(1, ρ⁻)                  no ratio above 1 lengthens the trace
-    F ← ρ⁻γF + I
+    F ← min(ρ⁻γF, 10³⁰) + I             (without the bound it would overflow)
     M = λ_t I + (1 − λ_t)F
     b = min(ραM, ½/φ·φ)                 no step along φ goes further than half of the way to its target
     B(v) = min(max(v, low), high)       the returns that are possible: low = −∞ and high = ∞ unless given
@@ -12,9 +12,9 @@
 Where every ρ is 1 and no bound is met, it is true_online_etd to the bit. The cut of the trace is that of Espeholt et
 al. (2018), "IMPALA: scalable distributed deep-RL with importance weighted actor-learner architectures", c̄ = 1. The
 bound of the step is that of Dabney & Barto (2012), "Adaptive step-size for online temporal difference learning", and
-Javed, Sharifnassab & Sutton (2024), "SwiftTD: a fast and robust algorithm for temporal difference learning", with ½ for
-1. F stops at 1e30, long after every step is as long as it may be. For cumulants from c to C, returns lie from
-min(0, c)/(1 − γ) to max(0, C)/(1 − γ).
+Javed, Sharifnassab & Sutton (2024), "SwiftTD: a fast and robust algorithm for temporal difference learning": theirs is
+1/φ·φ, here it is ½/φ·φ. F meets its own long after every step is as long as it may be. For cumulants from c to C,
+returns lie from min(0, c)/(1 − γ) to max(0, C)/(1 − γ).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ rule = Rule(
     memory=("gamma", "D", "F", "rho_before"),
     extra=("low", "high"),
     defaults={"low": -math.inf, "high": math.inf},
-    ordered=(("low", "high"),),
+    ordered=("low", "high"),
     class_name="BoundedETD",
     emphasis="gamma",
     fixed_point="cut",

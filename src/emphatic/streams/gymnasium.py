@@ -157,10 +157,11 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
     def log(self, learner: int | None = None) -> dict[str, Any]:
-        """The recorded input: ``Learner(rule, n, K=Q).run(**env.log())`` leads to the same weights.
+        """The recorded input: ``Learner(rule, n, K).run(**env.log())`` leads to the same weights, K of a learner.
 
         Args:
-            learner: As for ``Horde.log``: with questions with and without a policy, 0 or 1.
+            learner: As for ``Horde.log``: with questions with and without a policy, 0 is the learner of the first
+                question, and 1 the other.
         """
         return self.episodes.log(0, learner)
 
@@ -377,7 +378,8 @@ class Episodes:
             raise refusal("weights", "LearnGVFs", wanted, "'one'")
         if rates is None:
             is_given = alpha is not None or settings.get("stepsize") is not None
-            rates = 1.0 if is_given else {traits.name: RATE, BOUNDED: BOUNDED_RATE}
+            by_rule = {USUAL: RATE, BOUNDED: BOUNDED_RATE}
+            rates = 1.0 if is_given else by_rule if rule is None else by_rule.get(traits.name, RATE)
         settings |= {"rule": rule, "rates": rates, "alpha": alpha, "scaled": False, "centred": False}
         self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **settings)
         horde = self._new(features)
@@ -445,10 +447,9 @@ class Episodes:
         """An attribute of the learners of each sequence, (B, K, …), in the order of the questions."""
         each = []
         for horde in self.hordes:
-            parts = [getattr(learner, name) for learner in horde.learners]
-            by_rate = [part.reshape(len(horde.rates), -1, *part.shape[1:]) for part in parts]
+            by_rate = [np.split(getattr(learner, name), len(horde.rates)) for learner in horde.learners]
             order = np.argsort(np.concatenate(horde.shares))
-            each.append(np.concatenate(np.concatenate(by_rate, axis=1)[:, order]))
+            each.append(np.concatenate([np.concatenate(parts)[order] for parts in zip(*by_rate, strict=True)]))
         return np.array(each)
 
     def support(self, i: int) -> Array:

@@ -271,7 +271,7 @@ class Recorded:
         R: Rewards R_{t+1}, (T,), as every series that follows; each may also be one number.
         gamma_next: Discounts γ_{t+1}.
         rho: Importance sampling ratios.
-        I: Interest. By default 1 − γ for a rule with emphasis and a constant γ below 1, which keeps the emphasis at 1,
+        I: Interest. By default 1 − γ for a rule with emphasis and a constant γ below 1, which brings F to 1 on-policy,
             and else 1.
         lambda_: λ, where the grid does not set it.
         pi: Probability of the action taken under the target policy, for rules that use it.
