@@ -139,10 +139,8 @@ class Group:
             factor = self.scale if setup.centred else 1.0 / self.scale
         #: What is possible, and the support.
         self.possible = Possible(self.gamma, evaluator.with_policy[questions], self.base, factor, ~blended, E)
-        #: Whether the learner is given what is possible, which changes in place; else it keeps what the rule was given.
-        self._ranged = self._is_bounded and not {"low", "high"} & setup.extra.keys()
         names = self.learner.rule.parameters
-        if self._ranged:
+        if self._is_bounded:  # the learner is given what is possible, which changes in place
             bounds = dict(zip(("low", "high"), self.possible.bounds.swapaxes(0, 1), strict=True))
             constant = tuple(bounds.get(name, p) for name, p in zip(names, constant, strict=True))
         # (eta is no longer needed)
@@ -324,12 +322,12 @@ class Group:
         begin = 1 if phi_before is None else 0  # no step ends in the first row of a sequence
         V = np.empty((0, learner.K or 1))
         if bounds is not None:
-            bounds[:begin] = self.possible.bounds
+            bounds[:] = self.possible.bounds
         if len(targets.R) > begin:
             E, steps = self._E, targets.part(slice(begin, None))
             R, gamma, rho, I, factor = self._parameters(steps)
             alpha = self._alpha if factor is None else self._alpha * _tiled(factor, E)
-            ranged = self._take(R, rho, None if bounds is None else bounds[begin:])
+            ranged = self._take(R, rho, steps.known, None if bounds is None else bounds[begin:])
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UndiscountedWarning)  # an episode may be longer than this
                 V = learner.run(
@@ -354,13 +352,13 @@ class Group:
         """What is possible at each of B rows, before them, (B, 2, K); None where no answer is compared with it."""
         return np.repeat(self.possible.bounds, B, axis=0) if self._is_bounded or self._judges else None
 
-    def _take(self, R: Array, rho: Array, bounds: Array | None) -> dict[str, Array]:
+    def _take(self, R: Array, rho: Array, known: Flags, bounds: Array | None) -> dict[str, Array]:
         """Take what is possible from T steps before they are learned from: the parameters that it changes, (T, K).
 
         ``bounds`` take what is possible at each step, (T, 2, K).
         """
-        self.possible.take(np.ascontiguousarray(R), np.ascontiguousarray(np.broadcast_to(rho, R.shape)), bounds)
-        if not self._ranged or bounds is None:
+        self.possible.take(np.ascontiguousarray(R), np.where(known, rho, np.nan), bounds)
+        if not self._is_bounded or bounds is None:
             return {}
         return {"low": np.ascontiguousarray(bounds[:, 0]), "high": np.ascontiguousarray(bounds[:, 1])}
 
@@ -378,7 +376,6 @@ class Group:
     def _forget(self) -> None:
         """Forget the learner's traces, and learn nothing from the step across."""
         self.recorded.cut()
-        self.possible.cut()
         self.phi, self.open = None, False
         self.fresh[:], self._none_fresh = True, False
 
@@ -391,7 +388,6 @@ class Group:
         phi = self.features.activate(columns)
         if self.open:
             self.recorded.cut()
-        self.possible.cut()
         self.phi, self._phi_rows, self.open = phi, None, False
         self.fresh[:], self._none_fresh = True, False
         V = self.learner.predict(phi)
@@ -476,7 +472,7 @@ class Group:
         alpha = None if factor is None else self._alpha * _tiled(factor, E)
         T = len(R)
         bounds = self._make_bounds(T) if T > 1 or self.others is not None else None
-        ranged = self._take(R, rho, bounds)
+        ranged = self._take(R, rho, targets.known, bounds)
         if E > 1:
             R, gamma, I = _tiled(R, E), self._repeated("gamma", gamma), self._repeated("I", I)
             rho = self._repeated("rho", rho)
@@ -609,9 +605,7 @@ class Group:
         return answers
 
     def _clip(self, V: Array, bounds: Array | None = None) -> Array:
-        """Predictions (B, K), in place, no further than what is possible, or than the rule was given."""
-        if not self._ranged:
-            bounds = np.stack([self._extra["low"], self._extra["high"]], axis=1)
+        """Predictions (B, K), in place, no further than what is possible."""
         return self.possible.clip(V, self.possible.bounds if bounds is None else bounds)
 
     def _blend_rates(self, by_rate: Array, steps: Targets | None, follows: Flags) -> Array:

@@ -279,7 +279,16 @@ class Horde:
         for name in dict.fromkeys(chosen):
             own_rates = _rates_of(name, rates, stepsize is not None)
             # Reports an unknown rule, engine or parameter, or a missing one, at once.
-            base_rule = Learner(name if rule is None else rule, 1, len(own_rates) * len(names), **kind).rule.base
+            try:
+                base_rule = Learner(name if rule is None else rule, 1, len(own_rates) * len(names), **kind).rule.base
+            except ValueError as error:
+                if rule is not None or name != BOUNDED or stepsize is None:
+                    raise
+                remedy = f"Questions with a policy have rule {BOUNDED!r} by default: pass another, such as {USUAL!r}."
+                raise ValueError(f"{error} {remedy}") from error
+            if name == BOUNDED and (given := {"low", "high"} & extra.keys()):
+                wanted = f"be left out for rule {BOUNDED!r}: a horde finds what is possible from the cumulants"
+                raise refusal(min(given), "Horde", wanted, repr(extra[min(given)]))
             fixed = (alpha, scaled, centred, record, kind, extra, least_squares, weekly)
             setups[name] = Setup(base_rule, own_rates, *fixed)
         #: How each of ``groups`` learns; ``setup`` is that of the first question, and so are ``rates``.

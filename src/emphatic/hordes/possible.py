@@ -7,9 +7,10 @@ Of a question of constant γ < 1, with cumulants so far from c to C, every retur
 both as the learner has them: in its unit, and from ``base`` on. A prediction that is further outside than this range
 is wide is impossible. The *support* of an answer is the effective sample size
 
-    (Σ w)² / Σ w²,    w = Π ρ over the last round(1 / (1 − γ)) steps of the sequence
+    (Σ w)² / Σ w²,    w = Π ρ over the last round(1 / (1 − γ)) steps
 
-with one w for each step that was learned from: the number of steps, if behaviour always followed the policy.
+with one w for each step that was learned from: the number of steps, if behaviour always followed the policy. Steps count
+on where a sequence begins: behaviour that never follows the policy for so long supports no answer.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Possible:
 
         Args:
             R: The cumulants in the learner's unit.
-            rho: ρ, 0 where nothing is learned.
+            rho: ρ, NaN where nothing is learned.
             bounds: Take what is possible at each step, (T, 2, K), where that is to be known.
         """
         self._take(R, rho, self.questions, self._known, self._ratios, self.bounds if bounds is None else bounds)
@@ -100,10 +101,6 @@ class Possible:
         V = np.asarray(V, np.float64)
         self._clip(V, bounds)
         return V
-
-    def cut(self) -> None:
-        """The next step begins a sequence."""
-        self.questions["steps"] = 0
 
     def share(self, other: Possible) -> None:
         """Take part in what is known to another, of the same questions: the weights are shared with its stream."""
@@ -122,6 +119,8 @@ class Possible:
             if stored.shape != array.shape or stored.dtype != array.dtype or (name == "steps" and stored.min() < 0):
                 raise ValueError(f"its {name!r} of what is possible do not fit")
             array[:] = stored
+        if not ((self._known["least"] <= 0.0) & (self._known["most"] >= 0.0)).all():
+            raise ValueError("its range of cumulants does not contain 0")
         self._refresh()
 
     def _refresh(self) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #:     compared      whether answers are compared with what is possible
 #:     window        the steps of the window: 0 without a policy, −1 where γ is 1 or varies
 #:     begin         where it begins among the ratios
-#:     steps         the steps of the sequence
+#:     steps         the steps so far
 _FLOATS, _INTEGERS = ("scale", "factor", "base", "log_product"), ("compared", "window", "begin", "steps")
 QUESTION = np.dtype([*((name, "f8") for name in _FLOATS), *((name, "i8") for name in _INTEGERS)])
 #: What is known of it:
@@ -66,8 +66,10 @@ def take(R: Floats, rho: Floats, questions: Records, knowledge: Records, ratios:
                 for k in range(q, K, Q):
                     row[LOW, k] = least / scale if scale > 0.0 else -math.inf
                     row[HIGH, k] = most / scale if scale > 0.0 else math.inf
-            if window <= 0:  # NaN stays NaN
-                known["support"] += 1.0 if window == 0 and rho[t, q] > 0.0 else 0.0
+            if window < 0 or math.isnan(rho[t, q]):
+                continue
+            if window == 0:
+                known["support"] += 1.0
                 continue
             ratio = math.log(rho[t, q]) if rho[t, q] > 0.0 else -math.inf
             place = question["steps"] % window

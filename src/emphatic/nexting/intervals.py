@@ -696,7 +696,8 @@ class Derived:
             derived["usual"] = np.full(predictions.shape, np.nan)
             for kind, columns in ends.items():
                 derived[kind][:, own] = columns
-            possible = self._horde.possible
+            has_policy = [question.policy is not None for question in self._horde.questions]
+            possible = np.where(has_policy, self._horde.possible, [[-np.inf], [np.inf]])  # others may go on to rise
             derived["mark"] = find_marks(predictions, possible, self._horde.support)
             derived["mark"][:, : own[0]] = 0
             self.returns.note(possible[:, own], derived["mark"][:, own])

@@ -657,6 +657,10 @@ class Predictor:
     def _learn(self, waiting: list[_Waiting], outcomes: list[Outcome]) -> None:
         """Learn from readings and fill in their predictions. One that the horde refuses changes nothing."""
         horde, parser, derived, form, asked, grid = self._require()
+        if len(waiting) > 1 and any(question.policy is not None for question in horde.questions):
+            for reading in waiting:  # the marks of a line are those of its own row
+                self._learn([reading], outcomes)
+            return
         clock = None if self.clock is None else self.clock.copy()
         guard = None if self.guard is None else self.guard.copy()
         block = Block.from_rows([reading.row for reading in waiting], parser.names, parser.categories, clock, self.step)

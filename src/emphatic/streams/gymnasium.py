@@ -429,8 +429,8 @@ class Episodes:
 
     @property
     def learners(self) -> list[Learner]:
-        """The learner of each sequence; none before the warm-up is over. With two rules, see ``hordes``."""
-        return [horde.learner for horde in self.hordes]
+        """The learners of each sequence in turn, one for each rule; none before the warm-up is over."""
+        return [learner for horde in self.hordes for learner in horde.learners]
 
     @property
     def theta(self) -> Array:
