@@ -31,6 +31,7 @@ from emphatic.asking import layout
 from emphatic.asking.answers import _DAY, _SLACK, _WEEK, Timing, _all_near, _Answerer, _Cycles
 from emphatic.asking.language import Question, parse, quoted
 from emphatic.common.settings import format_duration
+from emphatic.engines.compiled import direct
 from emphatic.engines.lanes import WIDTH
 from emphatic.scores.measures import BLOCKS, ErrorBlocks
 
@@ -69,14 +70,6 @@ def _kernels() -> Any:
     from emphatic.asking import headline_kernels
 
     return headline_kernels
-
-
-@cache
-def _kernel() -> Any:
-    """The loop itself, called without a look at its arguments: ``Headline`` makes all of them."""
-    from emphatic.engines.compiled import direct
-
-    return direct(_kernels().advance)
 
 
 def headline_questions(
@@ -395,11 +388,11 @@ class Headline:
         """The kernel, on some rows; all arrays are contiguous, and of the types that it reads."""
         if self._is_short:
             self._lengthen_past(when)
-        done = _kernel()(*self._fixed, values, held, others, when, means, *self._changing, out)
+        done = direct(_kernels().advance)(*self._fixed, values, held, others, when, means, *self._changing, out)
         while done < len(values):
             self._make_room()
             waiting = values[done:], held[done:], others[done:], when[done:], means[done:]
-            done += _kernel()(*self._fixed, *waiting, *self._changing, out[done:])
+            done += direct(_kernels().advance)(*self._fixed, *waiting, *self._changing, out[done:])
         if self.state.item(0) >= self._arrays["cycle"].item(-1):
             self._search()
 

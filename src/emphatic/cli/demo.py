@@ -218,8 +218,8 @@ def reading_of_car(car: Car) -> str:
     error = ((bounded - car.exact) ** 2).mean() ** 0.5
     return (
         f"Every sum lies from {LOW:g} to {HIGH:g}. In {outside} of {len(unbounded)} runs without bounds, predictions "
-        f"leave this range, up to {abs(unbounded).max():.2g} (at the edge). With bounds they lie from {bounded.min():.1f} "
-        f"to {bounded.max():.1f}; the RMS error is {error:.2f}."
+        f"leave this range, up to {abs(unbounded).max():.2g} (at the edge). With bounds they lie from "
+        f"{bounded.min():.1f} to {bounded.max():.1f}; the RMS error is {error:.2f}."
     )
 
 

@@ -119,6 +119,11 @@ class Rows:
 Features = NDArray[Any] | Rows
 
 
+def once(p: NDArray[Any]) -> NDArray[Any]:
+    """A parameter (T, K) without the axes along which it is constant by its strides."""
+    return p[tuple(slice(None) if stride else slice(0, 1) for stride in p.strides)]
+
+
 def survey(index: NDArray[np.int64], start: NDArray[np.int64]) -> tuple[int, bool, int]:
     """(row, repeated, index) of the first row with an index below −1 or repeated.
 

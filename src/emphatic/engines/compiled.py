@@ -182,6 +182,7 @@ def kernel(module: types.ModuleType, name: str, *signature: numba.types.Type) ->
     return compiled
 
 
+@functools.cache
 def direct(kernel: Any) -> Any:
     """A kernel without numba's look at the type of each argument, which in a short step takes as long as all else.
 

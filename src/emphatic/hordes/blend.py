@@ -23,11 +23,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from emphatic.asking import return_kernels
+from emphatic.engines.compiled import direct
+from emphatic.hordes import blend_kernels
 
 __all__ = ["WIDTH", "Blend", "Combination", "RateBlend", "make_lanes"]
 
@@ -77,7 +80,7 @@ class Blend:
             ends: The rows (B,) in which an episode terminates; none by default.
         """
         out = np.empty(x.shape)
-        _kernel("blend")(
+        direct(blend_kernels.blend)(
             np.ascontiguousarray(V, np.float64),
             np.ascontiguousarray(x, np.float64),
             np.ascontiguousarray(follows),
@@ -192,7 +195,7 @@ class Combination:
             out,
             single,
         )
-        _kernel("combine")(*arrays, self._room)
+        direct(blend_kernels.combine)(*arrays, self._room)
         return out, single
 
     def row(self, V: Array, x: Array, fresh: Flags | None, optional: int, single: Array) -> Array:
@@ -209,7 +212,7 @@ class Combination:
         renewed = _NOT_RENEWED if fresh is None else _FOLLOWS
         fresh = self._none_fresh if fresh is None else fresh
         arrays = V, fresh, renewed, optional, x, _FOLLOWS, *self._state, out, single, self._room
-        _kernel("combine")(*arrays)
+        direct(blend_kernels.combine)(*arrays)
         return out
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -255,13 +258,13 @@ class RateBlend:
     """
 
     def __init__(self, scale: Array, E: int) -> None:
-        kernels, Q = _return_kernels(), len(scale)
+        Q = len(scale)
         self._unit = np.where(scale > 0.0, 1.0 / np.where(scale > 0.0, scale, 1.0), 0.0)
-        self.state = np.zeros((Q, kernels.RATE_SQUARES + E + 1))
+        self.state = np.zeros((Q, return_kernels.RATE_SQUARES + E + 1))
         # (finite, for a file)
-        self.state[:, kernels.RATE_LEAST], self.state[:, kernels.RATE_MOST] = 1e300, -1e300
+        self.state[:, return_kernels.RATE_LEAST], self.state[:, return_kernels.RATE_MOST] = 1e300, -1e300
         #: The rows whose return is not known yet.
-        self.open_rows = np.zeros((Q, kernels.OPEN_ROWS, 3 + E + 1))
+        self.open_rows = np.zeros((Q, return_kernels.OPEN_ROWS, 3 + E + 1))
 
     def __call__(self, V: Array, R: Array, gamma: Array, taken: Flags, follows: Flags) -> Array:
         """The answers (B, Q) to B rows.
@@ -277,7 +280,7 @@ class RateBlend:
         R, gamma = (np.ascontiguousarray(np.broadcast_to(array, out.shape), np.float64) for array in (R, gamma))
         taken = np.ascontiguousarray(np.broadcast_to(taken, out.shape))
         V, follows = np.ascontiguousarray(V, np.float64), np.ascontiguousarray(follows)
-        _return_kernels().blend_rates(V, R, gamma, taken, follows, self._unit, self.state, self.open_rows, out)
+        return_kernels.blend_rates(V, R, gamma, taken, follows, self._unit, self.state, self.open_rows, out)
         return out
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -287,13 +290,6 @@ class RateBlend:
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``arrays`` returned; ValueError if it does not fit."""
         _overwrite(self.arrays(), arrays, "rates")
-
-
-@cache
-def _return_kernels() -> Any:
-    from emphatic.asking import return_kernels  # late: it imports numba
-
-    return return_kernels
 
 
 def make_lanes(count: int, shape: tuple[int, ...]) -> Array:
@@ -316,12 +312,3 @@ def _overwrite(state: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[An
         if stored.shape != array.shape or stored.dtype != array.dtype or not np.isfinite(stored).all():
             raise ValueError(f"its {name!r} of the {what} do not fit")
         array[:] = stored
-
-
-@cache
-def _kernel(name: str) -> Any:
-    """A kernel, called without a look at its arguments: ``Blend`` and ``Combination`` make all of them."""
-    from emphatic.engines.compiled import direct
-    from emphatic.hordes import blend_kernels  # late: it imports numba
-
-    return direct(getattr(blend_kernels, name))

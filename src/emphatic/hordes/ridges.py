@@ -22,12 +22,13 @@ places of the stream: bits do not depend on how it is cut into blocks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.engines.compiled import direct
+from emphatic.hordes import ridge_kernels
 from emphatic.learning.inputs import Active
 from emphatic.scores.baselines import factor, solve_upper
 
@@ -120,7 +121,7 @@ class Ridges:
 
     def _run(self, rows: tuple[Any, ...], begin: int, learn: bool) -> int:
         """The kernel on rows from ``begin`` on, up to the next solution; returns the next row."""
-        end: int = _kernel()(*rows, begin, self._due, learn, *self._state)
+        end: int = direct(ridge_kernels.rows)(*rows, begin, self._due, learn, *self._state)
         if learn and self.counts.item(_ROWS) >= self._due and self.counts.item(_WAITING) == 0.0:
             self._solve()
             self._due = self._next_solution()
@@ -153,7 +154,7 @@ class Ridges:
             system[:, len(active) :] = (
                 self.b[active] + prediction * self.z[active][:, self._horizon] - np.outer(mean, y)
             )
-            _gather()(self.A, active, mean, N, system)
+            direct(ridge_kernels.gather)(self.A, active, mean, N, system)
             for s, strength in enumerate(STRENGTHS):
                 theta = _ridge(system, strength * scale * rows, work)
                 if theta is None:
@@ -198,23 +199,6 @@ class Ridges:
             at = np.searchsorted(self.gamma, shard.gamma)
             arrays["z"][:, at], arrays["weights"][at] = shard.z, shard.weights[: len(at)]
         self.restore(arrays)
-
-
-@cache
-def _kernel() -> Any:
-    """The kernel, called without a look at its arguments: ``Ridges`` makes all of them."""
-    from emphatic.engines.compiled import direct
-    from emphatic.hordes import ridge_kernels  # late: it imports numba
-
-    return direct(ridge_kernels.rows)
-
-
-@cache
-def _gather() -> Any:
-    from emphatic.engines.compiled import direct
-    from emphatic.hordes import ridge_kernels  # late: it imports numba
-
-    return direct(ridge_kernels.gather)
 
 
 def _ridge(system: Array, r: float, work: Array) -> Array | None:

@@ -40,12 +40,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.engines.compiled import direct
+from emphatic.hordes import season_kernels
 from emphatic.hordes.blend import WIDTH, make_lanes
 
 __all__ = ["ANSWERS", "Period", "Seasons", "describe_periods", "find_periods"]
@@ -222,7 +224,9 @@ class Seasons:
         rows = int(self.counts.item(0))
         if rows + 1 + skipped.item(0) > len(self.codes):
             self._remember(rows + 1 + skipped.item(0))
-        n = _kernel()(x, sound, follows, cell, skipped, answers, fresh, place, 0, 1, rows, 0, *self._state)
+        n = direct(season_kernels.rows)(
+            x, sound, follows, cell, skipped, answers, fresh, place, 0, 1, rows, 0, *self._state
+        )
         self.counts[0] = n
         if n >= self.counts.item(1):
             self._search()
@@ -250,7 +254,9 @@ class Seasons:
 
     def _run(self, inputs: tuple[Any, ...], begin: int, end: int, earlier: int = 0) -> None:
         """The kernel on some of the rows, which are counted."""
-        self.counts[0] = _kernel()(*inputs, begin, end, int(self.counts.item(0)), earlier, *self._state)
+        self.counts[0] = direct(season_kernels.rows)(
+            *inputs, begin, end, int(self.counts.item(0)), earlier, *self._state
+        )
 
     def _scale(self) -> None:
         """What the sums over paths of these periods are multiplied by: see the kernel."""
@@ -393,15 +399,6 @@ def _questions_of(lanes: Array) -> Array:
 def _span(rows: int) -> int:
     """The length of a ring for so many rows: a power of 2."""
     return min(max(1 << max(rows - 1, 0).bit_length(), _FIRST_SPAN), SPAN)
-
-
-@cache
-def _kernel() -> Any:
-    """The kernel, called without a look at its arguments: ``Seasons`` makes all of them."""
-    from emphatic.engines.compiled import direct
-    from emphatic.hordes import season_kernels  # late: it imports numba
-
-    return direct(season_kernels.rows)
 
 
 # ---------------------------------------------------------------------- periods

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic.common.names import refusal, show
-from emphatic.engines.base import Arrays, Features, Flags, Probe, Rows, block, survey
+from emphatic.engines.base import Arrays, Features, Flags, Probe, Rows, block, once, survey
 from emphatic.rules import RANGES, AnyRule
 from emphatic.rules import names as rule_names
 
@@ -363,7 +363,7 @@ def parameters(
             [series(function, T, K, rule, name, value) for name, value in zip(rule.parameters, values, strict=False)]
         )
     resolved = tuple(resolve(rule, function, values, extra, partial(series, function, T, K, rule), product))
-    check_order(rule, function, resolved, _once)
+    check_order(rule, function, resolved, once)
     return resolved
 
 
@@ -412,7 +412,7 @@ def as_given(name: str, value: ArrayLike) -> ArrayLike:
 
 def product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     """a·b without expanding an axis along which both are constant."""
-    return np.broadcast_to(_once(a) * _once(b), a.shape)
+    return np.broadcast_to(once(a) * once(b), a.shape)
 
 
 def least_rows(p: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -671,11 +671,6 @@ def check_order(rule: AnyRule, function: str, values: Sequence[Any], once: Calla
         low, high = (np.broadcast_to(array, above.shape)[place] for array in (lower, upper))
         got = f"{low} with '{other}' = {high}{describe_place(above.shape, place)}"
         raise refusal(name, function, f"be at most '{other}'", got, "Exchange the two, or leave one out.")
-
-
-def _once(p: NDArray[Any]) -> NDArray[Any]:
-    """A parameter (T, K) without the axes along which it is constant by its strides."""
-    return p[tuple(slice(None) if stride else slice(0, 1) for stride in p.strides)]
 
 
 def _within(view: NDArray[np.float64], low: float, high: float) -> bool:

@@ -104,21 +104,21 @@ distance alone is an alarm, it says so, whatever else it moves.
 
 from __future__ import annotations
 
-import functools
 import heapq
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.asking.gvfs import FollowedGVFs, find_marks
-from emphatic.engines.compiled import direct, interpreted
+from emphatic.engines.compiled import direct
 from emphatic.hordes.horde import Horde
 from emphatic.nexting import interval_kernels as kernels
+from emphatic.nexting.alarm_kernels import alarms
 from emphatic.nexting.settings import FALSE_ALARM_RATE
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class Intervals:
         low, high = np.empty(predictions.shape), np.empty(predictions.shape)
         if phase is None:
             phase = _ANY_PHASE if len(gap) == 1 else np.full((len(gap), 2), -1, np.int64)
-        _interval_kernel()(
+        direct(kernels.intervals)(
             predictions,
             np.ascontiguousarray(readings, np.float64),
             np.ascontiguousarray(gap, np.bool_),
@@ -300,14 +300,6 @@ class Intervals:
         self._bins_of_each()[self._block, self._lane] = arrays["bins"]
         remainder = np.fmod(self._of_each(kernels.LABELS, 1), self._of_each(kernels.PERIOD, 1))[:, 0]
         self._rows[self._block, self._lane, kernels.REMAINDER // kernels.LANES] = remainder
-
-
-@functools.cache
-def _interval_kernel() -> Callable[..., None]:
-    kernel = direct(kernels.intervals)
-    if interpreted():
-        kernel = np.errstate(all="ignore")(kernel)  # as compiled: a lane without a reading divides by 0
-    return cast(Callable[..., None], kernel)
 
 
 def _restore(arrays: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[Any]], owner: str) -> None:
@@ -404,7 +396,7 @@ class Alarms:
         """
         anomaly = np.empty((len(gap), len(self.places)))
         why = np.empty(anomaly.shape, np.int8)
-        _alarm_kernel()(
+        direct(alarms)(
             np.ascontiguousarray(predictions, np.float64),
             np.ascontiguousarray(readings, np.float64),
             np.ascontiguousarray(gap, np.bool_),
@@ -422,13 +414,6 @@ class Alarms:
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``arrays`` returned; ValueError if it does not fit."""
         _restore(self.arrays(), arrays, "alarms")
-
-
-@functools.cache
-def _alarm_kernel() -> Callable[..., None]:
-    from emphatic.nexting.alarm_kernels import alarms
-
-    return cast(Callable[..., None], direct(alarms))
 
 
 #: How many alarms are listed with their rows; of the others only their number is.

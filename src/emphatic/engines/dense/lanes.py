@@ -16,7 +16,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Steps
+from emphatic.engines.base import Steps, once
 from emphatic.engines.unrolled import HUGE, Functions, Slots, tuple_of
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def stepper(
     phi, phi_next, top, parameters, predictions, watch, first = steps
     _, K, n = X.shape
     run_lanes = kernel(rule, X.dtype.name, n, watch.probe is not None, compiled.interpreted())
-    failed, varying, goal = np.empty(K, np.int64), tuple(_once(p) for p in parameters), np.zeros((n + 1, n + 1))
+    failed, varying, goal = np.empty(K, np.int64), tuple(once(p) for p in parameters), np.zeros((n + 1, n + 1))
     if watch.probe is not None:
         goal[: watch.probe.R.shape[1]] = watch.probe.R[0]
     probe = goal, watch.errors, watch.every, watch.first
@@ -73,12 +73,6 @@ def stepper(
         return failed[:count]
 
     return run
-
-
-def _once(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A parameter (T, K) without what is repeated: (1, K), (T, 1) or (1, 1) where it does not vary over the other."""
-    rows = p[:1] if p.strides[0] == 0 else p
-    return rows[:, :1] if p.strides[1] == 0 else rows
 
 
 # ----------------------------------------------------------- what the kernel calls of a rule besides ``rule_functions``
