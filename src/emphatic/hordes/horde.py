@@ -278,17 +278,7 @@ class Horde:
         setups = {}
         for name in dict.fromkeys(chosen):
             own_rates = _rates_of(name, rates, stepsize is not None)
-            # Reports an unknown rule, engine or parameter, or a missing one, at once.
-            try:
-                base_rule = Learner(name if rule is None else rule, 1, len(own_rates) * len(names), **kind).rule.base
-            except ValueError as error:
-                if rule is not None or name != BOUNDED or stepsize is None:
-                    raise
-                remedy = f"Questions with a policy have rule {BOUNDED!r} by default: pass another, such as {USUAL!r}."
-                raise ValueError(f"{error} {remedy}") from error
-            if name == BOUNDED and (given := {"low", "high"} & extra.keys()):
-                wanted = f"be left out for rule {BOUNDED!r}: a horde finds what is possible from the cumulants"
-                raise refusal(min(given), "Horde", wanted, repr(extra[min(given)]))
+            base_rule = _check_rule(name, rule, len(own_rates) * len(names), kind, extra)
             fixed = (alpha, scaled, centred, record, kind, extra, least_squares, weekly)
             setups[name] = Setup(base_rule, own_rates, *fixed)
         #: How each of ``groups`` learns; ``setup`` is that of the first question, and so are ``rates``.
@@ -1439,6 +1429,26 @@ def _check_flags(scaled: bool, centred: bool, record: bool, least_squares: bool,
         raise refusal("record", "Horde", "be False if questions have their own features", "True")
     if record and least_squares:
         raise refusal("least_squares", "Horde", "be False where transitions are recorded", "True")
+
+
+def _check_rule(
+    name: str, given: str | AnyRule | None, K: int, kind: Mapping[str, Any], extra: Mapping[str, Any]
+) -> AnyRule:
+    """The rule of this name, which was ``given`` or is a default, without its step size.
+
+    It reports an unknown rule, engine or parameter, or a missing one, at once.
+    """
+    if name == BOUNDED and (ends := sorted({"low", "high"} & extra.keys())):
+        wanted = f"be left out for rule {BOUNDED!r}: a horde finds what is possible from the cumulants"
+        raise refusal(ends[0], "Horde", wanted, repr(extra[ends[0]]))
+    try:
+        rule: AnyRule = Learner(name if given is None else given, 1, K, **kind).rule.base
+        return rule
+    except ValueError as error:
+        if given is not None or name != BOUNDED or "stepsize" not in kind:
+            raise
+        remedy = f"Questions with a policy have rule {BOUNDED!r} by default: pass another, such as {USUAL!r}."
+        raise ValueError(f"{error} {remedy}") from error
 
 
 def _rates_of(rule: object, rates: object, has_stepsize: bool) -> tuple[float, ...]:
