@@ -349,7 +349,7 @@ class Group:
         return V
 
     def _make_bounds(self, B: int) -> Array | None:
-        """What is possible at each of B rows, before them, (B, 2, K); None where no answer is compared with it."""
+        """Room for what is possible at each of B rows, (B, 2, K), with what was so far; None where it is not needed."""
         return np.repeat(self.possible.bounds, B, axis=0) if self._is_bounded or self._judges else None
 
     def _take(self, R: Array, rho: Array, known: Flags, bounds: Array | None) -> dict[str, Array]:
