@@ -9,8 +9,8 @@ is wide is impossible. The *support* of an answer is the effective sample size
 
     (Σ w)² / Σ w²,    w = Π ρ over the last round(1 / (1 − γ)) steps
 
-with one w for each step that was learned from: the number of steps, if behaviour always followed the policy. Steps count
-on where a sequence begins: behaviour that never follows the policy for so long supports no answer.
+with one w for each step that was learned from: the number of steps, if behaviour always followed the policy. A window
+goes on where a sequence begins: behaviour that never follows the policy for so long supports no answer.
 """
 
 from __future__ import annotations
