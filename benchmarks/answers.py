@@ -192,6 +192,8 @@ def answers_by_mechanism(log: Readings, asked: Sequence[Asked]) -> Answers:
     began = process_time()
     for kinds in ("VM", "E", "P"):  # (those asked by default come first: their time counts)
         questions = [question for question in asked if question.kind in kinds]
+        if not questions:
+            continue
         mechanism = Mechanism(log.names, [question.text for question in questions], timing, COVERAGE, rows)
         answers = np.concatenate([mechanism(block) for block in log.blocks])
         for q, question in enumerate(questions):

@@ -179,4 +179,5 @@ def test_labels_are_those_of_the_definitions(timing: Timing) -> None:
         if summary["kind"] not in ("event", "event_at"):
             inside = (out[half, q, 1] <= labels[half] + 1e-12) & (labels[half] <= out[half, q, 2] + 1e-12)
             assert summary["coverage"] == pytest.approx(inside.mean(), abs=1e-9)
-            assert 0.65 < summary["coverage"] < 0.95
+            # (where nothing happens for long, the time is known)
+            assert 0.65 < summary["coverage"] < (0.95 if kind != "until" else 1.0)

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from emphatic.answers import Answers, kernels
-from emphatic.answers.records import ANSWERS, RIDGE_NOW
+from emphatic.answers.records import ANSWERS, PAST, RIDGE_NOW, TD
 from emphatic.answers.regression import Relations, solve
 from emphatic.answers.targets import default_questions
+from emphatic.tables import Block
 from tests.answers.test_answers import ALL, HOURLY, PLAIN, answered, rows, run
 
 Array = NDArray[np.float64]
@@ -51,16 +52,18 @@ def test_sums_give_the_penalised_least_squares_with_an_effect_of_each_hour() -> 
     np.testing.assert_allclose(w[0], Y.mean(axis=0) - mean[1:] @ w[1:], rtol=1e-9)
 
 
-@pytest.mark.parametrize("ridge", [0.0, 0.3])
-def test_the_combination_is_the_best_convex_one(ridge: float) -> None:
+@pytest.mark.parametrize("windows", [30.0, 1000.0])
+def test_the_combination_is_the_best_convex_one(windows: float) -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         k = ANSWERS
         errors = rng.normal(size=(50, k)) @ rng.normal(size=(k, k)) + rng.normal(size=(50, 1))
         R, w = np.tril(errors.T @ errors), np.eye(k)[0]
         for _ in range(10):  # (it goes on from the weights before, with each label)
-            kernels._convex(R, ridge, w, np.zeros((k, k)), np.zeros(k))
-        A = R + R.T - np.diag(np.diag(R)) + ridge * np.diag(np.diag(R))
+            kernels._convex(R, windows, w, np.zeros((k, k)), np.zeros(k))
+        A, size = R + R.T - np.diag(np.diag(R)), np.diag(R)
+        penalty = kernels.SHRINK * (size - size.min()) + kernels.SIMPLER * size * (np.arange(k) > PAST)
+        A += np.diag(penalty / windows)
         slope = A @ w
         assert w.sum() == pytest.approx(1.0)
         assert w.min() >= 0.0
@@ -105,11 +108,52 @@ def test_a_weighted_mean_is_that_of_the_process(horizon: int) -> None:
     group = answers._memory.groups[0]
     last = np.arange(len(x) - 50, len(x))
     waiting = answers._memory.pending[group["begin"] + (last + 1) % group["room"], 0]
-    for a in range(RIDGE_NOW, ANSWERS):
+    for a in range(RIDGE_NOW, TD):
         slope = (waiting["answers"][:, a] - level) @ true[last] / (true[last] @ true[last])
         assert abs(slope - 1.0) < (0.07 if horizon == 2 else 0.3), a
     at = run(Answers(["x"], [f"x at +{horizon}"], PLAIN), level + x[:, None], PLAIN, 512)[late, 0, 0] - level
     assert np.mean((at - x[late] * weight**horizon) ** 2) < 0.06 * np.var(x)
+
+
+def test_a_weighted_mean_is_scored_by_what_followed() -> None:
+    x, h, rows = noise(2000), 5, 2000
+    known = 21  # the rows of .99 of the weights: .8²¹ < .01
+    answers = Answers(["x"], [f"x@{h}"], PLAIN, rows=rows)
+    out = np.concatenate([answers(Block(a, x[a : a + 100, None], None, {})) for a in range(0, rows, 100)])[:, 0]
+    weights = 0.8 ** np.arange(known)
+    followed = np.lib.stride_tricks.sliding_window_view(x[1:], known) @ (weights / weights.sum())
+    use = np.arange(rows // 2, len(followed))
+    (summary,) = answers.summary()
+    assert summary["known"] == len(followed) - kernels.FIRST_ROWS
+    assert summary["rmse"] == pytest.approx(np.sqrt(np.mean((out[use, 0] - followed[use]) ** 2)), rel=1e-9)
+    inside = (out[use, 1] <= followed[use]) & (followed[use] <= out[use, 2])
+    assert summary["coverage"] == pytest.approx(inside.mean(), abs=1e-9)
+    assert 0.75 < summary["coverage"] < 0.85
+
+
+def test_what_td_predicts_is_one_answer_among_the_others() -> None:
+    x, rows = np.random.default_rng(0).normal(size=(1500, 2)), 1500
+    coming = np.append(x[1:, 0], 0.0)  # what only TD knows
+    asked = ["x at +1", "mean of y over 3", "P(x > 0 at +1)", "x - y at +2", "x@1"]
+
+    def run_with(td: Array | None, size: int) -> tuple[Answers, Array]:
+        answers = Answers(["x", "y"], asked, PLAIN, rows=rows)
+        cut = [slice(a, a + size) for a in range(0, rows, size)]
+        out = [answers(Block(at.start, x[at], None, {}), None if td is None else td[at]) for at in cut]
+        return answers, np.concatenate(out)
+
+    answers, without = run_with(None, 64)
+    assert answers.learners == [("x", 1), ("y", 3)]
+    td = np.full((rows, 2), np.nan)
+    np.testing.assert_array_equal(run_with(td, 64)[1], without)
+    td[:, 0] = coming
+    answers, out = run_with(td, 64)
+    np.testing.assert_array_equal(run_with(td, 7)[1], out)
+    np.testing.assert_array_equal(out[:, 1:4], without[:, 1:4])
+    explained = [summary["variance_explained"] for summary in answers.summary()]
+    assert explained[0] > 0.99
+    assert explained[4] > 0.99
+    assert max(explained[1], explained[3]) < 0.1
 
 
 def test_periods_are_found_where_rows_have_no_dates() -> None:

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from emphatic.answers import kernels, records
 from emphatic.answers.calendar import LogCalendar
-from emphatic.answers.records import BLOCKS, BREAK, COMMON, MARGINS, OTHER, OTHERS, PERIODS, SIDES, SIMPLE, TARGETS
+from emphatic.answers.records import BLOCKS, BREAK, COMMON, CONDITION, OTHER, OTHERS, PERIODS, SIDES, SIMPLE, TARGETS
 from emphatic.answers.regression import Relations, solve
 from emphatic.answers.scores import scores_of
-from emphatic.answers.targets import SLACK, Plan, read_question
+from emphatic.answers.targets import SLACK, GroupOf, Plan, read_question
 from emphatic.asking.answers import Timing
 from emphatic.engines.compiled import direct
 from emphatic.hordes.seasons import find_periods
+from emphatic.scores.returns import rows_known
 from emphatic.tables import Block, Hold
 
 __all__ = ["Answers"]
@@ -28,10 +29,10 @@ Array = NDArray[np.float64]
 _CHUNK, _SHARE = 64, 16
 #: Rows of a window that are learned from at least; the factor by which they grow until the next solution; the ridges,
 #: in windows, of all features and of those of the own past; what is added to the first for numbers, in rows.
-_LEARNED, _GROWTH, _STRENGTH, _OWN_STRENGTH, _STRONGER = 32, 1.05, 3.0, 0.3, 20.0
+_LEARNED, _GROWTH, _STRENGTH, _EVENT_STRENGTH, _STRONGER = 32, 1.05, 3.0, 12.0, 20.0
 #: How far a feature may be from its mean, in deviations, and the least deviation of one of the series' own past, as a
 #: share of that of the series: what is calm now may move again.
-_FAR, _LEAST = 6.0, 0.1
+_FAR, _LEAST = 3.0, 0.1
 #: Rows before periods are looked for, the factors by which they grow until the next time, and the rows looked through.
 _FIRST_SEARCH, _GROWN, _LATER, _SEARCHED = 40, 1.25, 2.0, 8192
 #: More groups than this have effects of the hour of the day, and features of fewer other series.
@@ -71,13 +72,17 @@ class Answers:
         self.signals, self.timing = tuple(signals), timing
         self._plan = plan = Plan(self.signals, [read_question(text) for text in questions], timing)
         self._calendar = LogCalendar(timing, len(plan.groups) > _MANY)
+        learned = {(of.series, of.h) for of in plan.groups if of.series < len(self.signals)}
+        self._learners = {pair: column for column, pair in enumerate(sorted(learned))}
+        #: The signals and horizons in rows of which TD's weighted means are answers among the others.
+        self.learners = [(self.signals[i], h) for i, h in self._learners]
         self._columns = {name: i for i, name in enumerate(self.signals)}
         self._hold = Hold(len(self.signals))
         #: The last time, rows so far with those that were filled in, the row before which rows are learned from next,
         #: and the row of the next search for periods.
         self._time, self._row, self._due, self._search_at = math.nan, 0, 1, _FIRST_SEARCH
         self._expected = 0.0
-        longest = max([group.h for group in plan.groups], default=1)
+        longest = max([_far(group) for group in plan.groups], default=1)
         periods = [cycle.rows for cycle in self._calendar.cycles]
         self._filled = max([_FILLED, longest, *periods])
         self._memory = self._new_memory(_power(max([longest, 24, *periods]) + 2 * _CHUNK + 2), coverage)
@@ -113,10 +118,12 @@ class Answers:
             seen = min(seen_signals, len(self.signals) - is_signal)
             group["series"], group["h"], group["span"], group["is_event"] = of.series, of.h, of.span, of.is_event
             group["stride"] = _stride(of.h)
-            group["room"] = of.h // group["stride"] + 2 * _CHUNK
+            group["far"] = _far(of)
+            group["room"] = _far(of) // group["stride"] + 2 * _CHUNK
             group["begin"], group["target"], group["targets"] = place, target, len(of.kinds)
-            group["own"] = 2 + (SIMPLE - records.DRIFT) * len(of.kinds) + MARGINS * condition + records.OWN
+            group["own"] = 2 + (SIMPLE - records.DRIFT) * len(of.kinds) + CONDITION * condition + records.OWN
             group["features"] = group["own"] - records.OWN + COMMON + len(OTHER) * seen
+            group["learner"] = self._learners.get((of.series, of.h), -1)
             group["fade"] = lengths.index(of.h)
             targets["kind"][target : target + len(of.kinds)] = of.kinds
             targets["weights"][target : target + len(of.kinds), records.PAST if of.is_event else records.NOW] = 1.0
@@ -131,11 +138,6 @@ class Answers:
         widths = [int(d) + k for d, k in zip(groups["features"], sides, strict=True)]
         self._grams = [zeros((width, width)) for width in widths]
         self._rooms = [zeros((2 * _CHUNK, width)) for width in widths]
-        #: Of weighted means, sums of products of features with those at the end of the window.
-        of_weighted = [
-            d if of.kinds == (records.WEIGHTED,) else 0 for d, of in zip(groups["features"], plan.groups, strict=True)
-        ]
-        self._later = [(zeros((d, d)), zeros((2 * _CHUNK, d))) for d in of_weighted]
         return records.Memory(
             stream,
             series,
@@ -174,16 +176,22 @@ class Answers:
 
     def _new_rows(self) -> tuple[Array, Array, Array]:
         S, G, T = len(self._plan.series), len(self._plan.groups), len(self._memory.targets)
-        return np.zeros((S, _CHUNK, records.KNOWN)), np.zeros((G, _CHUNK, 3)), np.zeros((_CHUNK, T, 4))
+        return (
+            np.zeros((S, _CHUNK, records.KNOWN)),
+            np.zeros((G, _CHUNK, 3 + records.PAST_INPUTS)),
+            np.zeros((_CHUNK, T, 4)),
+        )
 
     # ------------------------------------------------------------------ rows
 
-    def __call__(self, block: Block) -> Array:
+    def __call__(self, block: Block, td: Array | None = None) -> Array:
         """Answer, low, high and usual at each row of a block, (B, Q, 4); NaN where there is no band.
 
         Args:
             block: The next rows, with what a guard made of them.
+            td: The weighted means that TD predicts there, of ``learners``, (B, L); NaN, or None, where there is none.
         """
+        learned = np.full((len(block), len(self._learners)), np.nan) if td is None else td
         sound = np.where(np.abs(block.to_learn) < _LARGEST, block.to_learn, np.nan)
         read = np.where(np.isnan(sound) | ~np.isfinite(block.values), np.nan, block.values)
         gap = block.gap if len(block.gap) else np.zeros(len(block), bool)
@@ -197,13 +205,11 @@ class Answers:
         if len(when) > len(block):  # rows that are not there
             latest = np.searchsorted(at, np.arange(len(when)), side="right")
             filled = np.vstack([previous, filled])[latest]
-            read, sound = (_spread(array, at, len(when)) for array in (read, sound))
+            read, sound, learned = (_spread(array, at, len(when)) for array in (read, sound, learned))
         filled = np.nan_to_num(filled, nan=0.0)
         of_series = [series.read(self._columns, read, sound, filled) for series in self._plan.series]
-        reading, present, feature = (
-            np.ascontiguousarray(np.stack([arrays[k] for arrays in of_series], axis=1)) for k in range(3)
-        )
-        out = self._run(when, expected, at, reading, present, feature)[at][:, self._plan.targets]
+        inputs = [np.ascontiguousarray(np.stack(arrays, axis=1)) for arrays in zip(*of_series, strict=True)]
+        out = self._run(when, expected, at, [*inputs, np.ascontiguousarray(learned)])[at][:, self._plan.targets]
         out *= self._plan.scales[:, None]
         return out
 
@@ -247,10 +253,11 @@ class Answers:
         self._time, self._expected = latest, total
         return np.array(when), np.array(expected), at
 
-    def _run(
-        self, when: Array, expected: Array, at: NDArray[np.int64], reading: Array, present: Array, feature: Array
-    ) -> Array:
-        """The answers of all targets at rows, (B, T, 4); learns before those rows that come after ``_due``."""
+    def _run(self, when: Array, expected: Array, at: NDArray[np.int64], inputs: Sequence[Array]) -> Array:
+        """The answers of all targets at rows, (B, T, 4); learns before those rows that come after ``_due``.
+
+        ``inputs``: of each row and series, the reading, that as it is held, and that for features; what TD predicts.
+        """
         calendar, clock = self._calendar.features(when), self._calendar.clock(when)
         clock[at, -1] = 1
         out = np.empty((len(when), len(self._memory.targets), 4))
@@ -264,14 +271,9 @@ class Answers:
             places = np.arange(self._row, self._row + count) % R
             for ring, new in ((memory.expected, expected), (memory.time, when), (memory.clock, clock)):
                 ring[places] = ring[places + R] = new[begin:end]
+            reading, present, feature, learned = (array[begin:end] for array in inputs)
             rows = kernels.RowBatch(
-                reading[begin:end],
-                present[begin:end],
-                feature[begin:end],
-                calendar[begin:end],
-                common,
-                margins,
-                room[:count],
+                reading, present, feature, learned, calendar[begin:end], common, margins, room[:count]
             )
             _advance()(memory, self._row, rows, self._said)
             out[begin:end] = room[:count]
@@ -286,7 +288,7 @@ class Answers:
         groups = self._memory.groups
         if self.timing.regular or not len(groups):
             return
-        waiting = self._row + count - groups["closed"]
+        waiting = self._row + count - groups["scored"]
         if waiting.max() + _CHUNK >= len(self._memory.expected) // 2:
             self._grow(_power(2 * int(waiting.max()) + 2 * _CHUNK))
         if np.any(waiting // groups["stride"] + 2 >= groups["room"]):
@@ -319,7 +321,7 @@ class Answers:
             for name in ("arrivals", "features", "pending")
         }
         for old, new in zip(memory.groups, groups, strict=True):
-            steps = np.arange(old["closed"] // old["stride"], -(-self._row // old["stride"]))
+            steps = np.arange(old["scored"] // old["stride"], -(-self._row // old["stride"]))
             for name, array in grown.items():
                 array[new["begin"] + steps % new["room"]] = getattr(memory, name)[old["begin"] + steps % old["room"]]
         self._memory = memory._replace(groups=groups, **grown)
@@ -331,14 +333,12 @@ class Answers:
         memory = self._memory
         self._join_blocks(memory)
         for g, group in enumerate(memory.groups):
-            Z, gram, (cross, later) = self._rooms[g], self._grams[g], self._later[g]
+            Z, gram = self._rooms[g], self._grams[g]
             used = len(Z)
             while used == len(Z):
-                used = _close()(memory, g, self._row, Z, later, *self._room)
+                used = _close()(memory, g, self._row, Z, *self._room)
                 if used:
                     gram += Z[:used].T @ Z[:used]
-                    if len(cross):
-                        cross += Z[:used, : len(cross)].T @ later[:used]
             rows = float(group["rows"])
             if rows >= max(kernels.ENOUGH, _GROWTH * float(group["solved_at"])):
                 self._solve(g, group)
@@ -363,8 +363,6 @@ class Answers:
                 of = slice(first + size * int(c), first + size * int(c) + size)
                 self._grams[g][of] = self._grams[g][:, of] = memory.hours[g, :, of] = memory.weights[g, :, of] = 0.0
                 memory.clip[g, 0, of], memory.clip[g, 1, of] = -np.inf, np.inf
-                if len(self._later[g][0]):
-                    self._later[g][0][of] = self._later[g][0][:, of] = 0.0
             if g + 1 == len(memory.groups) or memory.groups["series"][g + 1] != i:
                 memory.related[i, :count] = new
 
@@ -376,23 +374,17 @@ class Answers:
         _decide()(memory, g)
         group["solved_at"] = group["rows"]
         windows = (1.0 + float(group["h"])) / float(group["stride"])
-        least = 0.0 if group["is_event"] else _STRONGER
-        scale = 1.0 / float(group["rows"]) ** 2
+        strength, least = (_EVENT_STRENGTH, 0.0) if group["is_event"] else (_STRENGTH, _STRONGER)
+        scale = 1.0 / float(group["rows"])
         gram, hours = gram * scale, memory.hours[g, :, :width] * scale
         sides = [0] if group["is_event"] else [side * TARGETS + k for side in range(3) for k in range(K)]
         # the features of the series' own past come first, so that their sums are a part of the same matrix
         own = int(group["own"])
         few = [*range(own), *range(d, d + (1 if group["is_event"] else 2 * K))]
-        cross = self._later[g][0] * scale
         of_past = gram[np.ix_(few, few)]
-        if len(
-            cross
-        ):  # (the weights that were found the last time: with γʰ of their errors, they approach the fixed point)
-            gram = self._with_end(gram, cross, memory.weights[g, [0, TARGETS]], d)
-            of_past = self._with_end(of_past, cross[:own, :own], memory.weights[g, [3 * TARGETS, 4 * TARGETS]], own)
-        w, effects, mean, deviation = solve(gram, hours, d, _STRENGTH * windows + least)
+        w, effects, mean, deviation = solve(gram, hours, d, strength * windows + least)
         memory.weights[g, sides, :d], memory.effects[g, :, sides] = w.T, effects.T
-        w, effects, _, _ = solve(of_past, hours[:, few], own, _OWN_STRENGTH * windows)
+        w, effects, _, _ = solve(of_past, hours[:, few], own, 0.1 * strength * windows)
         own_sides = [3 * TARGETS + side for side in sides[: w.shape[1]]]
         memory.weights[g, own_sides, :own], memory.effects[g, :, own_sides] = w.T, effects.T
         past = slice(1, own + records.LEVEL)
@@ -401,13 +393,6 @@ class Answers:
         reach = np.where(deviation > 0.0, _FAR * deviation, np.inf)
         memory.clip[g, 0, :d], memory.clip[g, 1, :d] = mean - reach, mean + reach
         memory.clip[g, :, 0] = 1.0
-
-    @staticmethod
-    def _with_end(gram: Array, cross: Array, w: Array, d: int) -> Array:
-        """The sums of a weighted mean with what weights (2, D) say at the end of its window."""
-        gram = gram.copy()
-        gram[:d, d : d + 2] += cross @ w[:, :d].T
-        return gram
 
     def _join_blocks(self, memory: records.Memory) -> None:
         """Join the blocks of rows by two, whose length doubles, while there are more rows than they have room for."""
@@ -463,8 +448,8 @@ class Answers:
         changed = ("stream", "groups", "targets", "labels", "hours", "ratios", "scores")
         memory = self._memory._replace(**{name: getattr(self._memory, name).copy() for name in changed})
         self._join_blocks(memory)
-        for g, (Z, (_, later)) in enumerate(zip(self._rooms, self._later, strict=True)):
-            _close()(memory, g, self._row, Z, later, *self._room)
+        for g, Z in enumerate(self._rooms):
+            _close()(memory, g, self._row, Z, *self._room)
         return [
             scores_of(question, int(target), float(scale), memory, self._row, names)
             for question, target, scale in zip(self._plan.questions, self._plan.targets, self._plan.scales, strict=True)
@@ -474,7 +459,6 @@ class Answers:
         """What is saved with a model: arrays by name, those of a record by field; and numbers under ``answers``."""
         arrays = {f"answers.{name}": array for name, array in self._memory._asdict().items()}
         arrays |= {f"answers.gram.{g}": gram for g, gram in enumerate(self._grams)}
-        arrays |= {f"answers.cross.{g}": cross for g, (cross, _) in enumerate(self._later)}
         arrays |= {f"answers.relations.{name}": array for name, array in self._relations.arrays.items()}
         header = {
             "texts": [question.text for question in self._plan.questions],
@@ -505,8 +489,8 @@ class Answers:
                 raise ValueError(f"what was learned does not fit: {name}")
             restored[name] = new
         self._memory = records.Memory(**restored)
-        for g, (gram, (cross, _)) in enumerate(zip(self._grams, self._later, strict=True)):
-            gram[:], cross[:] = state[f"answers.gram.{g}"], state[f"answers.cross.{g}"]
+        for g, gram in enumerate(self._grams):
+            gram[:] = state[f"answers.gram.{g}"]
         for name, array in self._relations.arrays.items():
             array[:] = state[f"answers.relations.{name}"]
         self._read = header["read"]
@@ -514,6 +498,11 @@ class Answers:
         self._expected = header["expected"]
         self._time = math.nan if header["time"] is None else header["time"]
         self._hold = Hold.restore(header["hold"])
+
+
+def _far(group: GroupOf) -> int:
+    """The rows after which a group has scored a row: of its window, or for a weighted mean those of .99 of the weight."""
+    return rows_known(1.0 - 1.0 / group.h) if group.kinds == (records.WEIGHTED,) else group.h
 
 
 def _stride(h: int) -> int:

@@ -29,8 +29,10 @@ from emphatic.answers.records import (
     DRIFT,
     EDGES,
     FIRST,
+    HELD,
     LAGS,
     LAST_USUAL,
+    LATE,
     LEAST,
     LEVEL,
     MAX,
@@ -45,6 +47,7 @@ from emphatic.answers.records import (
     OWN_NOW,
     OWN_USUAL,
     PAST,
+    PAST_INPUTS,
     PERIODS,
     RATIOS,
     REST,
@@ -55,6 +58,7 @@ from emphatic.answers.records import (
     SIMPLE,
     SPANS,
     TARGETS,
+    TD,
     TRACE,
     WEIGHTED,
     Arrival,
@@ -83,16 +87,18 @@ RATE, MOST_RATE, SETTLING = 0.05, 0.2, 4000.0
 RISING = 2.0
 #: Rows that are not learned from at first, learned rows before the combination, and the answer's size in deviations.
 FIRST_ROWS, ENOUGH, LONGEST = 20, 30.0, 6
-#: Strength of the shrinkage of the combination, in windows; the floor of a scale, as a share of the mean error.
-SHRINK, FLOOR = 5.0, 0.2
+#: Windows after which a weight counts as much as what speaks for it, and by how many windows' errors an answer that
+#: follows the signal must be better than the mean; the floor of a scale, as a share of the mean error.
+SHRINK, SIMPLER, FLOOR = 40.0, 4.0, 0.2
 #: Weight is moved so often at a time, at most.
 MOVED = 80
-#: Windows before there is a choice, what it costs to be worse than a simple answer, and to leave the combination.
-WINDOWS, WORSE, LEAVING = 30.0, 20.0, 0.3
+#: Windows before there is a choice; what the mean squared error counts beside the absolute one, and what it costs to be
+#: worse than a simple answer, and to leave the combination.
+WINDOWS, SQUARED, WORSE, LEAVING = 30.0, 2.0, 20.0, 0.3
 #: Slots of a window that are looked up; the share of the present departure that lasts; the most deviations of a margin.
 LOOKED_UP, LASTING, FAR = 12, 0.7, 5.0
-#: Log odds lie within this; the least weight p (1 − p) of a row.
-MOST_ODDS, LEAST_WEIGHT = 6.0, 0.02
+#: Log odds lie within this; the least weight p (1 − p) of a row; the least usual probability; the most rows ago.
+MOST_ODDS, LEAST_WEIGHT, LEAST_USUAL, LONGEST_AGO = 6.0, 0.02, 0.001, 1000.0
 #: The rate of errors by hour, and of the interval scores.
 HOURLY, SCORING = 0.03, 0.0005
 
@@ -102,17 +108,19 @@ class RowBatch(NamedTuple):
 
     Args:
         reading: Readings as labels know them (B, S), NaN where missing.
-        now: The same, held (B, S).
+        present: The same, held (B, S).
         feature: Readings for features, held (B, S).
+        learned: What TD predicts (B, L), NaN where it does not.
         calendar: Features of the calendar (B, CALENDAR).
         common: Features of each series, and what answers need (S, B, KNOWN).
-        margins: Margins of the conditions of each group (G, B, 3), in deviations.
+        margins: Margins of the conditions of each group, in deviations, and their past (G, B, 3 + PAST_INPUTS).
         out: Answer, low, high, and usual of each target (B, T, 4).
     """
 
     reading: Floats
     present: Floats
     feature: Floats
+    learned: Floats
     calendar: Floats
     common: Floats
     margins: Floats
@@ -133,7 +141,7 @@ _memory = types.NamedTuple(  # type: ignore[no-untyped-call]
     ),
     Memory,
 )
-_rows = types.NamedTuple((_f2, _f2, _f2, _f2, _f3, _f3, _f3), RowBatch)  # type: ignore[no-untyped-call]
+_rows = types.NamedTuple((_f2, _f2, _f2, _f2, _f2, _f3, _f3, _f3), RowBatch)  # type: ignore[no-untyped-call]
 
 
 #: LLVM makes these functions a part of their callers: to hand all arrays over takes longer than most of them.
@@ -247,7 +255,7 @@ def _hold(s: Record, v: float, known: bool) -> None:
 
 @_inner
 def _look_ahead(memory: Memory, o: Record, v: float, clock: NDArray[np.int64], n: int, margins: Floats) -> None:
-    """The margin of a condition now, and the usual margin of the window, without and with the present departure."""
+    """The margin of a condition now, the usual one of the window, without and with the present departure, its past."""
     s, kind = memory.series[o.series], memory.targets[o.target].kind
     deviation = max(math.sqrt(s.variance), 1e-12)
     usual, departure = v, 0.0
@@ -269,8 +277,15 @@ def _look_ahead(memory: Memory, o: Record, v: float, clock: NDArray[np.int64], n
     margins[0] = v / deviation
     margins[1] = usual / deviation
     margins[2] = (usual + LASTING * departure) / deviation
-    for j in range(3):
+    M, most = len(memory.expected) // 2 - 1, v
+    for k in range(min(n + 1, LATE)):
+        most = max(most, memory.x[o.series, (n - k) & M])
+    margins[3] = most / deviation
+    for j in range(4):
         margins[j] = min(max(margins[j], -FAR), FAR)
+    margins[4] = math.log1p(min(s.since, LONGEST_AGO)) / 3.0
+    for k in range(len(HELD)):
+        margins[5 + k] = s.held[k]
 
 
 @_inner
@@ -323,6 +338,10 @@ def _sense(memory: Memory, i: int, t: int, n: int, rows: RowBatch) -> None:
     for k in range(CALENDAR):
         f[beyond + REST + k] = rows.calendar[t, k]
     s.latest = v
+    if s.is_condition:
+        s.since = 0.0 if present > 0.0 else s.since + 1.0
+        for k in range(len(HELD)):
+            s.held[k] += (present - s.held[k]) / min(float(HELD[k]), seen)
     room = 0.1 * (s.highest - s.lowest)  # a bound that was reached ten times is one
     f[LEAST] = s.lowest - (room if s.times_lowest < REACHED else 0.0)
     f[MOST] = s.highest + (room if s.times_highest < REACHED else 0.0)
@@ -388,6 +407,12 @@ def _chosen(c: int, centre: float, off: float, present: float) -> float:
 
 
 @_inner
+def _log_odds(p: float) -> float:
+    p = min(max(p, LEAST_USUAL), 1.0 - LEAST_USUAL)
+    return math.log(p / (1.0 - p))
+
+
+@_inner
 def _make_features(memory: Memory, o: Record, g: int, t: int, present: float, j: int, rows: RowBatch) -> None:
     """The features of a group at a row, clipped, whose simple answers are known."""
     f, K, i = memory.features[j], o.targets, o.series
@@ -408,6 +433,14 @@ def _make_features(memory: Memory, o: Record, g: int, t: int, present: float, j:
         f[m] = rows.margins[g, t, 0] * rows.margins[g, t, 1] / 3.0
         f[m + 1] = rows.margins[g, t, 0] * rows.margins[g, t, 2] / 3.0
         m += 2
+        for a in range(3, 3 + PAST_INPUTS):
+            f[m] = rows.margins[g, t, a]
+            m += 1
+        answers = memory.pending[j, 0].answers
+        for p in range(1 + PERIODS):
+            odds = _log_odds(answers[PAST if p == PERIODS else AGO + 2 * p + 1])
+            f[m] = 0.5 * odds if o.is_event else 0.0
+            m += 1
     for c in range(COMMON):
         f[m + c] = rows.common[i, t, c]
     m += COMMON
@@ -446,8 +479,13 @@ def _answer_number(
     for b in range(SCALES):
         item.low[b] = max(min(centre + item.scale[b] * (target.low[b] - target.moved[b, 0]), final), least)
         item.high[b] = min(max(centre + item.scale[b] * (target.high[b] + target.moved[b, 1]), final), most)
-    item.centre, item.off, item.final, item.best = centre, off, final, target.scale
+    item.centre, item.off, item.final = centre, off, final
     out[0], out[1], out[2], out[3] = final, item.low[target.scale], item.high[target.scale], item.answers[LAST_USUAL]
+    if target.kind == WEIGHTED:  # (errors of labels lack those of the answer at the end of the window)
+        wide = (1.0 - memory.fade[o.fade, h] ** 2) ** -0.5
+        out[1] = max(final + wide * (out[1] - final), least)
+        out[2] = min(final + wide * (out[2] - final), most)
+    item.ends[0], item.ends[1] = out[1], out[2]
     if o.solved_at == 0.0:
         out[1] = out[2] = np.nan
 
@@ -469,8 +507,7 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: RowBatch, said: Floats
     z = memory.z[i, n & M]
     j = o.begin + (n // o.stride % o.room if n % o.stride == 0 else o.room)
     at = memory.arrivals[j]
-    # (what is expected of a weighted mean at the end of its window has no hour: see ``_regress``)
-    at.cell, at.hour = 0 if memory.targets[o.target].kind == WEIGHTED else clock[0], clock[1]
+    at.cell, at.hour = clock[0], clock[1]
     at.is_there = clock[2 + PERIODS]
     for p in range(PERIODS):
         at.slots[p] = _slot(memory.series[i], clock, p, n)
@@ -486,7 +523,8 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: RowBatch, said: Floats
         item = memory.pending[j, 0]
         at.odds = min(max(said[0], -MOST_ODDS), MOST_ODDS)
         by_own = min(max(said[3 * TARGETS], -MOST_ODDS), MOST_ODDS)
-        for a in range(RIDGE_NOW, ANSWERS):
+        item.answers[TD] = item.answers[PAST]
+        for a in range(RIDGE_NOW, TD):
             odds = at.odds if a < OWN_NOW else by_own
             item.answers[a] = 1.0 / (1.0 + math.exp(-odds)) if o.solved_at > 0.0 else item.answers[PAST]
         _answer_event(memory, o, item, rows.out[t, o.target])
@@ -496,6 +534,8 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: RowBatch, said: Floats
         item.answers[RIDGE_NOW] = item.answers[NOW] + said[k]
         item.answers[RIDGE_USUAL] = item.answers[LAST_USUAL] + said[TARGETS + k]
         item.answers[OWN_NOW] = item.answers[NOW] + said[3 * TARGETS + k]
+        learned = rows.learned[t, o.learner] if o.learner >= 0 else np.nan
+        item.answers[TD] = learned if learned == learned else item.answers[PAST]
         item.answers[OWN_USUAL] = item.answers[LAST_USUAL] + said[4 * TARGETS + k]
         _answer_number(memory, o, k, item, said[2 * TARGETS + k], at.hour, rows.common[i, t], rows.out[t, o.target + k])
 
@@ -545,11 +585,24 @@ def _add_score(memory: Memory, o: Record, k: int, n: int, y: float, item: Record
         sums.baseline_absolute[a] += abs(off)
     if o.is_event or o.solved_at == 0.0:
         return
-    low, high = item.low[item.best], item.high[item.best]
+    low, high = item.ends[0], item.ends[1]
     outside = max(0.0, low - y) + max(0.0, y - high)
     sums.intervals += 1.0
     sums.inside += 1.0 if outside == 0.0 else 0.0
     sums.interval_score += high - low + 2.0 / (1.0 - stream.coverage) * outside
+
+
+@_inner
+def _score_returns(memory: Memory, o: Record, end: int) -> None:
+    """Score a weighted mean where the readings of .99 of the weights have come before row ``end``."""
+    M, i, fade = len(memory.expected) // 2 - 1, o.series, memory.fade[o.fade]
+    while o.scored + o.far < end and o.scored < o.closed:
+        n, j = o.scored, o.begin + o.scored // o.stride % o.room
+        o.scored += o.stride
+        mean = _label(memory, i, WEIGHTED, n, n + o.far, o.span)
+        if memory.arrivals[j].is_there and n >= FIRST_ROWS and mean == mean:
+            label = _dot(fade, memory.z[i], (n + 1) & M, o.far) / (o.h * (1.0 - fade[o.far]))
+            _add_score(memory, o, 0, n, label, memory.pending[j, 0])
 
 
 @_inner
@@ -586,7 +639,7 @@ def _follow(memory: Memory, o: Record, k: int, y: float, hour: int, item: Record
 def _regress(memory: Memory, o: Record, g: int, j: int, labels: Floats, row: Floats) -> float:
     """Features and right-hand sides of a row, for the sums of their products; returns what it is multiplied by."""
     d, K, at = o.features, o.targets, memory.arrivals[j]
-    weight = o.rows  # a row counts as its number, squared
+    weight = math.sqrt(o.rows)  # row n counts n
     if o.is_event:  # logistic regression: working responses, weighted by p (1 − p)
         p = 1.0 / (1.0 + math.exp(-at.odds))
         v = max(p * (1.0 - p), LEAST_WEIGHT)
@@ -605,23 +658,6 @@ def _regress(memory: Memory, o: Record, g: int, j: int, labels: Floats, row: Flo
         row[m] *= weight
         sums[m] += weight * row[m]
     return float(weight)
-
-
-@_inner
-def _look_back(memory: Memory, o: Record, n: int, e: int, j: int, weight: float, row: Floats, then: Floats) -> None:
-    """Leave out of the label of a weighted mean what the regression says at the end of its window.
-
-    The label of row n is G + γʰ (base + w·f) of the end of the window, and w is the regression's own: what does not
-    depend on it is the right-hand side here, and f goes to ``then``, for the fixed point (LSTD with h steps).
-    """
-    d, fade, end = o.features, memory.fade[o.fade], _then(memory, o, n, e)
-    lead, at = end - n, o.begin + end // o.stride % o.room
-    answers, later = memory.pending[j, 0].answers, memory.pending[at, 0].answers
-    known = _dot(fade, memory.z[o.series], (n + 1) & (len(memory.expected) // 2 - 1), lead) / o.h
-    row[d] = weight * (known + fade[lead] * later[NOW] - answers[NOW])
-    row[d + 1] = weight * (known + fade[lead] * later[LAST_USUAL] - answers[LAST_USUAL])
-    for m in range(d):
-        then[m] = weight * fade[lead] * memory.features[at, m]
 
 
 @_inner
@@ -670,15 +706,18 @@ def _read_labels(memory: Memory, o: Record, n: int, e: int, end: int, labels: Fl
 
 
 @_inner
-def _convex(R: Floats, ridge: float, w: Floats, A: Floats, slope: Floats) -> None:
+def _convex(R: Floats, windows: float, w: Floats, A: Floats, slope: Floats) -> None:
     """argmin wᵀ(R + ridge · diag R) w, w ≥ 0, Σ w = 1: weight moves pair by pair; R is a lower triangle.
 
     ``A`` becomes that matrix, and ``slope`` its product with w.
     """
+    least = np.inf
+    for a in range(len(w)):
+        least = min(least, R[a, a])
     for a in range(len(w)):
         for b in range(a + 1):
             A[a, b] = A[b, a] = R[a, b]
-        A[a, a] *= 1.0 + ridge
+        A[a, a] += SHRINK / windows * (A[a, a] - least) + (SIMPLER / windows * A[a, a] if a > PAST else 0.0)
     for a in range(len(w)):
         slope[a] = 0.0
         for b in range(len(w)):
@@ -699,8 +738,8 @@ def _convex(R: Floats, ridge: float, w: Floats, A: Floats, slope: Floats) -> Non
             slope[j] += s * (A[j, a] - A[j, b])
 
 
-@jit_for((_memory, types.int64, types.int64, _f2, _f2, _f1, _f2, _f1), fastmath=False, allocates=False)
-def close(memory: Memory, g: int, end: int, Z: Floats, later: Floats, labels: Floats, A: Floats, slope: Floats) -> int:
+@jit_for((_memory, types.int64, types.int64, _f2, _f1, _f2, _f1), fastmath=False, allocates=False)
+def close(memory: Memory, g: int, end: int, Z: Floats, labels: Floats, A: Floats, slope: Floats) -> int:
     """Learn from the rows of group g whose windows closed before row ``end``, and put them into Z; returns how many.
 
     Z (rows, d + right-hand sides) has room for those that may have closed, ``later`` for the features at the end of the
@@ -723,27 +762,30 @@ def close(memory: Memory, g: int, end: int, Z: Floats, later: Floats, labels: Fl
                     labels[k] = item.centre
                     target.dropped += 1.0
                     continue
-                _add_score(memory, o, k, n, labels[k], item)
+                if target.kind != WEIGHTED:
+                    _add_score(memory, o, k, n, labels[k], item)
                 _average(target.mean, labels[k], 0.0)
                 _follow(memory, o, k, labels[k], at.hour, item)
                 for p in range(PERIODS):
                     pace = min(RATE * memory.series[o.series].pace[p] * o.stride, MOST_RATE)
                     if at.slots[p] >= 0:
                         _average(memory.labels[o.target + k, p, at.slots[p]], labels[k], pace)
-            weight = _regress(memory, o, g, j, labels, Z[used])
-            if memory.targets[o.target].kind == WEIGHTED:
-                _look_back(memory, o, n, e, j, weight, Z[used], later[used])
+            _regress(memory, o, g, j, labels, Z[used])
             used += 1
         elif at.is_there and not known:
             for k in range(o.targets):
                 memory.targets[o.target + k].dropped += 1.0
         n += o.stride
     o.closed = n
+    if memory.targets[o.target].kind == WEIGHTED:
+        _score_returns(memory, o, end)
+    else:
+        o.scored = n
     if o.rows >= ENOUGH and used:
         for k in range(o.targets):
             target = memory.targets[o.target + k]
             if target.mean.n >= ENOUGH:
-                _convex(target.errors, SHRINK * o.h / (o.stride * target.mean.n), target.weights, A, slope)
+                _convex(target.errors, target.mean.n * o.stride / o.h, target.weights, A, slope)
     return used
 
 
@@ -772,11 +814,16 @@ def decide(memory: Memory, g: int) -> int:
             square, size = min(square, target.squares[a]), min(size, target.absolute[a])
         square, size, least = max(square, 1e-30), max(size, 1e-30), np.inf
         variance = max(target.squares[PAST], 1e-30)
-        choices = 1 if windows <= WINDOWS else CHOICES if target.kind == AT else CHOICES - 1
+        choices = 1 if windows <= WINDOWS or target.kind == WEIGHTED else CHOICES if target.kind == AT else CHOICES - 1
         for c in range(choices):
             off, squared = target.absolute[SIMPLE + c] / size, target.squares[SIMPLE + c]
             worse = max(0.0, off - 1.0) + max(0.0, (squared - square) / variance)
-            cost = off + math.sqrt(squared / square) + WORSE * worse + (LEAVING / math.sqrt(windows) if c else 0.0)
+            cost = (
+                off
+                + SQUARED * math.sqrt(squared / square)
+                + WORSE * worse
+                + (LEAVING / math.sqrt(windows) if c else 0.0)
+            )
             if cost < least:
                 target.choice, least = c, cost
     return 0

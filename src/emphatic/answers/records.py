@@ -25,13 +25,14 @@ AT, MEAN_OF, WEIGHTED, MAX, MIN, ANY, FIRST = range(7)
 #: label of the window before), what followed one period ago and the rise since, and by each period what followed one
 #: period ago and what usually follows. The
 #: regressions come after them: on all features and on those of the series' own past, each of the difference from the
-#: present value and from what is usual.
+#: present value and from what is usual. Last comes the weighted mean that TD predicts.
 NOW, PAST, TRACE, DRIFT, AGO = range(5)
 PERIODS = 2
 SIMPLE = AGO + 2 * PERIODS
 LAST_USUAL = SIMPLE - 1
 RIDGE_NOW, RIDGE_USUAL, OWN_NOW, OWN_USUAL = range(SIMPLE, SIMPLE + 4)
-ANSWERS = SIMPLE + 4
+TD = SIMPLE + 4
+ANSWERS = TD + 1
 #: What may be answered in the end: the combination, three steps towards the median, the median, halfway to the present
 #: value, the present value.
 CHOICES = 7
@@ -60,6 +61,11 @@ OTHER, OTHERS = (OWN, 2, 8, OWN + PERIODS), 8
 #: Features of a condition's margins: three margins, two products, and a hinge of each at these edges, in deviations.
 EDGES = (-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0)
 MARGINS = 5 + 3 * len(EDGES)
+#: Of its past: its greatest margin over so many rows, how long ago it held, how often it did over these spans, and the
+#: log odds of the mean label and of those that are usual.
+LATE, HELD = 24, (4, 16, 64, 256)
+PAST_INPUTS = 2 + len(HELD)
+CONDITION = MARGINS + PAST_INPUTS + 1 + PERIODS
 #: Ratios of error and scale that are remembered.
 RATIOS = 400
 #: Rows that are missing, at least, where time goes back or jumps far: no window reaches across.
@@ -78,7 +84,7 @@ Series = np.dtype(
         # clock tells the slot
         *(("periods", "i8", PERIODS), ("slots", "i8", PERIODS), ("pace", "f8", PERIODS), ("dated", "i8", PERIODS)),
         # the mean rise from one period to the next
-        *(("rises", "f8", PERIODS), ("is_condition", "i8")),
+        *(("rises", "f8", PERIODS), ("is_condition", "i8"), ("held", "f8", len(HELD)), ("since", "f8")),
     ]
 )
 
@@ -86,10 +92,13 @@ Group = np.dtype(
     [
         # the window in rows and in time; one row in ``stride`` waits for its label; where they wait
         *(("series", "i8"), ("h", "i8"), ("span", "f8"), ("stride", "i8"), ("begin", "i8"), ("room", "i8")),
-        # its targets, features, and whether its answer is a probability
-        *(("target", "i8"), ("targets", "i8"), ("features", "i8"), ("own", "i8"), ("is_event", "i8"), ("fade", "i8")),
+        # its targets, features, and whether its answer is a probability; its powers of γ; its learner, −1 for none
+        *(("target", "i8"), ("targets", "i8"), ("features", "i8"), ("own", "i8"), ("is_event", "i8")),
+        *(("fade", "i8"), ("learner", "i8")),
         # the next row whose window is to close, the last row of that window; rows learned from, at the last solution
         *(("closed", "i8"), ("end", "i8"), ("rows", "f8"), ("solved_at", "f8"), ("trace", "f8")),
+        # a weighted mean is scored by as many rows as have .99 of the weights; the next row to score
+        *(("far", "i8"), ("scored", "i8")),
     ]
 )
 
@@ -102,11 +111,11 @@ Target = np.dtype(
     ]
 )
 
-#: A row that waits for the label of a target. ``scale`` is that of each kind of band.
+#: A row that waits for the label of a target. ``scale`` is that of each kind of band, ``ends`` is the band answered.
 Pending = np.dtype(
     [
-        *(("answers", "f8", ANSWERS), ("centre", "f8"), ("off", "f8"), ("final", "f8"), ("best", "i8")),
-        *(("scale", "f8", SCALES), ("low", "f8", SCALES), ("high", "f8", SCALES)),
+        *(("answers", "f8", ANSWERS), ("centre", "f8"), ("off", "f8"), ("final", "f8")),
+        *(("scale", "f8", SCALES), ("low", "f8", SCALES), ("high", "f8", SCALES), ("ends", "f8", 2)),
     ]
 )
 

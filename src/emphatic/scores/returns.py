@@ -14,7 +14,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic.learning.inputs import refusal
 
-__all__ = ["KNOWN", "SEEN", "Returns", "count_bits", "known_return", "rows_between", "rows_to_score", "share_masks"]
+__all__ = [
+    "KNOWN",
+    "SEEN",
+    "Returns",
+    "count_bits",
+    "known_return",
+    "rows_between",
+    "rows_known",
+    "rows_to_score",
+    "share_masks",
+]
 __all__ += ["unpack_bits"]
 
 #: Flags of rows, packed eight to a byte as ``np.packbits`` does, zeros after the last.
@@ -116,16 +126,22 @@ def known_return(
     return G[0], known[0]
 
 
+def rows_known(gamma: float) -> int:
+    """The rows after which a return is known where none is missing: k with γᵏ ≤ 1 − .99.
+
+    >>> rows_known(0.0), rows_known(0.5)
+    (1, 7)
+    """
+    return 1 if gamma <= 0.0 else max(1, math.ceil(math.log(1.0 - KNOWN) / math.log(gamma) - 1e-9))
+
+
 def rows_to_score(gamma: float) -> int:
     """The rows of a log without gaps from which the second half has two returns that are known, at least.
-
-    A return is known k rows before the end, where γᵏ ≤ 1 − .99.
 
     >>> rows_to_score(0.0), rows_to_score(0.5)
     (5, 17)
     """
-    ahead = 1 if gamma <= 0.0 else math.ceil(math.log(1.0 - KNOWN) / math.log(gamma) - 1e-9)
-    return 2 * max(ahead, 1) + 3
+    return 2 * rows_known(gamma) + 3
 
 
 def count_bits(bits: Bits) -> int:
