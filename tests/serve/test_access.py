@@ -16,7 +16,6 @@ import pytest
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 
-from emphatic.nexting.settings import Settings
 from emphatic.serve.app import Access, create_app
 from emphatic.serve.credentials import (
     TLSFiles,
@@ -26,10 +25,9 @@ from emphatic.serve.credentials import (
     hide_user,
     refuse_password,
 )
-from emphatic.serve.service import Service
 from emphatic.serve.sources import Address, make_publisher
 from tests.support.processes import COMMAND, run
-from tests.support.services import FLAGS, Served, free_port, mosquitto, readings, wait_for
+from tests.support.services import FLAGS, Served, free_port, mosquitto, opened, readings, wait_for
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -49,8 +47,7 @@ def test_wrong_tokens_are_counted_and_some_are_logged(caplog: pytest.LogCaptureF
 
 def test_a_session_is_the_services_own_and_ends_with_its_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cookie that was changed, is too old, or of another process opens nothing."""
-    service = Service(tmp_path / "model", Settings(horizons=(2, 9)), warm_up=60)
-    service.open()
+    service = opened(tmp_path)
 
     def statuses() -> Iterator[int]:
         async def ask(app: Starlette, cookie: str) -> int:

@@ -30,8 +30,8 @@ from emphatic.serve.service import Incoming, Receipt, Service
 from tests.support.processes import COMMAND, Forked
 
 __all__ = [
-    "FLAGS", "LINES", "SETTINGS", "Client", "Served", "free_port", "mosquitto", "offer", "readings",
-    "redis_server", "same_as_undisturbed", "wait_for",
+    "FLAGS", "LINES", "SETTINGS", "Client", "Served", "free_port", "mosquitto", "offer", "opened", "readings",
+    "redis_server", "same_as_undisturbed", "started", "wait_for",
 ]  # fmt: skip
 
 LINES = {"content-type": "application/x-ndjson"}
@@ -57,6 +57,20 @@ def wait_for(done: Callable[[], Any], seconds: float = 30.0, what: str = "") -> 
             return found
         time.sleep(0.02)
     raise AssertionError(f"not within {seconds} seconds: {what or done}")
+
+
+def opened(folder: Path, settings: Settings = SETTINGS, *, wait: bool = True, **options: Any) -> Service:
+    """A service in this process that saves when it is closed, and learns from nothing until it is started."""
+    service = Service(folder / "model", settings, **{"warm_up": 60, "save_every": 3600.0, **options})
+    service.open(wait=wait)
+    return service
+
+
+def started(folder: Path, settings: Settings = SETTINGS, **options: Any) -> Service:
+    """One that is opened and learns."""
+    service = opened(folder, settings, **options)
+    service.start()
+    return service
 
 
 def offer(service: Service, rows: list[Incoming]) -> list[Receipt]:
