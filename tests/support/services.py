@@ -21,6 +21,7 @@ from typing import Any, Self
 import httpx
 import numpy as np
 import pytest
+from starlette.applications import Starlette
 
 from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
@@ -31,7 +32,7 @@ from tests.support.processes import COMMAND, Forked
 
 __all__ = [
     "FLAGS", "LINES", "SETTINGS", "Client", "Served", "free_port", "mosquitto", "offer", "opened", "readings",
-    "redis_server", "same_as_undisturbed", "started", "wait_for",
+    "redis_server", "same_as_undisturbed", "send", "started", "wait_for",
 ]  # fmt: skip
 
 LINES = {"content-type": "application/x-ndjson"}
@@ -163,6 +164,17 @@ class Served:
         self.process.__exit__(kind, error, at)
 
 
+def send(app: Starlette, method: str, path: str, **options: Any) -> httpx.Response:
+    """The answer of an application to one request, without a socket."""
+
+    async def answer() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.request(method, path, **options)
+
+    return asyncio.run(answer())
+
+
 class Client:
     """Requests to the application of a service, without a socket."""
 
@@ -170,12 +182,7 @@ class Client:
         self._service = service
 
     def post(self, path: str, *, json: Any, headers: dict[str, str] | None = None) -> httpx.Response:
-        async def send() -> httpx.Response:
-            transport = httpx.ASGITransport(create_app(self._service))
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-                return await client.post(path, json=json, headers=headers)
-
-        return asyncio.run(send())
+        return send(create_app(self._service), "POST", path, json=json, headers=headers)
 
 
 def same_as_undisturbed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import lzma
 import subprocess
 import sys
 import tracemalloc
@@ -92,16 +93,12 @@ def as_decimal_comma(table: Any, path: Path) -> Any:
     return path
 
 
-def as_gzip(table: Any, path: Path) -> Any:
-    path.write_bytes(gzip.compress(as_csv()(table, path).read_bytes()))
-    return path
+def as_packed(compress: Callable[[bytes], bytes], delimiter: str = ",") -> Callable[[Any, Path], Any]:
+    def write(table: Any, path: Path) -> Any:
+        path.write_bytes(compress(as_csv(delimiter)(table, path).read_bytes()))
+        return path
 
-
-def as_zstd(table: Any, path: Path) -> Any:
-    text = as_csv("\t")(table, path).read_bytes()
-    with pa.output_stream(str(path), compression="zstd") as out:
-        out.write(text)
-    return path
+    return write
 
 
 def as_parquet(table: Any, path: Path) -> Any:
@@ -142,8 +139,9 @@ FORMS: dict[str, Callable[[Any, Path], Any]] = {
     "tab": as_csv("\t"),
     "bar": as_csv("|"),
     "decimal comma": as_decimal_comma,
-    "gzip": as_gzip,
-    "zstd": as_zstd,
+    "gzip": as_packed(gzip.compress),
+    "xz": as_packed(lzma.compress),
+    "zstd": as_packed(lambda text: pa.compress(text, codec="zstd", asbytes=True), "\t"),
     "parquet": as_parquet,
     "feather": as_feather("uncompressed"),
     "feather zstd": as_feather("zstd"),
