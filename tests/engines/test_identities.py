@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import emphatic
-from tests.oracles.test_oracles import FIVE, TINY, Chain
+from tests.oracles.test_oracles import FIVE, Chain
 from tests.support.equations import Array, fixed_point
 from tests.support.looping import for_each
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
@@ -263,38 +263,13 @@ def expected_update(
     rule: str, chain: Chain, lambda_: float, thetas: Array, ws: Array | None, steps: int, **extra: float
 ) -> tuple[Array, Array]:
     """What the rule is expected to add to θ and to w in the last of some steps, over the step size, for each of
-    some (θ, w). The traces are those of all histories, in which nothing is learned."""
+    some (θ, w)."""
     K, n = thetas.shape
-    if ws is None:
-        base = emphatic.Learner(rule, n, K, engine="dense")
-        base.theta = thetas
-    else:
-        base = standing_at(rule, "dense", thetas, ws)
-    size = TINY if rule.startswith("true_online") else extra.pop("size", 1.0)
-    moved = np.zeros((2, K, n))
-    for probability, states, rho in chain.histories(steps):
-        learner = base.copy()
-        for part, alpha in ((slice(0, steps - 1), 0.0), (slice(steps - 1, steps), size)):
-            before = TINY if rule.startswith("true_online") else alpha
-            own: dict[str, Any] = dict(extra)
-            if "pi" in learner.rule.extra:
-                actions = [chain.pi[1] / chain.mu[1] == ratio for ratio in rho]
-                own["pi"] = np.array([chain.pi[a] for a in actions])[part, None]
-            if "mu" in learner.rule.extra:
-                own["mu"] = np.array([chain.mu[a] for a in actions])[part, None]
-            start = np.array([learner.theta, learner.theta if ws is None else learner.w])
-            learner.run(
-                chain.Phi[states[part.start : part.stop + 1]],
-                chain.R,
-                chain.gamma[states[1:]][part, None],
-                alpha=before,
-                lambda_=lambda_,
-                rho=np.array(rho)[part, None],
-                **own,
-            )
-        end = np.array([learner.theta, learner.theta if ws is None else learner.w])
-        moved += probability * (end - start) / size
-    return moved[0], moved[1]
+    if ws is not None:
+        return chain.expected_update(standing_at(rule, "dense", thetas, ws), lambda_, steps, **extra)
+    base = emphatic.Learner(rule, n, K, engine="dense")
+    base.theta = thetas
+    return chain.expected_update(base, lambda_, steps, **extra)
 
 
 #: Seven (θ, w) in general position: from eight on there would be a kernel for each n.

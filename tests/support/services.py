@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import shutil
 import signal
 import socket
 import ssl
@@ -20,7 +19,6 @@ from typing import Any, Self
 
 import httpx
 import numpy as np
-import pytest
 from starlette.applications import Starlette
 
 from emphatic.nexting.predictor import Predictor
@@ -29,6 +27,7 @@ from emphatic.serve.app import create_app
 from emphatic.serve.journal import Journal
 from emphatic.serve.service import Incoming, Receipt, Service
 from tests.support.processes import COMMAND, Forked
+from tests.support.servers import find_program, free_port
 
 __all__ = [
     "FLAGS", "LINES", "SETTINGS", "Client", "Served", "free_port", "mosquitto", "offer", "opened", "readings",
@@ -80,12 +79,6 @@ def offer(service: Service, rows: list[Incoming]) -> list[Receipt]:
     assert service.inbox.offer([row.answered_by(receipts.append) for row in rows]) == len(rows)
     wait_for(lambda: len(receipts) == len(rows))
     return receipts
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class Served:
@@ -237,13 +230,6 @@ def _answers(port: int) -> bool:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _find(name: str) -> str:
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-    if found is None:
-        pytest.skip(f"{name} is not installed: apt-get install {name}")
-    return found
-
-
 @contextmanager
 def mosquitto(
     folder: Path, port: int, *settings: str, access: str = "allow_anonymous true\n"
@@ -255,13 +241,14 @@ def mosquitto(
         f"persistence true\npersistence_location {folder}/\nuser root\n"
         + "".join(f"{setting}\n" for setting in settings)
     )
-    with _server([_find("mosquitto"), "-c", str(config)], port) as process:
+    with _server([find_program("mosquitto"), "-c", str(config)], port) as process:
         yield process
 
 
 @contextmanager
 def redis_server(folder: Path, port: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """A server; with port 0, where the options say."""
-    command = [_find("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    program = find_program("redis-server")
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
     with _server([*command, *options], port or int(options[1])) as process:
         yield process
