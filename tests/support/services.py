@@ -138,6 +138,16 @@ class Served:
         lines = self.client.get("/metrics").text.splitlines()
         return next(float(line.split(" ")[1]) for line in lines if line.startswith(f"emphatic_{name} "))
 
+    def source(self) -> dict[str, Any]:
+        """What it says of its first source."""
+        found: dict[str, Any] = self.client.get("/readyz").json()["sources"][0]
+        return found
+
+    def connect(self) -> None:
+        """Wait until that is connected, and has subscribed."""
+        wait_for(lambda: self.source()["state"] == "connected")
+        time.sleep(0.3)
+
     def stop(self) -> float:
         """End it by SIGTERM; the seconds that took."""
         began = time.monotonic()
