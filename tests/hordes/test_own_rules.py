@@ -94,7 +94,7 @@ OWN_BOUNDS = replace(emphatic.rules.get("bounded_etd"), name="own_bounds")
         *(("vtrace", {"rho_bar": end}) for end in (1.0, 1.5, math.inf, [1.0, math.inf], [math.inf, 1.5])),
         *((OWN_BOUNDS, {"low": end}) for end in (-math.inf, -0.1, [-math.inf, -0.1])),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "name", str(value)),
 )
 def test_a_bound_that_may_be_infinite_is_saved(
     rule: Any, given: dict[str, float | list[float]], tmp_path: Path
