@@ -42,7 +42,7 @@ CODE_LINES = 46_797
 PACKAGE_LINES = {
     ".": 616,
     "answers": 1_492,  # at most 2,400 once the language of questions has moved there
-    "asking": 4_460,
+    "asking": 4_452,
     "cli": 1_134,
     "common": 580,
     "control": 923,

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.asking.answers import Asked
-from emphatic.asking.cards import KEYS as ASKED_KEYS
-from emphatic.asking.cards import Card, make_cards, make_gvf_cards
-from emphatic.asking.gvfs import FollowedGVFs
+from emphatic.asking.gvfs import KEYS as ASKED_KEYS
+from emphatic.asking.gvfs import Card, FollowedGVFs, make_cards, make_gvf_cards
 from emphatic.common import versions
 from emphatic.hordes.seasons import describe_periods
 from emphatic.learning.inputs import refusal
