@@ -41,8 +41,8 @@ CODE_LINES = 46_797
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
     ".": 616,
-    "answers": 1_492,  # at most 2,400 once the language of questions has moved there
-    "asking": 4_452,
+    "answers": 1_485,  # at most 2,400 once the language of questions has moved there
+    "asking": 4_454,
     "cli": 1_134,
     "common": 580,
     "control": 923,

@@ -15,8 +15,9 @@ from emphatic.answers.calendar import LogCalendar
 from emphatic.answers.records import BLOCKS, BREAK, COMMON, MARGINS, OTHER, OTHERS, PERIODS, SIDES, SIMPLE, TARGETS
 from emphatic.answers.regression import Relations, solve
 from emphatic.answers.scores import scores_of
-from emphatic.answers.targets import SLACK, Plan, read_question
+from emphatic.answers.targets import SLACK, Plan
 from emphatic.asking.answers import Timing
+from emphatic.asking.language import parse
 from emphatic.engines.compiled import direct
 from emphatic.hordes.seasons import find_periods
 from emphatic.tables import Block, Hold
@@ -69,7 +70,7 @@ class Answers:
         rows: int | None = None,
     ) -> None:
         self.signals, self.timing = tuple(signals), timing
-        self._plan = plan = Plan(self.signals, [read_question(text) for text in questions], timing)
+        self._plan = plan = Plan(self.signals, [parse(text) for text in questions], timing)
         self._calendar = LogCalendar(timing, len(plan.groups) > _MANY)
         self._columns = {name: i for i, name in enumerate(self.signals)}
         self._hold = Hold(len(self.signals))
