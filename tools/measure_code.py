@@ -37,11 +37,11 @@ VAGUE = frozenset(
 #: The largest size of the package, in code lines. It only falls, but for what these add once: ``bounded_etd`` and its
 #: default 500, ``bootstrap`` 600, ``jax`` and ``export`` 450, and ``answers`` 2,400 until what it replaces goes. What
 #: moves to another package takes its part of the limit along.
-CODE_LINES = 46_797
+CODE_LINES = 46_801
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
     ".": 616,
-    "answers": 1_485,  # at most 2,400 once the language of questions has moved there
+    "answers": 1_660,  # at most 2,400 once the language of questions has moved there
     "asking": 4_454,
     "cli": 1_134,
     "common": 580,
@@ -49,7 +49,7 @@ PACKAGE_LINES = {
     "data": 4,
     "engines": 6_593,
     "features": 1_157,
-    "hordes": 3_724,
+    "hordes": 3_567,
     "learning": 2_566,
     "nexting": 5_793,
     "problems": 1_217,

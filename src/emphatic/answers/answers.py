@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from emphatic.answers import kernels, records
 from emphatic.answers.calendar import LogCalendar
+from emphatic.answers.periods import find_periods
 from emphatic.answers.records import BLOCKS, BREAK, COMMON, MARGINS, OTHER, OTHERS, PERIODS, SIDES, SIMPLE, TARGETS
 from emphatic.answers.regression import Relations, solve
 from emphatic.answers.scores import scores_of
@@ -19,7 +20,6 @@ from emphatic.answers.targets import SLACK, Plan
 from emphatic.asking.answers import Timing
 from emphatic.asking.language import parse
 from emphatic.engines.compiled import direct
-from emphatic.hordes.seasons import find_periods
 from emphatic.tables import Block, Hold
 
 __all__ = ["Answers"]

@@ -119,7 +119,7 @@ class Headline:
         coverage: The share of labels that are to fall inside their intervals.
         rows: The number of rows, where it is known: the second half is scored. Otherwise all rows are.
         find_periods: A function of readings and of the periods so far that finds their periods, as
-            ``hordes.seasons.find_periods`` does; None to look for none.
+            ``answers.periods.find_periods`` does; None to look for none.
     """
 
     def __init__(

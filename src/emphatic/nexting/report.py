@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.answers.periods import describe_periods
 from emphatic.asking.answers import Asked
 from emphatic.asking.gvfs import KEYS as ASKED_KEYS
 from emphatic.asking.gvfs import Card, FollowedGVFs, make_cards, make_gvf_cards
 from emphatic.common import versions
-from emphatic.hordes.seasons import describe_periods
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.intervals import alarms_by_signal
 from emphatic.nexting.outlook import (
