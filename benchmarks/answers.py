@@ -184,7 +184,7 @@ def answers_by_run(source: object, log: Readings, asked: Sequence[Asked], horizo
 def answers_by_mechanism(log: Readings, asked: Sequence[Asked]) -> Answers:
     """The answers of ``emphatic.answers``, by text; under "" its seconds for what is asked by default."""
     from emphatic.answers import Answers as Mechanism
-    from emphatic.asking.answers import Timing
+    from emphatic.answers.timing import Timing
 
     timing = Timing.of(log.clock, log.dated)
     rows = sum(map(len, log.blocks))
@@ -410,7 +410,7 @@ class OwnScores:
     def gates(self) -> Iterator[Gate]:
         """Stated scores of values are those of labels computed here."""
         from emphatic.answers import Answers as Mechanism
-        from emphatic.asking.answers import Timing
+        from emphatic.answers.timing import Timing
 
         log = Readings.of(first_rows(2_000 if self.quick else 20_000))
         asked = [question for question in questions_of(log, ("2min", "1h")) if question.kind in ("V", "M")]
@@ -464,7 +464,7 @@ FAULTS: dict[str, Callable[[Array], Array]] = {
 def explained_beside_fault(rows: int, spoil: Callable[[Array], Array]) -> Array:
     """The variance explained of values and means of an hourly signal with a fault, from .6 of the rows on."""
     from emphatic.answers import Answers as Mechanism
-    from emphatic.asking.answers import Timing
+    from emphatic.answers.timing import Timing
 
     rng, t = np.random.default_rng(0), np.arange(rows)
     x = 20.0 + 5.0 * np.sin(t / 24.0 * 2.0 * np.pi) + lfilter([1.0], [1.0, -0.9], rng.normal(size=rows))

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emphatic.asking.answers import Asked, Timing
+from emphatic.answers.timing import Timing
+from emphatic.asking.answers import Asked
 
 Array = NDArray[np.float64]
 QUESTIONS = (

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from emphatic import nexting
 from emphatic.answers.periods import find_periods
-from emphatic.asking.answers import Asked, Timing
+from emphatic.answers.timing import Timing
+from emphatic.asking.answers import Asked
 from emphatic.asking.headline import Headline, headline_questions
 from emphatic.nexting import learning
 from emphatic.nexting.runner import forecast_lines

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.answers import kernels, records
-from emphatic.answers.calendar import LogCalendar
+from emphatic.answers.language import parse
 from emphatic.answers.periods import find_periods
 from emphatic.answers.records import BLOCKS, BREAK, COMMON, MARGINS, OTHER, OTHERS, PERIODS, SIDES, SIMPLE, TARGETS
 from emphatic.answers.regression import Relations, solve
 from emphatic.answers.scores import scores_of
 from emphatic.answers.targets import SLACK, Plan
-from emphatic.asking.answers import Timing
-from emphatic.asking.language import parse
+from emphatic.answers.timing import LogCalendar, Timing
 from emphatic.engines.compiled import direct
 from emphatic.tables import Block, Hold
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.answers.language import CONDITIONS, Question, quoted
 from emphatic.answers.records import ANY, AT, FIRST, MAX, MEAN_OF, MIN, WEIGHTED
-from emphatic.asking.answers import Timing
-from emphatic.asking.language import CONDITIONS, Question, quoted
+from emphatic.answers.timing import Timing
 from emphatic.questions.evaluator import Condition, Expression
 
 __all__ = ["Plan", "SeriesOf", "default_questions"]

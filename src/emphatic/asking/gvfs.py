@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import rules
+from emphatic.answers.language import describe_answer, describe_prediction, describe_score
 from emphatic.asking.answers import Asked
-from emphatic.asking.language import describe_answer, describe_prediction, describe_score
 from emphatic.questions.durations import format_duration
 from emphatic.questions.evaluator import Evaluator
 from emphatic.questions.gvf import GVF, Observations, action_name, sure_action
@@ -35,7 +35,7 @@ from emphatic.report.plots import Axis, Line, Marks, Panel, Plot
 from emphatic.scores.measures import ErrorBlocks, judge_errors
 from emphatic.tables import Hold
 
-__all__ = ["KEYS", "MARKS", "Card", "FollowedGVFs", "find_marks", "make_cards", "make_gvf_cards"]
+__all__ = ["ASKED_KEYS", "MARKS", "Card", "FollowedGVFs", "find_marks", "make_cards", "make_gvf_cards"]
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -404,7 +404,7 @@ _PLOTTED = 400
 #: Units of times until, the longest first.
 _UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
 #: What the lines of the plots mean.
-KEYS = (
+ASKED_KEYS = (
     Key("hue", "answer, with its interval"),
     Key("truth", "what came, or when the condition held"),
     Key("baseline", "usual at this time"),

@@ -27,9 +27,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.answers.language import Question, parse, quoted
+from emphatic.answers.timing import Timing
 from emphatic.asking import layout
-from emphatic.asking.answers import _DAY, _SLACK, _WEEK, Timing, _all_near, _Answerer, _Cycles
-from emphatic.asking.language import Question, parse, quoted
+from emphatic.asking.answers import _DAY, _SLACK, _WEEK, _all_near, _Answerer, _Cycles
 from emphatic.common.settings import format_duration
 from emphatic.engines.compiled import direct
 from emphatic.engines.lanes import WIDTH

@@ -23,9 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import engines, stepsizes
+from emphatic.answers.language import parse_all
 from emphatic.answers.periods import Period, find_periods
-from emphatic.asking.answers import KINDS, Asked, Timing
-from emphatic.asking.language import parse_all
+from emphatic.answers.timing import Timing
+from emphatic.asking.answers import KINDS, Asked
 from emphatic.common.locks import Guard
 from emphatic.common.names import show
 from emphatic.errors import CheckpointError, DivergenceWarning

@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from emphatic import rules
 from emphatic.answers.periods import find_periods
-from emphatic.asking.answers import Asked, Timing
+from emphatic.answers.timing import Timing
+from emphatic.asking.answers import Asked
 from emphatic.asking.headline import MOST_SIGNALS, Headline
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore

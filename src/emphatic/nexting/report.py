@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from emphatic.answers.periods import describe_periods
 from emphatic.asking.answers import Asked
-from emphatic.asking.gvfs import KEYS as ASKED_KEYS
-from emphatic.asking.gvfs import Card, FollowedGVFs, make_cards, make_gvf_cards
+from emphatic.asking.gvfs import ASKED_KEYS, Card, FollowedGVFs, make_cards, make_gvf_cards
 from emphatic.common import versions
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.intervals import alarms_by_signal

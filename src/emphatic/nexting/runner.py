@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emphatic.answers.language import parse
 from emphatic.answers.periods import find_periods
 from emphatic.asking.answers import Asked
-from emphatic.asking.language import parse
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import UNFINISHED, hold_folder
 from emphatic.common.names import suggests_keywords

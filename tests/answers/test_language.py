@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emphatic.asking.language import FORMS, describe_answer, parse, parse_all, quoted
+from emphatic.answers.language import FORMS, describe_answer, parse, parse_all, quoted
 
 
 @pytest.mark.parametrize(
