@@ -184,7 +184,7 @@ def answers_by_run(source: object, log: Readings, asked: Sequence[Asked], horizo
 def answers_by_mechanism(log: Readings, asked: Sequence[Asked]) -> Answers:
     """The answers of ``emphatic.answers``, by text; under "" its seconds for what is asked by default."""
     from emphatic.answers import Answers as Mechanism
-    from emphatic.asking.answers import Timing
+    from emphatic.answers.timing import Timing
 
     timing = Timing.of(log.clock, log.dated)
     rows = sum(map(len, log.blocks))
@@ -195,7 +195,10 @@ def answers_by_mechanism(log: Readings, asked: Sequence[Asked]) -> Answers:
         if not questions:
             continue
         mechanism = Mechanism(log.names, [question.text for question in questions], timing, COVERAGE, rows)
-        answers = np.concatenate([mechanism(block) for block in log.blocks])
+        learned = np.stack([absent, *(td.get(pair, absent) for pair in mechanism.learners)], axis=1)[:, 1:]
+        cut = np.cumsum([len(block) for block in log.blocks[:-1]])
+        parts = zip(log.blocks, np.split(learned, cut), strict=True)
+        answers = np.concatenate([mechanism(block, part) for block, part in parts])
         for q, question in enumerate(questions):
             for k, end in enumerate(("", ".low", ".high")):
                 out[f"{question.text}{end}"] = answers[:, q, k]
@@ -310,7 +313,7 @@ class Comparison:
         """Compare on one log."""
         readings = Readings.of(log.read())
         asked = questions_of(readings, log.horizons or ())
-        old, new = theirs(readings, asked), answers_by_mechanism(readings, asked)
+        old, new = theirs(readings, asked), answers_by_mechanism(log.read(), readings, asked, log.horizons)
         T, C = readings.values.shape
         self.seconds.append((log.name, float(new[""]), float(old[""]), 1e6 / (T * C)))
         step = readings.step
@@ -412,7 +415,7 @@ class OwnScores:
     def gates(self) -> Iterator[Gate]:
         """Stated scores of values are those of labels computed here."""
         from emphatic.answers import Answers as Mechanism
-        from emphatic.asking.answers import Timing
+        from emphatic.answers.timing import Timing
 
         log = Readings.of(first_rows(2_000 if self.quick else 20_000))
         asked = [question for question in questions_of(log, ("2min", "1h")) if question.kind in ("V", "M")]
@@ -466,7 +469,7 @@ FAULTS: dict[str, Callable[[Array], Array]] = {
 def explained_beside_fault(rows: int, spoil: Callable[[Array], Array]) -> Array:
     """The variance explained of values and means of an hourly signal with a fault, from .6 of the rows on."""
     from emphatic.answers import Answers as Mechanism
-    from emphatic.asking.answers import Timing
+    from emphatic.answers.timing import Timing
 
     rng, t = np.random.default_rng(0), np.arange(rows)
     x = 20.0 + 5.0 * np.sin(t / 24.0 * 2.0 * np.pi) + lfilter([1.0], [1.0, -0.9], rng.normal(size=rows))

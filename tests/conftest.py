@@ -9,9 +9,11 @@ tests of a file share is made once. Files that take long come first, so that no 
 import gc
 import os
 import re
+import shutil
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -111,6 +113,44 @@ def headline(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.support import headlines
 
     headlines.patch(monkeypatch, headlines.make_headline)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Any]:
+    """Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def window(browser: Any) -> Generator[Callable[..., Any]]:
+    """Open a window of its own; nothing may go wrong on its pages meanwhile."""
+    contexts, wrong = list[Any](), list[str]()
+
+    def open_window(**options: Any) -> Any:
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append(dialog.message))
+        page.on(
+            "console",
+            lambda message: (
+                wrong.append(message.text) if "Security" in message.text or "Refused" in message.text else None
+            ),
+        )
+        return page
+
+    yield open_window
+    for context in contexts:
+        context.close()
+    assert wrong == []
 
 
 def _without_long(config: pytest.Config) -> bool:

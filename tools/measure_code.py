@@ -37,19 +37,19 @@ VAGUE = frozenset(
 #: The largest size of the package, in code lines. It only falls, but for what these add once: ``bounded_etd`` and its
 #: default 500, ``bootstrap`` 600, ``jax`` and ``export`` 450, and ``answers`` 2,400 until what it replaces goes. What
 #: moves to another package takes its part of the limit along.
-CODE_LINES = 46_797
+CODE_LINES = 46_804
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
     ".": 616,
-    "answers": 1_492,  # at most 2,400 once the language of questions has moved there
-    "asking": 4_460,
+    "answers": 2_113,  # at most 2,400
+    "asking": 4_002,
     "cli": 1_134,
     "common": 580,
     "control": 923,
     "data": 4,
     "engines": 6_593,
     "features": 1_157,
-    "hordes": 3_724,
+    "hordes": 3_568,
     "learning": 2_566,
     "nexting": 5_793,
     "problems": 1_217,

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from emphatic.answers import Answers
-from emphatic.asking.answers import Timing
+from emphatic.answers.timing import Timing
 from emphatic.tables import Block, ReadingGuard
 
 Array = NDArray[np.float64]

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emphatic.asking.answers import Asked, Timing
+from emphatic.answers.timing import Timing
+from emphatic.asking.answers import Asked
 
 Array = NDArray[np.float64]
 QUESTIONS = (
@@ -140,8 +141,7 @@ def test_one_absurd_reading_spoils_no_later_answer() -> None:
 
 def test_a_signal_that_was_constant_at_first_is_learned() -> None:
     x = np.r_[np.zeros(200), np.sin(np.arange(1000) / 9)]
-    asked = Asked(["x at +5", "mean of x over 12"], ["x"], Timing(None), rows=1200)
-    asked(x[:, None], x[:, None], np.zeros(1200, bool))
+    asked, _ = run(["x at +5", "mean of x over 12"], x, None, Timing(None))
     for score in asked.summary():
         assert score["variance_explained"] > 0.9, score["text"]
 
@@ -150,8 +150,7 @@ def test_a_signal_that_was_constant_at_first_is_learned() -> None:
 def test_a_number_is_hardly_worse_than_the_best_simple_answer(best: str) -> None:
     x = np.random.default_rng(3).normal(size=3000)
     x = np.cumsum(x) if best == "persistence" else x
-    asked = Asked(["x at +12", "mean of x over 24", "max of x within 6"], ["x"], Timing(None), rows=3000)
-    asked(x[:, None], x[:, None], np.zeros(3000, bool))
+    asked, _ = run(["x at +12", "mean of x over 24", "max of x within 6"], x, None, Timing(None))
     for score in asked.summary():
         simple = score["baselines"][best]
         assert score["mae"] <= 1.03 * simple["mae"], score["text"]
@@ -236,7 +235,7 @@ def test_answers_do_not_depend_on_the_future_or_on_blocks() -> None:
 
 def test_a_saved_state_goes_on_bit_for_bit() -> None:
     x, time = wave(500)
-    _, answers = run(ASKED, x, time, HOURLY)
+    whole, answers = run(ASKED, x, time, HOURLY)
     half = Asked(ASKED, ["x"], HOURLY, rows=500)
     half(x[:300, None], x[:300, None], np.zeros(300, bool), time[:300])
     resumed = Asked(ASKED, ["x"], HOURLY, rows=500)
@@ -244,8 +243,6 @@ def test_a_saved_state_goes_on_bit_for_bit() -> None:
     after = resumed(x[300:, None], x[300:, None], np.zeros(200, bool), time[300:])
     for kind, values in answers.items():
         np.testing.assert_array_equal(values[300:], after[kind])
-    whole = Asked(ASKED, ["x"], HOURLY, rows=500)
-    whole(x[:, None], x[:, None], np.zeros(500, bool), time)
     for name, array in whole.state().items():  # what is saved does not tell when it was loaded
         np.testing.assert_array_equal(array, resumed.state()[name], err_msg=name)
     damaged = half.state() | {"asked.0.P": np.zeros((1, 2, 2))}

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emphatic import GVF, Horde, Policy, nexting
+from emphatic import GVF, Horde, Policy
 from emphatic import features as f
 from emphatic.asking.gvfs import FollowedGVFs
 from tests.asking.test_answers import wave
+from tests.asking.test_nexting import run
 
 Array = NDArray[np.float64]
 LEFT = Policy({"left": 1.0}, column="move")
@@ -138,15 +138,8 @@ def test_rates_are_blended_and_divergence_stays_within_what_is_possible() -> Non
     assert np.abs(wild[1500:]).max() <= 1.5 * highest
 
 
-def run(**options: Any) -> nexting.NextingResult:
-    x, time = wave(700)
-    table = {"when": time.astype("int64").astype("datetime64[s]"), "x": x, "the x": x * 2}
-    arguments: dict[str, Any] = {"predict": "x", "horizons": [2], "offline": False, "config": {"questions": TABLES}}
-    return nexting.run(table, **arguments | options)
-
-
 def test_own_questions_have_columns_scores_and_a_section(tmp_path: Path) -> None:
-    result = run(out=tmp_path / "out")
+    result = run(ask=None, config={"questions": TABLES}, out=tmp_path / "out")
     names = [question.name for question in QUESTIONS[:4]]
     columns = set(result.predictions.column_names)
     for name in names:

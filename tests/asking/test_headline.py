@@ -11,9 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from emphatic import nexting
-from emphatic.asking.answers import Asked, Timing
+from emphatic.answers.periods import find_periods
+from emphatic.answers.timing import Timing
+from emphatic.asking.answers import Asked
 from emphatic.asking.headline import Headline, headline_questions
-from emphatic.hordes.seasons import find_periods
 from emphatic.nexting import learning
 from emphatic.nexting.runner import forecast_lines
 from emphatic.nexting.settings import Settings

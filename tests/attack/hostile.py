@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FOLDER", "LARGEST", "LAYOUTS", "disguise", "strange_array", "strange_value"]
+__all__ = ["FOLDER", "LARGEST", "LAYOUTS", "Raises", "disguise", "strange_array", "strange_value"]
 
 #: For files, removed at the end of this process.
 FOLDER = Path(tempfile.mkdtemp(prefix="attack-"))

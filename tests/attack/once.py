@@ -29,6 +29,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from emphatic.nexting.settings import Settings
+from tests.support.mqtt import Watcher
 from tests.support.services import (
     SETTINGS,
     Served,
@@ -147,20 +148,9 @@ class Broker:
         self._stack.close()
 
 
-class Watcher:
-    """Keeps the predictions that come to a broker."""
-
-    def __init__(self, port: int) -> None:
-        self.lines: list[dict[str, Any]] = []
-        self.client = paho.Client(CallbackAPIVersion.VERSION2)
-        self.client.on_message = lambda _client, _data, message: self.lines.append(json.loads(message.payload))
-        self.client.connect("127.0.0.1", port)
-        self.client.subscribe("predictions", qos=1)
-        self.client.loop_start()
-
-    def close(self) -> None:
-        self.client.disconnect()
-        self.client.loop_stop()
+def _published(watcher: Watcher) -> list[dict[str, Any]]:
+    """The predictions that came to a broker."""
+    return [json.loads(payload) for _, payload, _ in list(watcher.messages)]
 
 
 @contextmanager
@@ -171,12 +161,8 @@ def _brokers(folder: Path) -> Iterator[tuple[Broker, int, Watcher, int]]:
         (folder / name).mkdir(parents=True)
     broker = Broker(folder / "broker", port)
     try:
-        with mosquitto(folder / "other", other_port):
-            watcher = Watcher(other_port)
-            try:
-                yield broker, port, watcher, other_port
-            finally:
-                watcher.close()
+        with mosquitto(folder / "other", other_port), Watcher(other_port, "predictions") as watcher:
+            yield broker, port, watcher, other_port
     finally:
         broker.close()
 
@@ -234,8 +220,9 @@ def kill_under_load(
             _wait_until_quiet(service)
             counts.repeated, counts.steps = int(service.metric("repeated_total")), int(service.metric("step"))
             service.stop()
-        wait_for(lambda: any(line["step"] == counts.steps - 1 for line in watcher.lines), what="the last prediction")
-        lines = list(watcher.lines)
+        last = counts.steps - 1
+        wait_for(lambda: any(line["step"] == last for line in _published(watcher)), what="the last prediction")
+        lines = _published(watcher)
     counts.sent = sender.sent
     _count(counts, lines, sender, broker.killed)
     _compare(model, lines, counts.steps, folder, settings)

@@ -328,7 +328,7 @@ def attack_by_mqtt(folder: Path, messages: int, seed: int) -> int:
         wait_for(lambda: service.metric("readings_total") >= len(sent), 120, "all messages")
         client.disconnect()
         client.loop_stop()
-        wait_for(lambda: service.client.get("/readyz").json()["sources"][0]["lag"] == 0, what="all is acknowledged")
+        wait_for(lambda: service.source()["lag"] == 0, what="all is acknowledged")
         held = journal_readings(Path(f"{model}.journal"))
         service.stop()
     same_as_undisturbed(model, held, folder)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import emphatic
-from tests.oracles.test_oracles import FIVE, TINY, Chain
+from tests.oracles.test_oracles import FIVE, Chain
 from tests.support.equations import Array, fixed_point
 from tests.support.looping import for_each
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
@@ -79,23 +79,18 @@ def assert_alike(
 
 
 @every_engine
-@pytest.mark.parametrize(("rule", "trace", "interest"), [("gtd", "e", True), ("tdrc", "e", True), ("htd", "z", False)])
-def test_without_a_second_step_size_it_is_td(rule: str, trace: str, interest: bool, engine: str) -> None:
-    """eta = 0, so that w stays at 0: no correction is made. (htd has no interest: with I = 1.)"""
-    for stream in streams(rule, beta=None, eta=0.0):
-        assert interest or (stream.I == 1.0).all()
+@pytest.mark.parametrize(
+    ("rule", "plain", "trace"),
+    [("gtd", "td", "e"), ("tdrc", "td", "e"), ("htd", "td", "z"), ("true_online_gtd", "true_online_td", "e")],
+)
+def test_without_a_second_step_size_it_is_the_plain_rule(rule: str, plain: str, trace: str, engine: str) -> None:
+    """eta = 0, or β = 0, so that w stays at 0: no correction is made. (htd and true_online_gtd: with I = 1.)"""
+    second: dict[str, Any] = {"beta": 0.0} if rule == "true_online_gtd" else {"beta": None, "eta": 0.0}
+    for stream in streams(rule, **second):
+        assert rule in ("gtd", "tdrc") or (stream.I == 1.0).all()
         learner = after(rule, engine, stream)
         assert not learner[0].w.any()
-        assert_alike(learner, after("td", engine, without_extra(stream)), (trace, "e"))
-
-
-@every_engine
-def test_true_online_gtd_without_a_second_step_size_is_true_online_td(engine: str) -> None:
-    """β = 0, off-policy and with I = 1."""
-    for stream in streams("true_online_gtd", beta=0.0):
-        learner = after("true_online_gtd", engine, stream)
-        assert not learner[0].w.any()
-        assert_alike(learner, after("true_online_td", engine, without_extra(stream)), "e")
+        assert_alike(learner, after(plain, engine, without_extra(stream)), (trace, "e"))
 
 
 @every_engine
@@ -268,38 +263,13 @@ def expected_update(
     rule: str, chain: Chain, lambda_: float, thetas: Array, ws: Array | None, steps: int, **extra: float
 ) -> tuple[Array, Array]:
     """What the rule is expected to add to θ and to w in the last of some steps, over the step size, for each of
-    some (θ, w). The traces are those of all histories, in which nothing is learned."""
+    some (θ, w)."""
     K, n = thetas.shape
-    if ws is None:
-        base = emphatic.Learner(rule, n, K, engine="dense")
-        base.theta = thetas
-    else:
-        base = standing_at(rule, "dense", thetas, ws)
-    size = TINY if rule.startswith("true_online") else extra.pop("size", 1.0)
-    moved = np.zeros((2, K, n))
-    for probability, states, rho in chain.histories(steps):
-        learner = base.copy()
-        for part, alpha in ((slice(0, steps - 1), 0.0), (slice(steps - 1, steps), size)):
-            before = TINY if rule.startswith("true_online") else alpha
-            own: dict[str, Any] = dict(extra)
-            if "pi" in learner.rule.extra:
-                actions = [chain.pi[1] / chain.mu[1] == ratio for ratio in rho]
-                own["pi"] = np.array([chain.pi[a] for a in actions])[part, None]
-            if "mu" in learner.rule.extra:
-                own["mu"] = np.array([chain.mu[a] for a in actions])[part, None]
-            start = np.array([learner.theta, learner.theta if ws is None else learner.w])
-            learner.run(
-                chain.Phi[states[part.start : part.stop + 1]],
-                chain.R,
-                chain.gamma[states[1:]][part, None],
-                alpha=before,
-                lambda_=lambda_,
-                rho=np.array(rho)[part, None],
-                **own,
-            )
-        end = np.array([learner.theta, learner.theta if ws is None else learner.w])
-        moved += probability * (end - start) / size
-    return moved[0], moved[1]
+    if ws is not None:
+        return chain.expected_update(standing_at(rule, "dense", thetas, ws), lambda_, steps, **extra)
+    base = emphatic.Learner(rule, n, K, engine="dense")
+    base.theta = thetas
+    return chain.expected_update(base, lambda_, steps, **extra)
 
 
 #: Seven (θ, w) in general position: from eight on there would be a kernel for each n.
@@ -311,6 +281,18 @@ def matrices(chain: Chain, lambda_: float) -> tuple[Array, Array, Array]:
     """A, b and C = E φφᵀ of off-policy TD(λ) with I = 1."""
     point = chain.fixed_point(lambda_, emphatic=False)
     return point.A, point.b, chain.Phi.T @ np.diag(chain.d) @ chain.Phi
+
+
+def expected_update_of_gradients(
+    rule: str, lambda_: float, thetas: Array, ws: Array, **extra: float
+) -> tuple[Array, Array]:
+    """On the five-state chain. The proximal rule's is gtd2's but for a part in proportion to the step sizes; two sizes
+    tell it."""
+    whole = expected_update(rule, FIVE, lambda_, thetas, ws, FOUR, **extra)
+    if rule != "proximal_gtd2":
+        return whole
+    half = expected_update(rule, FIVE, lambda_, thetas, ws, FOUR, size=0.5)
+    return 2 * half[0] - whole[0], 2 * half[1] - whole[1]
 
 
 def accumulated(chain: Chain, P: Array, lambda_: float, steps: int) -> Array:
@@ -326,10 +308,7 @@ def accumulated(chain: Chain, P: Array, lambda_: float, steps: int) -> Array:
 )
 def test_expected_updates_of_the_gradient_rules(rule: str, lambda_: float) -> None:
     """With A, b and C = E φφᵀ of off-policy TD(λ) on the five-state chain, w's expected update is b − Aθ − Cw, gtd2's
-    θ follows Aᵀw and gtd's b − Aθ − (C − Aᵀ)w. htd has the A of behaviour, A_μ, in C's place, and tdrc C + κ𝟙 for w.
-
-    The proximal rule's is gtd2's but for a part in proportion to the step sizes; two sizes tell it.
-    """
+    θ follows Aᵀw and gtd's b − Aθ − (C − Aᵀ)w. htd has the A of behaviour, A_μ, in C's place, and tdrc C + κ𝟙 for w."""
     A, b, C = matrices(FIVE, lambda_)
     toward = b - THETAS @ A.T
     if rule == "htd":  # y is not forgotten when ρ = 0
@@ -338,10 +317,7 @@ def test_expected_updates_of_the_gradient_rules(rule: str, lambda_: float) -> No
     theta = WS @ A if rule in ("gtd2", "proximal_gtd2") else toward - WS @ (C - A.T).T
     w = toward - WS @ (C + (0.7 if rule == "tdrc" else 0.0) * np.eye(3)).T
     extra = {"kappa": 0.7} if rule == "tdrc" else {}
-    got = expected_update(rule, FIVE, lambda_, THETAS, WS, FOUR, **extra)
-    if rule == "proximal_gtd2":
-        whole, half = got, expected_update(rule, FIVE, lambda_, THETAS, WS, FOUR, size=0.5)
-        got = (2 * half[0] - whole[0], 2 * half[1] - whole[1])
+    got = expected_update_of_gradients(rule, lambda_, THETAS, WS, **extra)
     tolerance = 5e-6 if rule == "true_online_gtd" else 1e-12
     np.testing.assert_allclose(got[0], theta, rtol=0, atol=tolerance)
     np.testing.assert_allclose(got[1], w, rtol=0, atol=tolerance)
@@ -353,10 +329,7 @@ def test_the_gradient_rules_rest_where_td_does(rule: str, lambda_: float) -> Non
     """At the fixed point of off-policy TD(λ), Aθ = b, and w = 0, no update is expected; elsewhere one is."""
     rest = FIVE.fixed_point(lambda_, emphatic=False).theta
     thetas = np.array([rest, rest + np.array([0.5, 0.0, 0.0])])
-    got = expected_update(rule, FIVE, lambda_, thetas, np.zeros((2, 3)), FOUR)
-    if rule == "proximal_gtd2":
-        whole, half = got, expected_update(rule, FIVE, lambda_, thetas, np.zeros((2, 3)), FOUR, size=0.5)
-        got = (2 * half[0] - whole[0], 2 * half[1] - whole[1])
+    got = expected_update_of_gradients(rule, lambda_, thetas, np.zeros((2, 3)))
     for moved in got:
         np.testing.assert_allclose(moved[0], 0.0, rtol=0, atol=5e-6 if rule == "true_online_gtd" else 1e-12)
     assert np.abs(got[1][1]).max() > 0.01

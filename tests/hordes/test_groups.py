@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,13 @@ def horde_of_groups(**more: Any) -> Horde:
 
 
 def two_hordes(**more: Any) -> list[Horde]:
+    """Of an array each has the part of its questions."""
     return [
-        Horde([QUESTIONS[q] for q in of], maker, **(BLENDED | more)).warm_up(log())
+        Horde(
+            [QUESTIONS[q] for q in of],
+            maker,
+            **(BLENDED | {name: value[of] if isinstance(value, np.ndarray) else value for name, value in more.items()}),
+        ).warm_up(log())
         for of, maker in ((FIRST, coarse()), (SECOND, fine()))
     ]
 
@@ -94,18 +99,8 @@ def test_rows_and_transitions_through_groups() -> None:
 
 def test_parameters_of_each_question_go_with_it() -> None:
     alpha, eta = np.array([0.1, 0.2, 0.3, 0.4, 0.5]), np.array([0.5, 1.0, 1.5, 2.0, 2.5])
-    horde = horde_of_groups(rule="gtd", alpha=alpha, eta=eta, engine="reference")
-    others = [
-        Horde(
-            [QUESTIONS[q] for q in of],
-            maker,
-            alpha=alpha[of].tolist(),
-            eta=eta[of],
-            engine="reference",
-            **(BLENDED | {"rule": "gtd"}),
-        ).warm_up(log())
-        for of, maker in ((FIRST, coarse()), (SECOND, fine()))
-    ]
+    given: dict[str, Any] = {"rule": "gtd", "alpha": alpha, "eta": eta, "engine": "reference"}
+    horde, others = horde_of_groups(**given), two_hordes(**given)
     np.testing.assert_array_equal(horde.run(log()), joined(*(other.run(log()) for other in others)))
 
 
@@ -144,23 +139,24 @@ def test_one_maker_for_all_is_one_group() -> None:
             getattr(several, name)
 
 
+def assert_unchanged(horde: Horde, uses: Sequence[Callable[[], Any]], refused: Any, folder: Path) -> None:
+    """Each use is refused, and leaves the horde as it was to the last bit."""
+    horde.save(folder / "before")
+    for use in uses:
+        with refused:
+            use()
+        horde.save(folder / "after")
+        assert (folder / "after").read_bytes() == (folder / "before").read_bytes()
+
+
 def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
     when = np.datetime64("2020-01-01") + np.arange(180) * np.timedelta64(60, "s")
     makers = {"x@2": f.Features([f.SoftBins(f.Trace("x", steps=4), bins=3)]), "x@3": f.Features([f.TimeOfDay(bins=3)])}
     horde = Horde([GVF("x", horizon=2), GVF("x", horizon=3)], makers).warm_up(log() | {"time": when})
     row = rows_of(log(missing=False))[9]
     horde.observe(row, time=1.6e9)
-    horde.save(tmp_path / "before")
-    uses: list[Callable[[], Any]] = [
-        lambda: horde.observe(row),
-        lambda: horde.observe(row, time="noon"),
-        lambda: horde.begin(row),
-    ]
-    for use in uses:
-        with pytest.raises(ValueError, match="'time'"):
-            use()
-        horde.save(tmp_path / "after")
-        assert (tmp_path / "after").read_bytes() == (tmp_path / "before").read_bytes()
+    uses = (lambda: horde.observe(row), lambda: horde.observe(row, time="noon"), lambda: horde.begin(row))
+    assert_unchanged(horde, uses, pytest.raises(ValueError, match="'time'"), tmp_path)
 
 
 def refuse_large(row: Any) -> float:
@@ -179,12 +175,7 @@ def test_a_function_that_raises_changes_nothing(groups: bool, tmp_path: Path) ->
     assert len(horde.makers) == 1 + groups
 
     def refused(*uses: Callable[[], Any]) -> None:
-        horde.save(tmp_path / "before")
-        for use in uses:
-            with pytest.raises(ArithmeticError, match="too large"):
-                use()
-            horde.save(tmp_path / "after")
-            assert (tmp_path / "after").read_bytes() == (tmp_path / "before").read_bytes()
+        assert_unchanged(horde, uses, pytest.raises(ArithmeticError, match="too large"), tmp_path)
 
     horde.observe({"x": 1.0})
     late = {"x": np.where(np.arange(180) == 150, 99.0, table["x"]), "time": when + (np.arange(180) > 90) * 10_000_000}

@@ -416,12 +416,7 @@ def test_goes_on_with_the_same_bits(more: dict[str, Any], steps: int, tmp_path: 
         """Where an environment is after so many steps."""
         agent = Agent(0)
         observation, _ = env.reset(seed=0)
-        for _ in range(steps):
-            action, _ = agent(observation)
-            observation, _, terminated, truncated, _ = env.step(action)
-            if terminated or truncated:
-                observation, _ = env.reset()
-        return agent, observation
+        return agent, driven(env, agent, observation, steps)[0]
 
     env = LearnGVFs(plain(), SAVED, coder(), **more)
     agent, observation = start(env)

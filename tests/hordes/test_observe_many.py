@@ -23,8 +23,8 @@ def log(rows: int = 400) -> dict[str, Any]:
 
 
 def horde(**options: Any) -> Horde:
-    questions = [GVF("x", horizon=5), GVF("y", horizon=20), GVF("x", gamma=0.8, policy=Policy({"red": 1.0}, "mode"))]
-    questions[2] = GVF("x", gamma=0.8, policy=Policy({"red": 1.0}, "mode"), name="x when red")
+    red = GVF("x", gamma=0.8, policy=Policy({"red": 1.0}, "mode"), name="x when red")
+    questions = [GVF("x", horizon=5), GVF("y", horizon=20), red]
     features = f.Features([f.Bias(), f.SoftBins("x", bins=4), f.SoftBins("y", bins=4), f.OneHot("mode")])
     return Horde(questions, features, "true_online_etd", engine="sparse", **options).warm_up(log())
 

@@ -11,17 +11,12 @@ import pytest
 import emphatic
 from emphatic import GVF, Active, Horde, Learner
 from emphatic import features as f
+from tests.attack.hostile import Raises
 from tests.support.processes import COMMAND, run
 
 
-class Raising:
+class Raising(Raises):
     """Whatever is asked of it."""
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise RuntimeError("no array")
-
-    def __float__(self) -> float:
-        raise KeyError("no number")
 
     def __repr__(self) -> str:
         raise OSError("no text")

@@ -188,21 +188,18 @@ def test_a_stray_record_in_the_warm_up_defines_no_signal(caplog: pytest.LogCaptu
     assert len(predictor.horde.signals) == 30
 
 
-def test_a_line_of_garbage_before_the_header_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
-    text = [b"9.2,1", b"time,x,y", *(b"%d,%d,1" % (t, t % 7) for t in range(120))]
+@pytest.mark.parametrize(
+    ("head", "row", "signals", "malformed"),
+    [([b"9.2,1", b"time,x,y"], b"%d,%d,1", ("x", "y"), 1), ([b"time,x,comment"], b"%d,%d", ("x", "comment"), 0)],
+)
+def test_garbage_before_a_header_is_skipped_and_it_may_have_more_names_than_rows_have_fields(
+    head: list[bytes], row: bytes, signals: tuple[str, ...], malformed: int
+) -> None:
     predictor = Predictor(SETTINGS, warm_up=100)
+    text = [*head, *(row % (t, t % 7) for t in range(120))]
     assert len(predict(predictor, text)) == 118  # from the third reading on
     assert predictor.horde is not None
-    assert predictor.horde.signals == ("x", "y")
-    assert predictor.malformed == 1
-
-
-def test_a_header_may_have_more_names_than_rows_have_fields() -> None:
-    text = [b"time,x,comment", *(b"%d,%d" % (t, t % 7) for t in range(120))]
-    predictor = Predictor(SETTINGS, warm_up=100)
-    assert len(predict(predictor, text)) == 118  # from the third reading on
-    assert predictor.horde is not None
-    assert predictor.horde.signals == ("x", "comment")
+    assert (predictor.horde.signals, predictor.malformed) == (signals, malformed)
 
 
 @pytest.mark.parametrize("name", ["%s", "100%", "%(x)d", '"%s"', "a@b", ""])

@@ -351,15 +351,20 @@ def test_asked_to_stop_it_says_how_to_go_on(small: Path, tmp_path: Path, number:
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".unfinished"]
 
 
+def stop(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def stopped_before_scores(small: Path, call: Call, monkeypatch: pytest.MonkeyPatch, out: Path | str) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(nexting, "score_log", stop)
+        assert call(small, "--horizons", 2, "--out", out)[0] == 130
+
+
 def test_without_the_offline_fit_it_resumes_too(
     small: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(nexting, "score_log", stop)
-        assert call(small, "--horizons", 2, "--out", "out")[0] == 130
+    stopped_before_scores(small, call, monkeypatch, "out")
     emphatic.nexting.run(small, horizons=2, out="out", resume=True, offline=False)
     assert call(small, "--horizons", 2, "--out", "whole")[0] == 0
     without, whole = loaded(Path("out"))[1], loaded(Path("whole"))[1]
@@ -373,13 +378,7 @@ def test_resume_knows_its_table_and_settings(
     log: Path, small: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(nexting, "score_log", stop)
-        assert call(small, "--horizons", 2, "--out", out)[0] == 130
+    stopped_before_scores(small, call, monkeypatch, out)
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     shifted = tmp_path / "shifted.csv"
     changed, times = re.subn(r"(?m)^(2024-03-01 10:00:00),.", r"\1,8", small.read_text("utf-8"))
@@ -418,9 +417,6 @@ def test_without_a_checkpoint_resume_starts(small: Path, call: Call) -> None:
 def test_an_interrupt_before_the_first_checkpoint_leaves_nothing(
     small: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(nexting, "learn_log", stop)
     assert call(small, "--out", "a/b/out") == (130, "", "Stopped. Nothing was saved.\n")
     assert not Path("a").exists()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emphatic.asking.answers import Timing
+from emphatic.answers.timing import Timing
 from emphatic.nexting.outlook import (
     DAY,
     WEEK,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,8 @@ import emphatic
 from emphatic.scores.returns import rows_to_score
 from emphatic.streams import open_table
 from tests.support.command import nexting
+from tests.tables.test_as_people_write import TIMES, N, X, rows
 
-START = datetime(2024, 3, 1, tzinfo=UTC)
-N = 300
-TIMES = [START + timedelta(minutes=5 * i) for i in range(N)]
-X = np.round(np.sin(np.arange(N) / 9), 4)
 FEW = "rates = [0.3]\nfeatures = [{kind = 'bias'}, {kind = 'soft_bins', of = '*', bins = 3}]\n"
 Call = Callable[..., tuple[int, str, str]]
 
@@ -38,10 +35,6 @@ def call(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
         return code, " ".join(out.split()), err
 
     return command
-
-
-def rows(header: str, row: Any) -> list[str]:
-    return [header, *(row(when, x) for when, x in zip(TIMES, X, strict=True))]
 
 
 def iso(header: str = "time,x") -> list[str]:

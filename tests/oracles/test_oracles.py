@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,33 +70,50 @@ class Chain:
             probability = self.d[s] * float(np.prod([self.mu[a] for a in actions]))
             yield probability, states, [self.pi[a] / self.mu[a] for a in actions]
 
-    def expected_update(self, rule: str, engine: str, lambda_: float, T: int) -> tuple[Array, Array]:
-        """A and b of the update α(b − Aθ) that the learner is expected to make at the last of T steps.
+    def expected_update(
+        self, base: emphatic.Learner, lambda_: float, steps: int, size: float = 1.0, **extra: float
+    ) -> tuple[Array, Array]:
+        """What these learners, from where they stand, are expected to add to θ and to w (to θ again, where there is no
+        w) in the last of some steps, over the step size. The traces are those of all histories, in which nothing is
+        learned.
 
-        Of its K = n + 1 learners one stands at θ = 0 and gives b, the others at the unit vectors and give
-        b − A. The true online e holds α, so there α is not 0 in the history but so small that θ does not
-        feel it.
+        The true online e holds α, so there α is not 0 in the history but so small that θ does not feel it.
         """
-        n = self.Phi.shape[1]
-        theta_0 = np.vstack([np.zeros(n), np.eye(n)])
-        learner = emphatic.Learner(rule, n, n + 1, engine=engine)
-        before, last = (TINY, TINY) if rule.startswith("true_online") else (0.0, 1.0)
-        update = np.zeros_like(theta_0)
-        for probability, states, rho in self.histories(T):
-            learner.cut()
-            learner.theta = theta_0
-            for steps, alpha in ((slice(0, T - 1), before), (slice(T - 1, T), last)):
-                start = np.array(learner.theta)
+        is_online, second = base.rule.name.startswith("true_online"), base.rule.weights[-1]
+        size = TINY if is_online else size
+        moved = np.zeros((2, *np.shape(base.theta)))
+        for probability, states, rho in self.histories(steps):
+            learner = base.copy()
+            for part, alpha in ((slice(0, steps - 1), TINY if is_online else 0.0), (slice(steps - 1, steps), size)):
+                own: dict[str, Any] = dict(extra)
+                actions = [int(self.pi[1] / self.mu[1] == ratio) for ratio in rho]
+                for name, policy in (("pi", self.pi), ("mu", self.mu)):
+                    if name in base.rule.extra:
+                        own[name] = np.array([policy[a] for a in actions])[part, None]
+                start = np.array([learner.theta, getattr(learner, second)])
                 learner.run(
-                    self.Phi[states[steps.start : steps.stop + 1]],
+                    self.Phi[states[part.start : part.stop + 1]],
                     self.R,
-                    self.gamma[states[1:]][steps, None],
+                    self.gamma[states[1:]][part, None],
                     alpha=alpha,
                     lambda_=lambda_,
-                    rho=np.array(rho)[steps, None],
-                    I=self.I[states[:-1]][steps, None],
+                    rho=np.array(rho)[part, None],
+                    I=self.I[states[:-1]][part, None],
+                    **own,
                 )
-            update += probability * (learner.theta - start) / last
+            end = np.array([learner.theta, getattr(learner, second)])
+            moved += probability * (end - start) / size
+        return moved[0], moved[1]
+
+    def expected_A_and_b(self, rule: str, engine: str, lambda_: float, T: int) -> tuple[Array, Array]:
+        """A and b of the update α(b − Aθ) that the learner is expected to make at the last of T steps.
+
+        Of its K = n + 1 learners one stands at θ = 0 and gives b, the others at the unit vectors and give b − A.
+        """
+        n = self.Phi.shape[1]
+        learner = emphatic.Learner(rule, n, n + 1, engine=engine)
+        learner.theta = np.vstack([np.zeros(n), np.eye(n)])
+        update, _ = self.expected_update(learner, lambda_, T)
         return (update[0] - update[1:]).T, update[0]
 
 
@@ -141,7 +159,7 @@ def test_two_states_expected_update(rule: str, lambda_: float, A: float, engine:
     After T steps what is still missing of A is a sum of multiples of γᵀ and (γλ)ᵀ: three T's give the limit.
     """
     assert TWO.fixed_point(lambda_, is_emphatic(rule)).A.item() == pytest.approx(A)
-    first, second, third = (TWO.expected_update(rule, engine, lambda_, T)[0].item() for T in (2, 3, 4))
+    first, second, third = (TWO.expected_A_and_b(rule, engine, lambda_, T)[0].item() for T in (2, 3, 4))
     g, c = 0.9, 0.9 * lambda_
     limit = (third - (g + c) * second + g * c * first) / ((1 - g) * (1 - c))
     assert limit == pytest.approx(A, rel=EXPECTED[rule])
@@ -209,7 +227,7 @@ def test_five_states_expected_update(rule: str, lambda_: float, engine: str) -> 
     all: a longer history goes left (ρ = 0) or through an end (γ = 0), and is forgotten."""
     for problem in (FIVE, INTERESTED):
         expected = problem.fixed_point(lambda_, is_emphatic(rule))
-        A, b = problem.expected_update(rule, engine, lambda_, T=4)
+        A, b = problem.expected_A_and_b(rule, engine, lambda_, T=4)
         np.testing.assert_allclose(A, expected.A, rtol=0, atol=EXPECTED[rule])
         np.testing.assert_allclose(b, expected.b, rtol=0, atol=EXPECTED[rule])
         assert np.linalg.solve(A, b) == pytest.approx(expected.theta, abs=EXPECTED[rule])

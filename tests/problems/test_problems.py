@@ -219,6 +219,16 @@ def joint(mdp: MDP) -> tuple[FloatArray, FloatArray, FloatArray]:
     return mdp.mu[:, :, None] * rho[:, :, None] * mdp.P, mdp.mu[:, :, None] * mdp.P, np.append(mdp.gamma, 0.0)
 
 
+def check_that_nothing_is_updated(mdp: MDP, theta: FloatArray, e: FloatArray) -> None:
+    """By E[δe] over all that may follow, where e is that of each state, weighted by how often it comes."""
+    weighted, _, gamma_next = joint(mdp)
+    v = mdp.Phi @ theta
+    delta = mdp.R + gamma_next * np.append(v, 0.0) - v[:, None, None]
+    update = np.einsum("sn,sax,sax->n", e, weighted, delta)
+    scale = np.einsum("sn,sax,sax->n", abs(e), weighted, abs(delta)) + 1.0
+    assert update / scale == near(np.zeros(mdp.n), abs=1e-8)
+
+
 @given(mdps())
 def test_values_are_the_sums_of_what_follows(mdp: MDP) -> None:
     v = np.zeros(mdp.S)
@@ -244,7 +254,7 @@ def test_expected_updates_vanish_at_the_fixed_point(mdp: MDP, rule: str) -> None
     except ValueError:
         assert np.linalg.matrix_rank(mdp.A_matrix(rule, 0.7)) < mdp.n
         return
-    weighted, _, gamma_next = joint(mdp)
+    weighted, _, _ = joint(mdp)
     onward = weighted.sum(axis=1)[:, :-1]  # Σ_a μρP
     discount = np.where(mdp.gamma > 0, 0.7, 0.0) if rule == "etd_beta" else mdp.gamma
     F, e = np.zeros(mdp.S), np.zeros((mdp.S, mdp.n))  # E[F; S_t = s] and E[γλe_{t−1} + Mφ; S_t = s]
@@ -254,11 +264,7 @@ def test_expected_updates_vanish_at_the_fixed_point(mdp: MDP, rule: str) -> None
     M = i if rule == "td" else mdp.lambda_ * i + (1 - mdp.lambda_) * F
     for _ in range(1000):
         e = (mdp.gamma * mdp.lambda_)[:, None] * (onward.T @ e) + M[:, None] * mdp.Phi
-    v = mdp.Phi @ theta
-    delta = mdp.R + gamma_next * np.append(v, 0.0) - v[:, None, None]
-    update = np.einsum("sn,sax,sax->n", e, weighted, delta)
-    scale = np.einsum("sn,sax,sax->n", abs(e), weighted, abs(delta)) + 1.0
-    assert update / scale == near(np.zeros(mdp.n), abs=1e-8)
+    check_that_nothing_is_updated(mdp, theta, e)
     if rule == "td":
         assert mdp.mspbe(theta) == near(0.0, abs=1e-9)
     else:
@@ -269,7 +275,7 @@ def test_expected_updates_vanish_at_the_fixed_point(mdp: MDP, rule: str) -> None
 def test_expected_updates_with_cut_traces_vanish_at_the_fixed_point(mdp: MDP) -> None:
     """As above, of bounded_etd: with a λ and an emphasis of their own for each (s⁻, a⁻, s), every one written out."""
     theta = mdp.fixed_point("bounded_etd")
-    weighted, visited, gamma_next = joint(mdp)
+    weighted, visited, _ = joint(mdp)
     ratio = np.where(mdp.mu > 0.0, mdp.pi / np.where(mdp.mu > 0.0, mdp.mu, 1.0), 0.0)
     cut = mdp.lambda_ / np.maximum(1.0, ratio)[:, :, None]  # λ at s after (s⁻, a⁻)
     ahead, i = weighted[:, :, :-1] * mdp.gamma, mdp.d_mu[:, None, None] * visited[:, :, :-1] * mdp.I
@@ -282,11 +288,7 @@ def test_expected_updates_with_cut_traces_vanish_at_the_fixed_point(mdp: MDP) ->
     e = np.zeros((mdp.S, mdp.n))
     for _ in range(1000):
         e = np.einsum("sax,sn->xn", cut * ahead, e) + M[:, None] * mdp.Phi
-    v = mdp.Phi @ theta
-    delta = mdp.R + gamma_next * np.append(v, 0.0) - v[:, None, None]
-    update = np.einsum("sn,sax,sax->n", e, weighted, delta)
-    scale = np.einsum("sn,sax,sax->n", abs(e), weighted, abs(delta)) + 1.0
-    assert update / scale == near(np.zeros(mdp.n), abs=1e-8)
+    check_that_nothing_is_updated(mdp, theta, e)
     assert mdp.emphasis("bounded_etd").sum() == near(M.sum(), rel=1e-9)
     assert mdp.with_cut_traces.d_mu.sum() == near(1.0)
     assert mdp.with_cut_traces.r_pi @ mdp.with_cut_traces.d_mu == near(mdp.r_pi @ mdp.d_mu, rel=1e-9, abs=1e-9)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,11 @@ import emphatic
 from emphatic.report.page import share
 
 pytest.importorskip("playwright", reason="needs playwright, of the test group")
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Page
 
-pytestmark = [
-    pytest.mark.serve,
-    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed"),
-    pytest.mark.xdist_group("chromium"),
-]
+pytestmark = [pytest.mark.serve, pytest.mark.xdist_group("chromium")]
 
 SIZES = {"desk": (1280, 900), "phone": (390, 844)}
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 ROWS = 24 * 60
 
 
@@ -45,33 +39,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=shutil.which("chromium"), args=list(FLAGS))
-        yield chromium
-        chromium.close()
-
-
 @pytest.fixture
-def visit(browser: Browser, folder: Path) -> Iterator[Callable[..., Page]]:
-    """Open the report in a window of a size; nothing may go wrong meanwhile."""
-    contexts, wrong = [], []
+def visit(window: Callable[..., Page], folder: Path) -> Callable[..., Page]:
+    """Open the report in a window of a size."""
 
     def open_page(size: str, **options: Any) -> Page:
         width, height = SIZES[size]
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page = window(viewport={"width": width, "height": height}, **options)
         page.goto((folder / "report.html").as_uri())
         page.wait_for_function("document.querySelector('#outlook .plot').charts !== undefined")
         return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert wrong == []
+    return open_page
 
 
 def texts_on_first_screen(page: Page) -> str:

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from emphatic.asking.answers import Timing
+from emphatic.answers.timing import Timing
 from emphatic.nexting.outlook import History, SignalVerdict, make_outlook, read_forecasts, read_verdict
 from emphatic.nexting.report import FILES, NextingPage, nexting_page
 from emphatic.nexting.scoring import PlotBuilder, SignalPlot

@@ -189,6 +189,9 @@ def test_a_rule_of_ones_own_with_ordered_parameters(engine: str) -> None:
     cases: tuple[tuple[dict[str, Any], list[float]], ...] = (
         ({}, [0.5, -0.5, 0.0]),
         ({"least": -math.inf, "most": np.full(2, math.inf)}, [0.5, -0.5, 0.0]),
+        ({"most": math.inf}, [0.5, -0.5, 0.0]),
+        ({"most": 1e9}, [0.5, -0.5, 0.0]),
+        ({"most": 2.0}, [0.2, -0.5, 0.0]),
         ({"least": -2.0}, [0.5, -0.2, 0.0]),
         ({"least": np.array([-math.inf, -4.0]), "most": 1.0}, [0.1, -0.4, 0.0]),
     )
@@ -214,6 +217,7 @@ def test_a_rule_of_ones_own_with_ordered_parameters(engine: str) -> None:
         ({"ordered": ("most", "least")}, r"'defaults' .* be in order, 'most' at most 'least'\. Got inf and -inf"),
         ({"defaults": {"least": math.nan}}, r"'defaults' .* be finite numbers, ∞, −∞, 'eta', or names"),
         ({"extra_ranges": {"least": (0.0, math.inf)}}, r"'defaults' .* from 0 to inf for 'least'\. Got -inf"),
+        ({"extra_ranges": {"most": (0.0, 1.0)}}, r"'defaults' .* from 0 to 1 for 'most'"),
     ],
 )  # fmt: skip
 def test_an_order_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:

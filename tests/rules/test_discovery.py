@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.distributions import run_with, write_distribution
 
 LMS = '''
@@ -43,7 +41,6 @@ print("learned")
 """
 
 
-def test_a_rule_of_another_distribution_learns_and_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_of_another_distribution_learns_and_is_saved(tmp_path: Path) -> None:
     write_distribution(tmp_path, "another", {"of_another": LMS}, {"emphatic.rules": {"lms": "of_another"}})
-    monkeypatch.chdir(tmp_path)
     assert run_with(tmp_path, USE) == "learned\n"

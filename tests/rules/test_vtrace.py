@@ -1,4 +1,4 @@
-"""V-trace's bound ρ̄ as a parameter: what is refused, a default of infinity, and step-size methods."""
+"""V-trace's bound ρ̄ as a parameter: what is refused, and step-size methods."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import emphatic
-from emphatic import Learner, Rule
+from emphatic import Learner
 from tests.support.streams import make, relative_error
 
-ENGINES = emphatic.engines.available()
 pytestmark = pytest.mark.plain
 
 
@@ -41,32 +39,6 @@ def test_only_what_is_declared_may_be_infinite() -> None:
             Learner(rule, 3, engine="dense").run(phi, 1.0, 0.9, **arguments)
     with pytest.raises(ValueError, match=r"'rho_bar' parameter of run must be 0 or more\. Got -1.0 at step 1"):
         Learner("vtrace", 3, engine="dense").run(phi, 1.0, 0.9, alpha=0.1, rho_bar=[math.inf, -1.0])
-
-
-def bounded(step: Any, memory: Any, x: Any, x_next: Any, g: Any) -> Any:
-    """θ ← θ + α min(δ, most)φ"""
-    alpha, I, lambda_, rho, gamma_next, delta, most = step
-    return ((1.0,),), ((alpha * min(delta, most), 0.0),), ()
-
-
-def test_a_rule_of_ones_own_with_an_infinite_default() -> None:
-    parts: dict[str, Any] = {"weights": ("theta",), "traces": (), "memory": (), "extra": ("most",), "interest": False}
-    rule = Rule("bounded", bounded, **parts, defaults={"most": math.inf})
-    phi = np.eye(3)
-    for engine in ENGINES:
-        thetas = []
-        for given in ({}, {"most": math.inf}, {"most": np.full(2, np.inf)}, {"most": 1e9}):
-            learner = Learner(rule, 3, engine=engine)
-            learner.run(phi, [5.0, -5.0], 0.0, alpha=0.1, **given)
-            thetas.append(learner.theta.tolist())
-        assert thetas == [[0.5, -0.5, 0.0]] * 4
-        learner = Learner(rule, 3, engine=engine)
-        learner.run(phi, [5.0, -5.0], 0.0, alpha=0.1, most=2.0)
-        assert learner.theta.tolist() == [0.2, -0.5, 0.0]
-    with pytest.raises(ValueError, match=r"'defaults' .* be finite numbers, ∞, −∞, 'eta', or names"):
-        Rule("bounded", bounded, **parts, defaults={"most": math.nan})
-    with pytest.raises(ValueError, match=r"'defaults' .* from 0 to 1 for 'most'"):
-        Rule("bounded", bounded, **parts, defaults={"most": math.inf}, extra_ranges={"most": (0.0, 1.0)})
 
 
 @pytest.mark.parametrize("stepsize", ["alphabound", "decaying", "scaled"])

@@ -9,16 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from emphatic.nexting.settings import Settings
 from emphatic.serve.service import Service
-from tests.support.services import free_port, mosquitto
+from tests.support.services import free_port, mosquitto, started
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    service = Service(tmp_path / "model", Settings(horizons=(2, 9)), warm_up=60, save_every=3600.0)
-    service.open()
-    service.start()
+    service = started(tmp_path)
     yield service
     service.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import ssl
 import subprocess
@@ -11,12 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 
-from emphatic.nexting.settings import Settings
 from emphatic.serve.app import Access, create_app
 from emphatic.serve.credentials import (
     TLSFiles,
@@ -26,10 +23,9 @@ from emphatic.serve.credentials import (
     hide_user,
     refuse_password,
 )
-from emphatic.serve.service import Service
 from emphatic.serve.sources import Address, make_publisher
 from tests.support.processes import COMMAND, run
-from tests.support.services import FLAGS, Served, free_port, mosquitto, readings, wait_for
+from tests.support.services import FLAGS, Served, free_port, mosquitto, opened, readings, send, wait_for
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -49,31 +45,22 @@ def test_wrong_tokens_are_counted_and_some_are_logged(caplog: pytest.LogCaptureF
 
 def test_a_session_is_the_services_own_and_ends_with_its_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cookie that was changed, is too old, or of another process opens nothing."""
-    service = Service(tmp_path / "model", Settings(horizons=(2, 9)), warm_up=60)
-    service.open()
+    service = opened(tmp_path)
 
     def statuses() -> Iterator[int]:
-        async def ask(app: Starlette, cookie: str) -> int:
-            transport = httpx.ASGITransport(app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-                return (await client.get("/signals", headers={"cookie": cookie})).status_code
-
-        async def sign_in(app: Starlette) -> str:
-            transport = httpx.ASGITransport(app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-                opened = await client.post("/login", data={"token": TOKEN})
-            return opened.headers["set-cookie"].partition(";")[0]
+        def ask(app: Starlette, cookie: str) -> int:
+            return send(app, "GET", "/signals", headers={"cookie": cookie}).status_code
 
         one, other = (create_app(service, token=TOKEN) for _ in range(2))
-        cookie = asyncio.run(sign_in(one))
-        yield asyncio.run(ask(one, cookie))
-        yield asyncio.run(ask(other, cookie))
+        cookie = send(one, "POST", "/login", data={"token": TOKEN}).headers["set-cookie"].partition(";")[0]
+        yield ask(one, cookie)
+        yield ask(other, cookie)
         changed = "A" if cookie[-2] != "A" else "B"  # all of its bits belong to the signature
-        yield asyncio.run(ask(one, cookie[:-2] + changed + cookie[-1]))
+        yield ask(one, cookie[:-2] + changed + cookie[-1])
         later = time.time() + 8 * 86400
         with monkeypatch.context() as week:
             week.setattr(time, "time", lambda: later)
-            yield asyncio.run(ask(one, cookie))
+            yield ask(one, cookie)
 
     assert list(statuses()) == [200, 401, 401, 401]
     service.close()

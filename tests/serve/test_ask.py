@@ -10,15 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
-from emphatic.nexting.settings import Settings
 from emphatic.serve import app as app_module
 from emphatic.serve import service as service_module
 from emphatic.serve.service import Service
 from tests.asking.test_nexting import readings
-from tests.support.services import Client, Served, wait_for
+from tests.support.services import SETTINGS, Client, Served, opened, started, wait_for
 from tests.support.services import readings as two_signals
-
-SETTINGS = Settings(horizons=(2, 9))
 
 
 @pytest.mark.serve
@@ -65,9 +62,7 @@ def test_a_question_waits_for_readings_that_are_held_back_and_not_for_ever(
     rows, compiled = two_signals(80), threading.Event()
     monkeypatch.setattr(service_module, "compile_for_live", lambda settings: compiled.wait(60))
     monkeypatch.setattr(app_module, "_CHANGE_PATIENCE", 0.3)
-    service = Service(tmp_path / "model", SETTINGS, warm_up=60, save_every=0.01)
-    service.open(wait=False)
-    service.start()
+    service = started(tmp_path, wait=False, save_every=0.01)
     post(service, rows)
     answer = ask(service, "S1 at +3")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
@@ -88,17 +83,12 @@ def test_a_question_waits_for_readings_that_are_held_back_and_not_for_ever(
 def test_a_question_about_no_signal_costs_no_warm_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It can be asked before the signals are known, and is dropped when they are; others survive a restart."""
     rows = two_signals(80)
-    service = Service(tmp_path / "model", SETTINGS, warm_up=60)
-    service.open()
-    service.start()
+    service = started(tmp_path)
     post(service, rows[:30])
     for text in ("P(S9 > 1 within 3 rows)", "S1 at +3"):
         assert ask(service, text).json()[-1]["learning"] == "warming up"
     service.close()
-    asking = replace(SETTINGS, ask=("S2 at +3",))
-    service = Service(tmp_path / "model", asking, warm_up=60)
-    service.open()
-    service.start()
+    service = started(tmp_path, replace(SETTINGS, ask=("S2 at +3",)))
     post(service, rows[30:])
     assert service.step == 80
     assert service.predictor.settings.ask == ("S1 at +3", "S2 at +3")
@@ -106,10 +96,9 @@ def test_a_question_about_no_signal_costs_no_warm_up(tmp_path: Path, caplog: pyt
     service.close()
     # A service that is started with a question that was dropped starts again; with another that is wrong it does not.
     caplog.clear()
-    service = Service(tmp_path / "model", replace(SETTINGS, ask=("P(S9 > 1 within 3 rows)", "S2 at +3")), warm_up=60)
-    service.open()
+    service = opened(tmp_path, replace(SETTINGS, ask=("P(S9 > 1 within 3 rows)", "S2 at +3")))
     assert "there is no signal 'S9'" in caplog.text
     assert service.predictor.settings.ask == ("S1 at +3", "S2 at +3")
     service.close()
     with pytest.raises(ValueError, match="there is no signal 'S8'"):
-        Service(tmp_path / "model", replace(SETTINGS, ask=("S8 at +3",)), warm_up=60).open()
+        opened(tmp_path, replace(SETTINGS, ask=("S8 at +3",)))

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from emphatic.nexting.settings import Settings
 from emphatic.serve import service as service_module
-from emphatic.serve.ids import DEFAULT_WINDOW, KnownIds
+from emphatic.serve.ids import KnownIds
 from emphatic.serve.journal import JournalError
 from emphatic.serve.metrics import write_metrics
 from emphatic.serve.service import Incoming, Service, with_ids
@@ -20,26 +19,15 @@ from emphatic.serve.sources import check_loop
 from emphatic.serve.sources.mqtt import MqttPublisher, topics_overlap
 from emphatic.tables.pipe import Malformed
 from tests.support.processes import COMMAND, run
-from tests.support.services import Client, offer, readings, same_as_undisturbed, wait_for
-
-SETTINGS = Settings(horizons=(2, 9))
-
-
-def opened(folder: Path, window: int = DEFAULT_WINDOW, **options: Any) -> Service:
-    service = Service(folder / "model", SETTINGS, **{"warm_up": 60, "save_every": 3600.0, **options})
-    service.ids = KnownIds(window)
-    service.open()
-    service.start()
-    return service
+from tests.support.services import SETTINGS, Client, offer, readings, same_as_undisturbed, started, wait_for
 
 
 def identified(rows: list[dict[str, Any]], start: int = 0, scope: str = "plant/a") -> list[Incoming]:
     return [with_ids([Incoming(row)], scope, "", str(start + i))[0] for i, row in enumerate(rows)]
 
 
-def test_ids_belong_to_their_scope_and_to_readings_that_were_used(tmp_path: Path) -> None:
+def test_ids_belong_to_their_scope_and_to_readings_that_were_used(service: Service) -> None:
     rows = readings(70)
-    service = opened(tmp_path)
     offer(service, identified(rows))
     offer(service, identified(readings(5, 70), scope="plant/b"))
     assert (service.step, service.repeated) == (75, 0)
@@ -47,17 +35,15 @@ def test_ids_belong_to_their_scope_and_to_readings_that_were_used(tmp_path: Path
     assert [type(receipt.outcome) for receipt in refused] == [Malformed, Malformed]
     offer(service, identified(readings(1, 75), 500))
     assert (service.step, service.repeated) == (76, 0)
-    service.close()
 
 
-def test_a_repeat_beyond_the_window_is_learned_from(tmp_path: Path) -> None:
-    service = opened(tmp_path, window=20)
+def test_a_repeat_beyond_the_window_is_learned_from(service: Service) -> None:
+    service.ids = KnownIds(20)
     offer(service, identified(readings(80)))
     offer(service, identified(readings(80)[70:], 70))
     assert (service.step, service.repeated, len(service.ids)) == (80, 10, 20)
     offer(service, identified(readings(80)[:5]))
     assert (service.step, service.repeated) == (85, 10)
-    service.close()
 
 
 def test_the_oldest_answers_are_forgotten_before_their_ids() -> None:
@@ -80,7 +66,7 @@ def payload(row: dict[str, Any], text: str, *, retained: bool, topic: str = "pla
 
 def test_a_retained_message_is_learned_unless_it_is_the_last_of_its_topic(tmp_path: Path) -> None:
     rows = readings(80)
-    service = opened(tmp_path)
+    service = started(tmp_path)
     offer(service, [payload(row, f"p{i}", retained=False) for i, row in enumerate(rows)])
     for incoming, repeats in (
         (payload(rows[79], "p79", retained=True), True),
@@ -94,7 +80,7 @@ def test_a_retained_message_is_learned_unless_it_is_the_last_of_its_topic(tmp_pa
     block = [payload(rows[0], "new", retained=False), payload(rows[0], "new", retained=True)]
     assert [receipt.repeated for receipt in offer(service, block)] == [False, True]
     service.close()
-    service = opened(tmp_path)
+    service = started(tmp_path)
     assert offer(service, [payload(rows[0], "new", retained=True)])[0].repeated
     service.close()
 
@@ -105,7 +91,7 @@ def test_a_retained_message_is_learned_unless_it_is_the_last_of_its_topic(tmp_pa
 def test_http_answers_a_repeated_id_with_the_first_answer(tmp_path: Path) -> None:
     """Of a header or a field, of one reading and of several, after a crash and after a save."""
     rows = readings(100)
-    service = opened(tmp_path / "served")
+    service = started(tmp_path / "served")
     web = Client(service)
     assert web.post("/readings", json=rows[:80]).status_code == 200
     header = {"Idempotency-Key": "order-7"}
@@ -126,16 +112,15 @@ def test_http_answers_a_repeated_id_with_the_first_answer(tmp_path: Path) -> Non
     repeat()
     service.close()
     for folder in (tmp_path / "served", crashed):
-        service = opened(folder)
+        service = started(folder)
         repeat()
         service.close()
         same_as_undisturbed(folder / "model", rows[:90], tmp_path)
 
 
-def test_the_rest_of_a_list_that_was_taken_in_part_is_learned(tmp_path: Path) -> None:
+def test_the_rest_of_a_list_that_was_taken_in_part_is_learned(service: Service) -> None:
     """With the same key: the rest alone, as the answer 503 asks for, or the whole list again."""
     rows = readings(100)
-    service = opened(tmp_path)
     web, header = Client(service), {"Idempotency-Key": "k"}
     parts = [with_ids([Incoming(row) for row in rows], "", "", "k")[:70]]
     offer(service, parts[0])
@@ -143,7 +128,6 @@ def test_the_rest_of_a_list_that_was_taken_in_part_is_learned(tmp_path: Path) ->
     assert (service.step, service.repeated) == (100, 70)
     assert web.post("/readings", json=readings(30, 100), headers=header).status_code == 200
     assert (service.step, service.repeated) == (130, 70)
-    service.close()
 
 
 def test_a_repeated_reading_gets_the_line_of_the_warm_up_that_it_got_first(
@@ -153,17 +137,11 @@ def test_a_repeated_reading_gets_the_line_of_the_warm_up_that_it_got_first(
     rows, header, compiled = readings(80), {"Idempotency-Key": "key"}, threading.Event()
     monkeypatch.setattr(service_module, "compile_for_live", lambda settings: compiled.wait(60))
 
-    def started(folder: Path) -> Service:
-        service = Service(folder / "model", SETTINGS, warm_up=60)
-        service.open(wait=False)
-        service.start()
-        return service
-
-    service = started(tmp_path / "served")
+    service = started(tmp_path / "served", wait=False)
     first = Client(service).post("/readings", json=rows, headers=header).text
     lines = [json.loads(line) for line in first.splitlines()]
     assert [(line["state"], line["readings"]) for line in lines] == [("warming up", n) for n in range(1, 81)]
-    killed = started(shutil.copytree(tmp_path / "served", tmp_path / "killed"))
+    killed = started(shutil.copytree(tmp_path / "served", tmp_path / "killed"), wait=False)
     for is_ready in (False, True):
         if is_ready:
             compiled.set()
@@ -177,8 +155,7 @@ def test_a_repeated_reading_gets_the_line_of_the_warm_up_that_it_got_first(
 
 
 @pytest.mark.parametrize("value", ["", " ", "x" * 256, "a\x07b"])
-def test_ids_that_cannot_be_ids_are_refused(value: str, tmp_path: Path) -> None:
-    service = opened(tmp_path)
+def test_ids_that_cannot_be_ids_are_refused(value: str, service: Service) -> None:
     web = Client(service)
     if value.isprintable():
         answer = web.post("/readings", json={"S1": 1}, headers={"Idempotency-Key": value})
@@ -190,11 +167,10 @@ def test_ids_that_cannot_be_ids_are_refused(value: str, tmp_path: Path) -> None:
         assert web.post("/readings", json={"S1": 1, "reading_id": wrong}).status_code == 422
     assert web.post("/readings", json={"S1": 1, "reading_id": None}).status_code == 200
     assert service.waiting == 1
-    service.close()
 
 
 def test_the_field_of_ids_is_no_signal_and_can_be_another(tmp_path: Path) -> None:
-    service = opened(tmp_path, id_field="n")
+    service = started(tmp_path, id_field="n")
     web = Client(service)
     rows = [{**row, "n": i} for i, row in enumerate(readings(70))]
     assert web.post("/readings", json=rows).status_code == 200
@@ -312,7 +288,7 @@ def test_a_topic_to_publish_to_is_one_topic(tmp_path: Path) -> None:
 
 def test_a_service_with_a_damaged_journal_says_what_to_do(tmp_path: Path) -> None:
     """With an exit code of its own, which is not that of wrong options."""
-    service = opened(tmp_path / "a")
+    service = started(tmp_path / "a")
     offer(service, [Incoming(row) for row in readings(90)])
     crashed = shutil.copytree(tmp_path / "a", tmp_path / "crashed")
     service.close()
@@ -329,15 +305,15 @@ def test_a_service_with_a_damaged_journal_says_what_to_do(tmp_path: Path) -> Non
 
 def test_a_model_that_is_older_than_its_empty_journal_is_refused(tmp_path: Path) -> None:
     """Readings that were acknowledged are in no model and in no journal."""
-    service = opened(tmp_path)
+    service = started(tmp_path)
     offer(service, [Incoming(row) for row in readings(80)])
     service.close()
     old = (tmp_path / "model").read_bytes()
-    service = opened(tmp_path)
+    service = started(tmp_path)
     offer(service, [Incoming(row) for row in readings(20, 80)])
     service.close()
     (tmp_path / "model").write_bytes(old)
     with pytest.raises(JournalError, match="which has learned from 80 readings of it"):
-        opened(tmp_path)
+        started(tmp_path)
     (tmp_path / "model").unlink()  # whoever wants to begin anew may
-    opened(tmp_path).close()
+    started(tmp_path).close()

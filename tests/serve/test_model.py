@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import httpx
@@ -10,19 +9,14 @@ import httpx
 from emphatic.nexting.predictor import Predictor
 from emphatic.serve.app import create_app
 from emphatic.serve.service import Incoming, Service
-from tests.support.services import offer, readings
+from tests.support.services import offer, readings, send
 
 TOKEN = "correct-horse-battery-staple"
 
 
 def download(service: Service, token: str | None = TOKEN) -> httpx.Response:
-    async def send() -> httpx.Response:
-        transport = httpx.ASGITransport(create_app(service, token=token))
-        headers = {"authorization": f"Bearer {TOKEN}"}
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
-            return await client.get("/model")
-
-    return asyncio.run(send())
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    return send(create_app(service, token=token), "GET", "/model", headers=headers)
 
 
 def learn(service: Service, count: int, start: int = 0) -> None:

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from emphatic.cli.terminal import JsonFormatter
-from emphatic.nexting.settings import Settings
 from emphatic.serve.metrics import Histogram, write_metrics
 from emphatic.serve.service import Incoming, Service
-from tests.support.services import readings, wait_for
+from tests.support.services import opened, readings, wait_for
 
 MONITORING = Path(__file__).parents[2] / "monitoring"
 RULES, DASHBOARD = MONITORING / "emphatic.rules.yml", MONITORING / "grafana-dashboard.json"
@@ -77,8 +76,7 @@ def test_a_histogram_counts_up() -> None:
 
 def test_a_torn_journal_is_told(tmp_path: Path) -> None:
     for is_torn in (False, True):
-        service = Service(tmp_path / "model", Settings(horizons=(2, 9)), warm_up=60, save_every=3600.0)
-        service.open()
+        service = opened(tmp_path)
         assert samples(write_metrics(service))["emphatic_journal_torn", ""] == is_torn
         assert service._journal is not None
         service._journal.append({"x": 1.0})

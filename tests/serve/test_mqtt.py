@@ -17,13 +17,8 @@ from tests.support.services import FLAGS, Served, journal_readings, readings, wa
 pytestmark = pytest.mark.serve
 
 
-def connect(service: Served) -> None:
-    wait_for(lambda: service.client.get("/readyz").json()["sources"][0]["state"] == "connected")
-    time.sleep(0.3)  # until it has subscribed
-
-
 def wait_until_acknowledged(service: Served) -> None:
-    wait_for(lambda: service.client.get("/readyz").json()["sources"][0]["lag"] == 0)
+    wait_for(lambda: service.source()["lag"] == 0)
 
 
 def signals(service: Served) -> set[str]:
@@ -41,7 +36,7 @@ def test_devices_that_report_one_at_a_time(port: int, tmp_path: Path) -> None:
     ]
     options = (f"mqtt://127.0.0.1:{port}/home/%23", "--horizons", "2,9", "--warm-up", "120", "--save-every", "1h")
     with Watcher(port) as sender, Served(tmp_path / "model", *options) as service:
-        connect(service)
+        service.connect()
         for t in range(200):
             sender.send(*sends[t % 2](t))
         wait_for(lambda: service.metric("readings_total") == 200)
@@ -55,7 +50,7 @@ def test_devices_that_report_one_at_a_time(port: int, tmp_path: Path) -> None:
         assert [round(row["time"] - start) for row in held] == list(range(200))  # in one unit, whatever they send
         service.stop()
     with Watcher(port) as sender, Served(tmp_path / "single", *options) as service:
-        connect(service)
+        service.connect()
         before = time.time()
         for t in range(130):
             sender.send(*sends[2 + t % 2](t))
@@ -71,7 +66,7 @@ def test_devices_that_report_one_at_a_time(port: int, tmp_path: Path) -> None:
 def test_names_of_topics_and_of_an_existing_model(port: int, tmp_path: Path) -> None:
     address = f"mqtt://127.0.0.1:{port}/home/+"
     with Watcher(port) as sender, Served(tmp_path / "model", address, *FLAGS, "--topic-names", "home/+=+") as service:
-        connect(service)
+        service.connect()
         for row in readings(70):
             sender.send("home/kitchen", row)
         wait_for(lambda: service.metric("step") == 70)
@@ -81,7 +76,7 @@ def test_names_of_topics_and_of_an_existing_model(port: int, tmp_path: Path) -> 
         assert service.post(readings(70)).status_code == 200
         service.stop()
     with Watcher(port) as sender, Served(tmp_path / "log", address, *FLAGS) as service:
-        connect(service)
+        service.connect()
         sender.send("home/kitchen", readings(1, 70)[0])
         wait_for(lambda: service.metric("step") == 71)
         assert signals(service) == {"S1", "S2"}
@@ -99,7 +94,7 @@ def test_home_assistant(version: str, port: int, tmp_path: Path) -> None:
     with Watcher(port, "homeassistant/#", "emphatic/#") as home:
         home.send("homeassistant/sensor/thermometer/config", thermometer, retain=True)
         with Served(tmp_path / "house.safetensors", *options, *FLAGS, "--units", "S2=W") as service:
-            connect(service)
+            service.connect()
             wait_for(lambda: home.last.get("emphatic/house/availability") == b"online")
             for row in readings(70):
                 home.send("home/kitchen", row)
@@ -151,7 +146,7 @@ def test_a_source_that_covers_all_topics_skips_predictions_and_descriptions(port
     address = f"mqtt://127.0.0.1:{port}"
     options = (f"{address}/%23", "--publish", f"{address}/out", "--home-assistant")
     with Watcher(port, "out/#", "homeassistant/#") as home, Served(tmp_path / "model", *options, *FLAGS) as service:
-        connect(service)
+        service.connect()
         for row in readings(70):
             home.send("home/kitchen", row)
         wait_for(lambda: "out" in home.last and json.loads(home.last["out"])["step"] == 69)

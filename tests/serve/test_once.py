@@ -25,11 +25,6 @@ def test_killed_with_its_broker_under_load(ids: bool, tmp_path: Path) -> None:
     assert counts.sent > 300
 
 
-def source_of(service: Served) -> dict[str, Any]:
-    found: dict[str, Any] = service.client.get("/readyz").json()["sources"][0]
-    return found
-
-
 def within_5_s(done: Callable[[], Any]) -> Any:
     return wait_for(done, 5.0)
 
@@ -53,16 +48,11 @@ def test_a_source_without_a_connection_makes_the_service_not_ready(tmp_path: Pat
         service.stop()
 
 
-def connected(service: Served) -> None:
-    wait_for(lambda: source_of(service)["state"] == "connected")
-    time.sleep(0.3)  # until it has subscribed
-
-
 @pytest.mark.parametrize("version", ["", "?version=3.1.1"])
 def test_ids_of_messages_and_fields_by_mqtt(version: str, port: int, tmp_path: Path) -> None:
     rows, names = readings(100), ("--topic-names", "plant/+=")
     with Served(tmp_path / "model", f"mqtt://127.0.0.1:{port}/plant/+{version}", *FLAGS, *names) as service:
-        connected(service)
+        service.connect()
         with Watcher(port) as sender:
             for i, row in enumerate(rows[:80]):
                 sender.send("plant/a", {**row, "reading_id": i})
@@ -84,7 +74,7 @@ def test_retained_messages(port: int, tmp_path: Path) -> None:
     options = (f"mqtt://127.0.0.1:{port}/p/+?version=3.1.1", *FLAGS, "--topic-names", "p/+=")
     with Watcher(port) as sender:
         with Served(tmp_path / "model", *options) as service:
-            connected(service)
+            service.connect()
             for row in readings(79):
                 sender.send("p/r", row)
             sender.send("p/kept", readings(1, 79)[0], retain=True)
@@ -108,24 +98,24 @@ def test_a_session_that_the_broker_forgot_is_reported(tmp_path: Path) -> None:
     options = (f"mqtt://127.0.0.1:{port}/plant/readings", *FLAGS)
     with mosquitto(folder, port) as process:
         with Served(tmp_path / "model", *options) as service, Watcher(port) as sender:
-            connected(service)
+            service.connect()
             sender.send("plant/readings", readings(1)[0])
             wait_for(lambda: service.client.get("/signals").json()["waiting"] == 1)
             process.kill()
             process.wait(10)
-            wait_for(lambda: source_of(service)["state"] == "disconnected")
+            wait_for(lambda: service.source()["state"] == "disconnected")
             for path in folder.glob("*.db*"):
                 path.unlink()
             with mosquitto(folder, port):
-                loss = wait_for(lambda: source_of(service)["losses"], 8.0)[0]  # 3 s until it connects again
+                loss = wait_for(lambda: service.source()["losses"], 8.0)[0]  # 3 s until it connects again
                 assert (loss["count"], "forgotten the session" in loss["reason"]) == (None, True)
                 service.stop()
         with mosquitto(folder, port), Served(tmp_path / "model", *options) as service:
-            within_5_s(lambda: source_of(service)["losses"])  # the session is not in the broker's file either
+            within_5_s(lambda: service.source()["losses"])  # the session is not in the broker's file either
             service.stop()
         with mosquitto(folder, port), Served(tmp_path / "new", *options) as service:
-            connected(service)
-            assert source_of(service)["losses"] == []  # a first connection loses nothing
+            service.connect()
+            assert service.source()["losses"] == []  # a first connection loses nothing
             service.stop()
 
 
@@ -137,15 +127,15 @@ def test_a_service_does_not_feed_on_predictions(port: int, tmp_path: Path) -> No
         Served(tmp_path / "a", f"{here}/plant/%23", "--publish", f"{there}/plant/predictions", *FLAGS) as service,
         Served(tmp_path / "b", f"{here}/%23", "--publish", f"{there}/other/predictions", *FLAGS) as other,
     ):
-        connected(service)
-        connected(other)
+        service.connect()
+        other.connect()
         for row in readings(90):  # the last 31 of which have predictions
             sender.send("plant/readings", row)
         wait_for(lambda: other.metric("readings_total") >= 90 and service.metric("readings_total") >= 90)
         time.sleep(1.5)
         assert (service.metric("readings_total"), service.metric("malformed_total")) == (90, 0)
         assert (other.metric("readings_total"), other.metric("malformed_total")) == (90, 0)
-        assert (source_of(service)["skipped"], source_of(other)["skipped"]) == (0, 31)
+        assert (service.source()["skipped"], other.source()["skipped"]) == (0, 31)
         published = service.client.get("/readyz").json()["publishers"][0]
         assert (published["messages"], published["lag"], published["lost"]) == (31, 0, 0)
         service.stop()

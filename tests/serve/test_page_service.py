@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,23 +12,12 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs pip install 'emphatic[serve]'")
 pytest.importorskip("playwright", reason="needs playwright, of the test group")
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from tests.support.services import FLAGS, Served, free_port, readings
 
 pytestmark = [pytest.mark.serve, pytest.mark.xdist_group("chromium")]
 SOON = 30_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not installed")
-    with sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        yield found
-        found.close()
 
 
 def wait_for(page: Page, expression: str) -> None:

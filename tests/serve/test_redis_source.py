@@ -47,18 +47,14 @@ def test_a_stream_killed_and_cut_off(tmp_path: Path, code: str) -> None:
             wait_for(lambda: service.metric("step") == 2000)
             server.terminate()
             server.wait(10)
-            wait_for(lambda: _state(service) == "disconnected")
+            wait_for(lambda: service.source()["state"] == "disconnected")
             with redis_server(tmp_path, port, *options):
                 for row in rows[2000:]:
                     client.xadd("readings", {"json": json.dumps(row)})
                 wait_for(lambda: service.metric("step") == 3000)
-                assert _state(service) == "connected"
+                assert service.source()["state"] == "connected"
                 service.stop()
     same_as_undisturbed(model, [_as_text(row) if t < 1000 else row for t, row in enumerate(rows)], tmp_path)
-
-
-def _state(service: Served) -> str:
-    return str(service.client.get("/readyz").json()["sources"][0]["state"])
 
 
 def _as_text(row: dict[str, Any]) -> dict[str, str]:

@@ -15,22 +15,22 @@ import pytest
 
 from emphatic.common.locks import InUseError
 from emphatic.nexting.predictor import LineFormat, Prediction, Predictor
-from emphatic.nexting.settings import Settings
 from emphatic.questions.gvf import GVF
 from emphatic.serve import service as service_module
 from emphatic.serve.app import EventStream, describe_history
 from emphatic.serve.journal import Journal
 from emphatic.serve.service import Inbox, Incoming, Receipt, RecentRows, RunningError, Service, WarmingUp
 from emphatic.tables.pipe import Malformed
-from tests.support.services import journal_readings, offer, readings, same_as_undisturbed, wait_for
-
-SETTINGS = Settings(horizons=(2, 9))
-
-
-def opened(folder: Path, **options: Any) -> Service:
-    service = Service(folder / "model", SETTINGS, **{"warm_up": 60, "save_every": 3600.0, **options})
-    service.open()
-    return service
+from tests.support.services import (
+    SETTINGS,
+    journal_readings,
+    offer,
+    opened,
+    readings,
+    same_as_undisturbed,
+    started,
+    wait_for,
+)
 
 
 def offered(service: Service, rows: list[Any]) -> list[Receipt]:
@@ -40,8 +40,7 @@ def offered(service: Service, rows: list[Any]) -> list[Receipt]:
 def test_alarms_are_listed_again_after_a_restart(tmp_path: Path) -> None:
     rows = readings(700)
     rows[690]["S1"] = 1e4
-    service = opened(tmp_path)
-    service.start()
+    service = started(tmp_path)
     offered(service, rows)
     alarms = service.alarms.rows("S1")
     assert alarms[-1]["step"] >= 690
@@ -55,9 +54,7 @@ def test_alarms_are_listed_again_after_a_restart(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_new_page_gets_every_row_that_is_kept(tmp_path: Path) -> None:
-    service = opened(tmp_path)
-    service.start()
+def test_a_new_page_gets_every_row_that_is_kept(service: Service) -> None:
     offered(service, readings(1500))
 
     async def first_rows() -> list[int]:
@@ -73,13 +70,11 @@ def test_a_new_page_gets_every_row_that_is_kept(tmp_path: Path) -> None:
     steps = asyncio.run(first_rows())
     assert steps == list(range(steps[0], 1500))
     assert steps[0] <= 60
-    service.close()
 
 
 def test_it_learns_saves_and_goes_on(tmp_path: Path) -> None:
     rows = readings(300)
-    service = opened(tmp_path)
-    service.start()
+    service = started(tmp_path)
     replies = offered(service, [*rows[:100], Malformed("not JSON"), {"other": 1}])
     assert service.alive
     assert [reply.outcome for reply in replies[:59]] == [WarmingUp(count, 60) for count in range(1, 60)]
@@ -93,8 +88,7 @@ def test_it_learns_saves_and_goes_on(tmp_path: Path) -> None:
     service.close()
     assert (service.failure, service.saved_step) == (None, 100)
     assert journal_readings(tmp_path / "model.journal") == []
-    service = opened(tmp_path)
-    service.start()
+    service = started(tmp_path)
     offered(service, rows[100:])
     service.close()
     same_as_undisturbed(tmp_path / "model", rows, tmp_path)
@@ -103,8 +97,7 @@ def test_it_learns_saves_and_goes_on(tmp_path: Path) -> None:
 def test_a_warm_up_is_kept_too(tmp_path: Path) -> None:
     rows = readings(80)
     for begin, end in ((0, 10), (10, 50)):
-        service = opened(tmp_path)
-        service.start()
+        service = started(tmp_path)
         offered(service, rows[begin:end])
         service.close()
         assert (tmp_path / "model.warm-up").exists()
@@ -117,9 +110,7 @@ def test_a_warm_up_is_kept_too(tmp_path: Path) -> None:
     same_as_undisturbed(tmp_path / "model", rows, tmp_path)
 
 
-def test_a_warm_up_that_cannot_be_learned_from_starts_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    service = opened(tmp_path)
-    service.start()
+def test_a_warm_up_that_cannot_be_learned_from_starts_again(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     offered(service, [{"word": f"w{i}"} for i in range(60)])
     assert (service.waiting, service.warming_up) == (0, True)
     assert "cannot be learned from" in caplog.text
@@ -128,7 +119,6 @@ def test_a_warm_up_that_cannot_be_learned_from_starts_again(tmp_path: Path, capl
     assert refused[-1] == "with this reading the warm-up would have more than 2,000 names"
     offered(service, readings(120))
     assert not service.warming_up
-    service.close()
 
 
 def test_a_full_inbox_takes_what_fits_and_holds_sources_back() -> None:
@@ -157,8 +147,7 @@ def test_one_service_a_model_and_one_model_a_journal(tmp_path: Path) -> None:
     offered(service, readings(80))
     shutil.copytree(tmp_path / "model.journal", tmp_path / "copy")
     service.close()
-    other = opened(tmp_path / "other")
-    other.start()
+    other = started(tmp_path / "other")
     offered(other, readings(70))
     other.close()
     later = Journal(shutil.copytree(tmp_path / "other" / "model.journal", tmp_path / "later"))
@@ -173,9 +162,8 @@ def test_one_service_a_model_and_one_model_a_journal(tmp_path: Path) -> None:
 
 def test_a_journal_of_another_model_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     """Its numbers may well follow on the model's, or lie before them."""
-    service, other = opened(tmp_path), opened(tmp_path / "other")
+    service, other = started(tmp_path), started(tmp_path / "other")
     for each, count in ((service, 100), (other, 70)):
-        each.start()
         offered(each, readings(count))
     crashed = shutil.copytree(tmp_path / "other", tmp_path / "crashed")
     service.close()
@@ -183,9 +171,8 @@ def test_a_journal_of_another_model_is_refused_and_left_as_it_is(tmp_path: Path)
     journal = crashed / "model.journal"
     held = journal_readings(journal)
     assert len(held) == 70
-    foreign = Service(tmp_path / "model", SETTINGS, warm_up=60, journal=journal)
     with pytest.raises(ValueError, match="with 70 readings from number 1 on, does not belong to the model"):
-        foreign.open()
+        opened(tmp_path, journal=journal)
     assert journal_readings(journal) == held
     opened(crashed).close()  # its own model never was saved
     assert journal_readings(journal) == held
@@ -198,8 +185,7 @@ def test_a_model_of_nexting_is_served_and_killed_before_it_is_saved(tmp_path: Pa
     assert predictor.horde is not None
     (tmp_path / "served").mkdir()
     predictor.horde.save(tmp_path / "served" / "model", **predictor.state())
-    service = opened(tmp_path / "served")
-    service.start()
+    service = started(tmp_path / "served")
     offered(service, rows[100:])
     crashed = shutil.copytree(tmp_path / "served", tmp_path / "crashed")
     service.close()
@@ -211,13 +197,11 @@ def test_a_model_of_nexting_is_served_and_killed_before_it_is_saved(tmp_path: Pa
 
 
 def test_without_learning_nothing_is_written(tmp_path: Path) -> None:
-    service = opened(tmp_path)
-    service.start()
+    service = started(tmp_path)
     offered(service, readings(100))
     service.close()
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    service = opened(tmp_path, learn=False)
-    service.start()
+    service = started(tmp_path, learn=False)
     replies = offered(service, readings(50, 100))
     assert all(isinstance(reply.outcome, Prediction) for reply in replies)
     service.close()
@@ -287,13 +271,7 @@ def test_readings_are_journaled_while_kernels_compile_and_then_learned_to_the_sa
     rows, compiled = readings(300), threading.Event()
     monkeypatch.setattr(service_module, "compile_for_live", lambda settings: compiled.wait(60))
 
-    def started() -> Service:
-        service = Service(tmp_path / "model", SETTINGS, warm_up=60, save_every=0.01)
-        service.open(wait=False)
-        service.start()
-        return service
-
-    service = started()
+    service = started(tmp_path, wait=False, save_every=0.01)
     replies = offered(service, [*rows[:70], Malformed("not JSON")])
     assert [reply.outcome for reply in replies[:70]] == [WarmingUp(count, 60) for count in range(1, 71)]
     assert str(replies[70].outcome) == "not JSON"
@@ -302,7 +280,7 @@ def test_readings_are_journaled_while_kernels_compile_and_then_learned_to_the_sa
     shutil.copytree(tmp_path, tmp_path / "killed", ignore=shutil.ignore_patterns(".*"))
     service.close()
     assert service.failure is None
-    service = started()
+    service = started(tmp_path, wait=False, save_every=0.01)
     assert service.waiting == 70
     assert offered(service, rows[70:200])[-1].outcome == WarmingUp(200, 60)
     compiled.set()
@@ -313,15 +291,13 @@ def test_readings_are_journaled_while_kernels_compile_and_then_learned_to_the_sa
     service.close()
     same_as_undisturbed(tmp_path / "model", rows, tmp_path)
     compiled.clear()
-    service = started()  # a model that exists
+    service = started(tmp_path, wait=False, save_every=0.01)  # a model that exists
     assert offered(service, readings(1, 300))[0].outcome == WarmingUp(1, 0)
     compiled.set()
     wait_for(lambda: not service.warming_up)
     service.close()
     same_as_undisturbed(tmp_path / "model", readings(301), tmp_path)
-    killed = Service(tmp_path / "killed" / "model", SETTINGS, warm_up=60)
-    killed.open()
-    killed.start()
+    killed = started(tmp_path / "killed")
     offered(killed, rows[70:])
     killed.close()
     same_as_undisturbed(tmp_path / "killed" / "model", rows, tmp_path)

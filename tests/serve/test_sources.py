@@ -85,10 +85,9 @@ except ImportError as error:
 """
 
 
-def test_a_source_of_another_distribution_is_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_of_another_distribution_is_learned_from(tmp_path: Path) -> None:
     points = {"wave": "of_another:WAVES", "lost": "of_another", "broken": "of_nobody:X"}
     write_distribution(tmp_path, "another", {"of_another": WAVES}, {"emphatic.sources": points})
-    monkeypatch.chdir(tmp_path)
     lines = run_with(tmp_path, USE).splitlines()
     forms = "mqtt://HOST:PORT/TOPIC or wave://HOST:PERIOD/COUNT"
     assert lines == [

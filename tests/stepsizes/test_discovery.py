@@ -46,11 +46,8 @@ print("learned")
 
 
 @pytest.mark.parametrize("value", ["of_another:Harmonic", "of_another"])
-def test_a_method_of_another_distribution_learns_and_is_saved(
-    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_method_of_another_distribution_learns_and_is_saved(value: str, tmp_path: Path) -> None:
     write_distribution(tmp_path, "another", {"of_another": HARMONIC}, {"emphatic.stepsizes": {"harmonic": value}})
-    monkeypatch.chdir(tmp_path)
     assert run_with(tmp_path, USE) == "learned\n"
 
 

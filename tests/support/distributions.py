@@ -36,9 +36,11 @@ def write_distribution(
 
 
 def run_with(folder: Path, code: str) -> str:
-    """What code prints in a new interpreter that has the distributions of a folder; AssertionError if it fails."""
+    """What code prints in a new interpreter in a folder, with its distributions; AssertionError if it fails."""
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=env, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout

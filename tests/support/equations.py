@@ -84,14 +84,15 @@ def plain(s: Sequence, M: Array) -> Result:
     return Result({"theta": Theta, "e": E}, np.sum(Theta[:-1] * s.Phi, axis=1), M)
 
 
-def true_online(s: Sequence, M: Array) -> Result:
+def true_online(s: Sequence, M: Array, *, last: bool = False) -> Result:
     """Equations (1), (4) and (5), with θ_{t−1} as written and θ_{−1} = θ_0:
 
     e_t = ρ_tγ_tλ_t e_{t−1} + ρ_tα_tM_t(1 − ρ_tγ_tλ_t φ_t·e_{t−1})φ_t
     θ_{t+1} = θ_t + δ_t e_t + (e_t − α_tM_tρ_tφ_t)(θ_t − θ_{t−1})·φ_t
 
     Where the φ' of one step is not the φ of the next, the φ_t beside θ_t − θ_{t−1} is that φ': what is
-    corrected is the value of φ' that step t−1 bootstrapped from.
+    corrected is the value of φ' that step t−1 bootstrapped from. With ``last`` it is φ_t as printed, whatever φ' of
+    the step before was; p_t = φ_t.
     """
     Theta, E = np.zeros((s.T + 1, len(s.theta_0))), np.zeros((s.T + 1, len(s.theta_0)))
     Theta[0], gamma = s.theta_0, s.gamma
@@ -99,23 +100,11 @@ def true_online(s: Sequence, M: Array) -> Result:
         phi, c = s.Phi[t], s.rho[t] * gamma[t] * s.lambda_[t]
         delta = s.R[t] + s.gamma_next[t] * Theta[t] @ s.Phi_next[t] - Theta[t] @ phi
         E[t + 1] = c * E[t] + s.rho[t] * s.alpha[t] * M[t] * (1.0 - c * phi @ E[t]) * phi
-        D = (Theta[t] - Theta[t - 1]) @ s.Phi_next[t - 1] if t > 0 else 0.0
+        beside = phi if last else s.Phi_next[t - 1]
+        D = (Theta[t] - Theta[t - 1]) @ beside if t > 0 else 0.0
         Theta[t + 1] = Theta[t] + delta * E[t + 1] + (E[t + 1] - s.alpha[t] * M[t] * s.rho[t] * phi) * D
-    return Result({"theta": Theta, "e": E}, np.sum(Theta[:-1] * s.Phi, axis=1), M)
-
-
-def true_online_last(s: Sequence, M: Array) -> Result:
-    """The same with (θ_t − θ_{t−1})·φ_t as printed, whatever φ' of the step before was; p_t = φ_t."""
-    Theta, E = np.zeros((s.T + 1, len(s.theta_0))), np.zeros((s.T + 1, len(s.theta_0)))
-    Theta[0], gamma, before = s.theta_0, s.gamma, s.theta_0
-    for t in range(s.T):
-        phi, c = s.Phi[t], s.rho[t] * gamma[t] * s.lambda_[t]
-        delta = s.R[t] + s.gamma_next[t] * Theta[t] @ s.Phi_next[t] - Theta[t] @ phi
-        E[t + 1] = c * E[t] + s.rho[t] * s.alpha[t] * M[t] * (1.0 - c * phi @ E[t]) * phi
-        correction = (E[t + 1] - s.alpha[t] * M[t] * s.rho[t] * phi) * ((Theta[t] - before) @ phi)
-        Theta[t + 1], before = Theta[t] + delta * E[t + 1] + correction, Theta[t]
-    P = np.vstack([np.zeros_like(s.Phi[:1]), s.Phi])
-    return Result({"theta": Theta, "e": E, "p": P}, np.sum(Theta[:-1] * s.Phi, axis=1), M)
+    P = {"p": np.vstack([np.zeros_like(s.Phi[:1]), s.Phi])} if last else {}
+    return Result({"theta": Theta, "e": E, **P}, np.sum(Theta[:-1] * s.Phi, axis=1), M)
 
 
 def td(s: Sequence) -> Result:
@@ -150,17 +139,17 @@ def true_online_etd_beta(s: Sequence) -> Result:
 
 def true_online_td_last(s: Sequence) -> Result:
     """True online TD(λ) as printed, with θ_{t−1} (van Seijen et al. 2016)."""
-    return true_online_last(s, s.I)
+    return true_online(s, s.I, last=True)
 
 
 def true_online_etd_last(s: Sequence) -> Result:
     """True online emphatic TD(λ) as printed, with θ_{t−1}."""
-    return true_online_last(s, emphasis(s))
+    return true_online(s, emphasis(s), last=True)
 
 
 def true_online_etd_beta_last(s: Sequence) -> Result:
     """The same with β instead of γ in F."""
-    return true_online_last(s, emphasis(s, beta_discount(s)))
+    return true_online(s, emphasis(s, beta_discount(s)), last=True)
 
 
 def bounded_etd(s: Sequence) -> Result:

@@ -128,35 +128,19 @@ def true_online_gtd(s: Sequence) -> Result:
 
     The φ beside θ − θ⁻ is the φ' of the step before, as in the other true online rules.
     """
-
-    def update(
-        t: int, u: Step, theta: Array, theta_before: Array, w: Array, e: Array, e_hat: Array, x: Array
-    ) -> tuple[Array, ...]:
-        delta, D = u.delta(theta), (theta - theta_before) @ u.phi_next_before
-        c, c_before = u.rho * u.gamma * u.lambda_, u.rho_before * u.gamma * u.lambda_
-        e = u.rho * (u.gamma * u.lambda_ * e + u.alpha * (1.0 - c * (e @ u.phi)) * u.phi)
-        e_hat = u.rho * (u.gamma * u.lambda_ * e_hat + u.phi)
-        x = c_before * x + u.beta * (1.0 - c_before * (x @ u.phi)) * u.phi
-        correction = u.alpha * u.gamma_next * (1.0 - u.lambda_next) * (w @ e_hat) * u.phi_next
-        return (
-            theta + delta * e + (e - u.alpha * u.rho * u.phi) * D - correction,
-            theta,
-            w + u.rho * delta * x - u.beta * (w @ u.phi) * u.phi,
-            e,
-            e_hat,
-            x,
-        )
-
-    return follow(s, "theta theta_before w e e_hat x", update)
+    return _true_online_gtd(s, last=False)
 
 
 def true_online_gtd_last(s: Sequence) -> Result:
     """True online GTD(λ) with (θ − θ⁻)·φ as printed, whatever φ' of the step before was; p = φ, p_next = φ'."""
+    return _true_online_gtd(s, last=True)
 
+
+def _true_online_gtd(s: Sequence, *, last: bool) -> Result:
     def update(
-        t: int, u: Step, theta: Array, theta_before: Array, w: Array, e: Array, e_hat: Array, x: Array, *last: Array
+        t: int, u: Step, theta: Array, theta_before: Array, w: Array, e: Array, e_hat: Array, x: Array, *kept: Array
     ) -> tuple[Array, ...]:
-        delta, D = u.delta(theta), (theta - theta_before) @ u.phi
+        delta, D = u.delta(theta), (theta - theta_before) @ (u.phi if last else u.phi_next_before)
         c, c_before = u.rho * u.gamma * u.lambda_, u.rho_before * u.gamma * u.lambda_
         e = u.rho * (u.gamma * u.lambda_ * e + u.alpha * (1.0 - c * (e @ u.phi)) * u.phi)
         e_hat = u.rho * (u.gamma * u.lambda_ * e_hat + u.phi)
@@ -169,11 +153,10 @@ def true_online_gtd_last(s: Sequence) -> Result:
             e,
             e_hat,
             x,
-            u.phi,
-            u.phi_next,
+            *((u.phi, u.phi_next) if last else ()),
         )
 
-    return follow(s, "theta theta_before w e e_hat x p p_next", update)
+    return follow(s, "theta theta_before w e e_hat x" + " p p_next" * last, update)
 
 
 def gq(s: Sequence) -> Result:

@@ -21,6 +21,7 @@ CHUNK, WIDE = 7, 30
 #: Modules whose functions are compiled when they are imported; those that take longest come first and last, so that two
 #: workers that begin at the two ends meet where little is compiled.
 COMPILED_ON_IMPORT = (
+    "emphatic.answers.kernels",
     "emphatic.hordes.blend_kernels",
     "emphatic.features.kernels",
     "emphatic.hordes.possible_kernels",

@@ -12,14 +12,14 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import URLError
 
 import pytest
 
-__all__ = ["free_port", "influxdb", "postgresql", "prometheus", "victoria_metrics"]
+__all__ = ["find_program", "free_port", "influxdb", "postgresql", "prometheus", "victoria_metrics"]
 
 PASSWORD = "sësame/1@&?x"
 
@@ -30,40 +30,47 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _program(name: str, package: str) -> str:
+def find_program(name: str, package: str = "") -> str:
     places = [*Path("/usr/lib/postgresql").glob(f"*/bin/{name}")]
-    program = shutil.which(name) or (str(max(places)) if places else None)
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+    program = found or (str(max(places)) if places else None)
     if program is None:
-        pytest.skip(f"{name} is not installed: apt-get install {package}")
+        pytest.skip(f"{name} is not installed: apt-get install {package or name}")
     return program
 
 
 @contextmanager
-def _running(command: Sequence[str], folder: Path, url: str, **options: object) -> Iterator[None]:
-    """A server that answers at an address."""
+def _running(command: Sequence[str], folder: Path, answers: Callable[[], bool]) -> Iterator[None]:
+    """A server, from its first answer on."""
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
     try:
         for _ in range(300):
             if process.poll() is not None:
                 raise RuntimeError((folder / "server.log").read_text()[-2000:])
-            try:
-                with urllib.request.urlopen(url, timeout=5):
-                    break
-            except (URLError, OSError):
-                time.sleep(0.05)
+            if answers():
+                break
+            time.sleep(0.05)
         else:
-            raise TimeoutError(url)
+            raise TimeoutError((folder / "server.log").read_text()[-2000:])
         yield
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(30)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except (URLError, OSError):
+        return False
 
 
 @contextmanager
 def postgresql(folder: Path) -> Iterator[int]:
     """PostgreSQL with the database ``plant``, the user ``reader`` and a password; the port."""
-    initdb, postgres = _program("initdb", "postgresql"), _program("postgres", "postgresql")
+    initdb, postgres = find_program("initdb", "postgresql"), find_program("postgres", "postgresql")
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "password").write_text(PASSWORD)
@@ -89,28 +96,23 @@ def postgresql(folder: Path) -> Iterator[int]:
         str(folder),
         "-c",
         "listen_addresses=127.0.0.1",
+        "-c",
+        "fsync=off",
     ]
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen([*command, "-c", "fsync=off"], stdout=log, stderr=subprocess.STDOUT, cwd=folder)
-    try:
-        environment = {**os.environ, "PGPASSWORD": PASSWORD}
-        createdb = [_program("createdb", "postgresql"), "-h", "127.0.0.1", "-p", str(port), "-U", "reader", "plant"]
-        for _ in range(200):
-            if subprocess.run(createdb, env=environment, capture_output=True).returncode == 0:
-                break
-            time.sleep(0.1)
-        else:
-            raise TimeoutError((folder / "server.log").read_text()[-2000:])
+    environment = {**os.environ, "PGPASSWORD": PASSWORD}
+    createdb = [find_program("createdb", "postgresql"), "-h", "127.0.0.1", "-p", str(port), "-U", "reader", "plant"]
+
+    def creates() -> bool:
+        return subprocess.run(createdb, env=environment, capture_output=True).returncode == 0
+
+    with _running(command, folder, creates):
         yield port
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 @contextmanager
 def influxdb(folder: Path, password: bool = False) -> Iterator[int]:
     """InfluxDB 1.x; the port. With a password, the user ``reader`` has it."""
-    program = _program("influxd", "influxdb")
+    program = find_program("influxd", "influxdb")
     folder.mkdir(parents=True, exist_ok=True)
     port, backup = free_port(), free_port()
     (folder / "influxdb.conf").write_text(
@@ -119,14 +121,16 @@ def influxdb(folder: Path, password: bool = False) -> Iterator[int]:
         f'[http]\nbind-address = "127.0.0.1:{port}"\nauth-enabled = {str(password).lower()}\nlog-enabled = false\n'
         "[monitor]\nstore-enabled = false\n"
     )
-    with _running([program, "-config", str(folder / "influxdb.conf")], folder, f"http://127.0.0.1:{port}/ping"):
+    with _running(
+        [program, "-config", str(folder / "influxdb.conf")], folder, lambda: _answers(f"http://127.0.0.1:{port}/ping")
+    ):
         yield port
 
 
 @contextmanager
 def prometheus(folder: Path, metrics: str) -> Iterator[int]:
     """Prometheus with metrics in the OpenMetrics format, which have times; the port."""
-    program, promtool = _program("prometheus", "prometheus"), _program("promtool", "prometheus")
+    program, promtool = find_program("prometheus", "prometheus"), find_program("promtool", "prometheus")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "metrics").write_text(f"{metrics}# EOF\n")
     (folder / "prometheus.yml").write_text("scrape_configs: []\n")
@@ -135,16 +139,16 @@ def prometheus(folder: Path, metrics: str) -> Iterator[int]:
     port = free_port()
     command = [program, f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     command += [f"--web.listen-address=127.0.0.1:{port}", "--storage.tsdb.retention.time=10y"]
-    with _running(command, folder, f"http://127.0.0.1:{port}/-/ready"):
+    with _running(command, folder, lambda: _answers(f"http://127.0.0.1:{port}/-/ready")):
         yield port
 
 
 @contextmanager
 def victoria_metrics(folder: Path) -> Iterator[int]:
     """VictoriaMetrics; the port."""
-    program = _program("victoria-metrics", "victoria-metrics")
+    program = find_program("victoria-metrics", "victoria-metrics")
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     command = [program, f"-storageDataPath={folder}/data", f"-httpListenAddr=127.0.0.1:{port}", "-retentionPeriod=10y"]
-    with _running(command, folder, f"http://127.0.0.1:{port}/health"):
+    with _running(command, folder, lambda: _answers(f"http://127.0.0.1:{port}/health")):
         yield port

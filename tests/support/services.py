@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import shutil
 import signal
 import socket
 import ssl
@@ -20,7 +19,7 @@ from typing import Any, Self
 
 import httpx
 import numpy as np
-import pytest
+from starlette.applications import Starlette
 
 from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
@@ -28,10 +27,11 @@ from emphatic.serve.app import create_app
 from emphatic.serve.journal import Journal
 from emphatic.serve.service import Incoming, Receipt, Service
 from tests.support.processes import COMMAND, Forked
+from tests.support.servers import find_program, free_port
 
 __all__ = [
-    "FLAGS", "LINES", "SETTINGS", "Client", "Served", "free_port", "mosquitto", "offer", "readings",
-    "redis_server", "same_as_undisturbed", "wait_for",
+    "FLAGS", "LINES", "SETTINGS", "Client", "Served", "free_port", "mosquitto", "offer", "opened", "readings",
+    "redis_server", "same_as_undisturbed", "send", "started", "wait_for",
 ]  # fmt: skip
 
 LINES = {"content-type": "application/x-ndjson"}
@@ -59,18 +59,26 @@ def wait_for(done: Callable[[], Any], seconds: float = 30.0, what: str = "") -> 
     raise AssertionError(f"not within {seconds} seconds: {what or done}")
 
 
+def opened(folder: Path, settings: Settings = SETTINGS, *, wait: bool = True, **options: Any) -> Service:
+    """A service in this process that saves when it is closed, and learns from nothing until it is started."""
+    service = Service(folder / "model", settings, **{"warm_up": 60, "save_every": 3600.0, **options})
+    service.open(wait=wait)
+    return service
+
+
+def started(folder: Path, settings: Settings = SETTINGS, **options: Any) -> Service:
+    """One that is opened and learns."""
+    service = opened(folder, settings, **options)
+    service.start()
+    return service
+
+
 def offer(service: Service, rows: list[Incoming]) -> list[Receipt]:
     """What becomes of readings that are offered together."""
     receipts: list[Receipt] = []
     assert service.inbox.offer([row.answered_by(receipts.append) for row in rows]) == len(rows)
     wait_for(lambda: len(receipts) == len(rows))
     return receipts
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class Served:
@@ -130,6 +138,16 @@ class Served:
         lines = self.client.get("/metrics").text.splitlines()
         return next(float(line.split(" ")[1]) for line in lines if line.startswith(f"emphatic_{name} "))
 
+    def source(self) -> dict[str, Any]:
+        """What it says of its first source."""
+        found: dict[str, Any] = self.client.get("/readyz").json()["sources"][0]
+        return found
+
+    def connect(self) -> None:
+        """Wait until that is connected, and has subscribed."""
+        wait_for(lambda: self.source()["state"] == "connected")
+        time.sleep(0.3)
+
     def stop(self) -> float:
         """End it by SIGTERM; the seconds that took."""
         began = time.monotonic()
@@ -149,6 +167,17 @@ class Served:
         self.process.__exit__(kind, error, at)
 
 
+def send(app: Starlette, method: str, path: str, **options: Any) -> httpx.Response:
+    """The answer of an application to one request, without a socket."""
+
+    async def answer() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.request(method, path, **options)
+
+    return asyncio.run(answer())
+
+
 class Client:
     """Requests to the application of a service, without a socket."""
 
@@ -156,12 +185,7 @@ class Client:
         self._service = service
 
     def post(self, path: str, *, json: Any, headers: dict[str, str] | None = None) -> httpx.Response:
-        async def send() -> httpx.Response:
-            transport = httpx.ASGITransport(create_app(self._service))
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-                return await client.post(path, json=json, headers=headers)
-
-        return asyncio.run(send())
+        return send(create_app(self._service), "POST", path, json=json, headers=headers)
 
 
 def same_as_undisturbed(
@@ -216,13 +240,6 @@ def _answers(port: int) -> bool:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _find(name: str) -> str:
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-    if found is None:
-        pytest.skip(f"{name} is not installed: apt-get install {name}")
-    return found
-
-
 @contextmanager
 def mosquitto(
     folder: Path, port: int, *settings: str, access: str = "allow_anonymous true\n"
@@ -234,13 +251,14 @@ def mosquitto(
         f"persistence true\npersistence_location {folder}/\nuser root\n"
         + "".join(f"{setting}\n" for setting in settings)
     )
-    with _server([_find("mosquitto"), "-c", str(config)], port) as process:
+    with _server([find_program("mosquitto"), "-c", str(config)], port) as process:
         yield process
 
 
 @contextmanager
 def redis_server(folder: Path, port: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """A server; with port 0, where the options say."""
-    command = [_find("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    program = find_program("redis-server")
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
     with _server([*command, *options], port or int(options[1])) as process:
         yield process

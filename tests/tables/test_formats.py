@@ -59,12 +59,9 @@ print("read")
 @pytest.mark.parametrize(
     "points", [{"numpy": "of_another"}, {name: f"of_another:{name}" for name in ("ARRAYS", "FOLDER", "PAIRS")}]
 )
-def test_formats_of_another_distribution_are_read(
-    points: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_formats_of_another_distribution_are_read(points: dict[str, str], tmp_path: Path) -> None:
     text = FORMATS + '\n__all__ = ["ARRAYS", "FOLDER", "PAIRS"]\n'
     write_distribution(tmp_path, "another", {"of_another": text}, {"emphatic.formats": points})
-    monkeypatch.chdir(tmp_path)
     assert run_with(tmp_path, USE) == "read\n"
 
 
@@ -79,12 +76,9 @@ for _ in range(2):
 """
 
 
-def test_an_entry_point_that_is_no_format_is_named_and_harms_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_entry_point_that_is_no_format_is_named_and_harms_no_file(tmp_path: Path) -> None:
     points = {"broken": "of_nobody:FORMAT", "other": "collections:OrderedDict"}
     write_distribution(tmp_path, "another", {}, {"emphatic.formats": points})
-    monkeypatch.chdir(tmp_path)
     broken, other = run_with(tmp_path, BROKEN).splitlines()
     assert broken.startswith("The entry point 'broken = of_nobody:FORMAT' of another (group 'emphatic.formats') cannot")
     assert "must be an emphatic.tables.files.Format. Got <class" in other

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import lzma
 import subprocess
 import sys
 import tracemalloc
@@ -79,42 +80,29 @@ def after(block: Block, start: int) -> Block:
     return Block(start, block.values[start:], np.asarray(block.time)[start:], labels, block.unreadable, block.infinite)
 
 
-def as_csv(delimiter: str = ",") -> Callable[[Any, Path], Any]:
+def as_file(save: Callable[[Any, str], Any]) -> Callable[[Any, Path], Any]:
     def write(table: Any, path: Path) -> Any:
-        pa.csv.write_csv(table, path, pa.csv.WriteOptions(delimiter=delimiter))
+        save(table, str(path))
         return path
 
     return write
 
 
-def as_decimal_comma(table: Any, path: Path) -> Any:
-    table.to_pandas().to_csv(path, sep=";", decimal=",", index=False)
-    return path
+def as_csv(delimiter: str = ",") -> Callable[[Any, Path], Any]:
+    options = pa.csv.WriteOptions(delimiter=delimiter)
+    return as_file(lambda table, path: pa.csv.write_csv(table, path, options))
 
 
-def as_gzip(table: Any, path: Path) -> Any:
-    path.write_bytes(gzip.compress(as_csv()(table, path).read_bytes()))
-    return path
+def as_packed(compress: Callable[[bytes], bytes], delimiter: str = ",") -> Callable[[Any, Path], Any]:
+    def write(table: Any, path: Path) -> Any:
+        path.write_bytes(compress(as_csv(delimiter)(table, path).read_bytes()))
+        return path
 
-
-def as_zstd(table: Any, path: Path) -> Any:
-    text = as_csv("\t")(table, path).read_bytes()
-    with pa.output_stream(str(path), compression="zstd") as out:
-        out.write(text)
-    return path
-
-
-def as_parquet(table: Any, path: Path) -> Any:
-    pa.parquet.write_table(table, path, row_group_size=300)
-    return path
+    return write
 
 
 def as_feather(compression: str) -> Callable[[Any, Path], Any]:
-    def write(table: Any, path: Path) -> Any:
-        pa.feather.write_feather(table, str(path), compression=compression, chunksize=300)
-        return path
-
-    return write
+    return as_file(lambda table, path: pa.feather.write_feather(table, path, compression=compression, chunksize=300))
 
 
 def as_json(table: Any, path: Path) -> Any:
@@ -141,10 +129,11 @@ FORMS: dict[str, Callable[[Any, Path], Any]] = {
     "semicolon": as_csv(";"),
     "tab": as_csv("\t"),
     "bar": as_csv("|"),
-    "decimal comma": as_decimal_comma,
-    "gzip": as_gzip,
-    "zstd": as_zstd,
-    "parquet": as_parquet,
+    "decimal comma": as_file(lambda table, path: table.to_pandas().to_csv(path, sep=";", decimal=",", index=False)),
+    "gzip": as_packed(gzip.compress),
+    "xz": as_packed(lzma.compress),
+    "zstd": as_packed(lambda text: pa.compress(text, codec="zstd", asbytes=True), "\t"),
+    "parquet": as_file(lambda table, path: pa.parquet.write_table(table, path, row_group_size=300)),
     "feather": as_feather("uncompressed"),
     "feather zstd": as_feather("zstd"),
     "json lines": as_json,

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.answers import kernels, records
-from emphatic.answers.calendar import LogCalendar
+from emphatic.answers.language import parse
+from emphatic.answers.periods import find_periods
 from emphatic.answers.records import BLOCKS, BREAK, COMMON, CONDITION, OTHER, OTHERS, PERIODS, SIDES, SIMPLE, TARGETS
 from emphatic.answers.regression import Relations, solve
 from emphatic.answers.scores import scores_of
-from emphatic.answers.targets import SLACK, GroupOf, Plan, read_question
-from emphatic.asking.answers import Timing
+from emphatic.answers.targets import SLACK, GroupOf, Plan
+from emphatic.answers.timing import LogCalendar, Timing
 from emphatic.engines.compiled import direct
-from emphatic.hordes.seasons import find_periods
 from emphatic.scores.returns import rows_known
 from emphatic.tables import Block, Hold
 
@@ -70,7 +70,7 @@ class Answers:
         rows: int | None = None,
     ) -> None:
         self.signals, self.timing = tuple(signals), timing
-        self._plan = plan = Plan(self.signals, [read_question(text) for text in questions], timing)
+        self._plan = plan = Plan(self.signals, [parse(text) for text in questions], timing)
         self._calendar = LogCalendar(timing, len(plan.groups) > _MANY)
         learned = {(of.series, of.h) for of in plan.groups if of.series < len(self.signals)}
         self._learners = {pair: column for column, pair in enumerate(sorted(learned))}
@@ -501,7 +501,7 @@ class Answers:
 
 
 def _far(group: GroupOf) -> int:
-    """The rows after which a group has scored a row: of its window, or for a weighted mean those of .99 of the weight."""
+    """The rows after which a row is scored: those of its window; for a weighted mean, those of .99 of the weight."""
     return rows_known(1.0 - 1.0 / group.h) if group.kinds == (records.WEIGHTED,) else group.h
 
 

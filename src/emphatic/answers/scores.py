@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from emphatic.answers.language import Question
 from emphatic.answers.records import SIMPLE, Memory
-from emphatic.asking.language import Question
 from emphatic.scores.measures import finite, judge_errors
 
 __all__ = ["scores_of"]

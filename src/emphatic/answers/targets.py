@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -11,36 +10,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.answers.language import CONDITIONS, Question, quoted
 from emphatic.answers.records import ANY, AT, FIRST, MAX, MEAN_OF, MIN, WEIGHTED
-from emphatic.asking.answers import Timing
-from emphatic.asking.language import CONDITIONS, Question, parse, quoted
+from emphatic.answers.timing import Timing
 from emphatic.questions.evaluator import Condition, Expression
 
-__all__ = ["Plan", "SeriesOf", "default_questions", "read_question"]
+__all__ = ["Plan", "SeriesOf", "default_questions"]
 
 Array = NDArray[np.float64]
 #: The kind of label of each kind of question; the first two always come together.
 _KINDS = {"at": AT, "mean": MEAN_OF, "sum": MEAN_OF, "integral": MEAN_OF, "weighted": WEIGHTED}
 _KINDS |= {"max": MAX, "min": MIN, "share": MEAN_OF, "event": ANY, "event_at": AT, "until": FIRST}
 _TOGETHER = (AT, MEAN_OF)
-_WEIGHTED = re.compile(r"\s*(?P<body>.+?)\s*@\s*(?P<horizon>[0-9][^@()]*?)\s*")
 #: Readings beyond this are not summed: their squares overflow.
 _LARGEST = 1e100
 #: The share of a step by which rows of a regular log may come late and still count.
 SLACK = 0.1
-
-
-def read_question(text: str) -> Question:
-    """The question that a line of text puts: a form of ``emphatic.asking.language``, or a weighted mean, ``x@1h``.
-
-    >>> read_question("x@24"), read_question("x at +24").kind
-    (Question(text='x@24', kind='weighted', body='x', horizon=24.0, unit=1.0), 'at')
-    """
-    match = _WEIGHTED.fullmatch(text)
-    if match is None:
-        return parse(text)
-    of_mean = parse(f"mean of {match['body']} over {match['horizon']}")
-    return Question(text.strip(), "weighted", of_mean.body, of_mean.horizon)
 
 
 def default_questions(signals: Sequence[str], horizons: Sequence[float | str]) -> list[str]:

@@ -33,15 +33,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.answers.language import CONDITIONS, ENOUGH, Question, parse_all
+from emphatic.answers.timing import Timing
 from emphatic.asking import layout
-from emphatic.asking.language import CONDITIONS, ENOUGH, Question, parse_all
 from emphatic.scores.measures import LEVEL, ErrorBlocks, Verdict, judge_errors, judge_signal
-from emphatic.tables import Block, Clock, Hold
+from emphatic.tables import Block, Hold
 
 if TYPE_CHECKING:
     from emphatic.asking.headline import FindPeriods, Headline
 
-__all__ = ["ENDS", "Asked", "Timing"]
+__all__ = ["ENDS", "Asked"]
 
 Array = NDArray[np.float64]
 
@@ -62,29 +63,6 @@ _SLACK = 0.1
 RECENT = 2000
 #: The first Monday after the epoch, less a week: weeks begin on Mondays.
 _MONDAY = 3 * _DAY
-
-
-class Timing(NamedTuple):
-    """What is known of the times of a log.
-
-    Args:
-        step: The usual step; None without times.
-        regular: Whether rows come at regular times.
-        limit: The longest step that is no gap.
-        dated: Whether times are seconds since 1970.
-    """
-
-    step: float | None
-    regular: bool = True
-    limit: float = math.inf
-    dated: bool = False
-
-    @classmethod
-    def of(cls, clock: Clock | None, dated: bool) -> Timing:
-        """That of a log with this clock."""
-        if clock is None or not clock.step > 0.0:
-            return cls(None)
-        return cls(float(clock.step), bool(clock.regular), float(clock.limit), dated)
 
 
 class Asked:

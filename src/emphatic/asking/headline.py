@@ -27,9 +27,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.answers.language import Question, parse, quoted
+from emphatic.answers.timing import Timing
 from emphatic.asking import layout
-from emphatic.asking.answers import _DAY, _SLACK, _WEEK, Timing, _all_near, _Answerer, _Cycles
-from emphatic.asking.language import Question, parse, quoted
+from emphatic.asking.answers import _DAY, _SLACK, _WEEK, _all_near, _Answerer, _Cycles
 from emphatic.common.settings import format_duration
 from emphatic.engines.compiled import direct
 from emphatic.engines.lanes import WIDTH
@@ -119,7 +120,7 @@ class Headline:
         coverage: The share of labels that are to fall inside their intervals.
         rows: The number of rows, where it is known: the second half is scored. Otherwise all rows are.
         find_periods: A function of readings and of the periods so far that finds their periods, as
-            ``hordes.seasons.find_periods`` does; None to look for none.
+            ``answers.periods.find_periods`` does; None to look for none.
     """
 
     def __init__(

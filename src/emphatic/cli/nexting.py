@@ -228,8 +228,8 @@ def _show(result: NextingResult, folder: Path, began: float) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from emphatic.asking.language import asked_lines
-    from emphatic.hordes.seasons import describe_periods
+    from emphatic.answers.language import asked_lines
+    from emphatic.answers.periods import describe_periods
     from emphatic.nexting.outlook import values_at
     from emphatic.nexting.runner import alarm_lines, forecast_lines, ingest_lines, verdict_lines
     from emphatic.report.page import NONE

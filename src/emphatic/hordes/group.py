@@ -14,13 +14,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from emphatic.answers.periods import Period
 from emphatic.engines.base import Rows
 from emphatic.features import Features
 from emphatic.features.plan import FeatureColumns
 from emphatic.hordes.blend import Blend, Combination, RateBlend
 from emphatic.hordes.possible import Possible
 from emphatic.hordes.ridges import LIMIT, STRENGTHS, Ridges
-from emphatic.hordes.seasons import ANSWERS, Period, Seasons
+from emphatic.hordes.seasons import ANSWERS, Seasons
 from emphatic.learning.inputs import Active, make_unchecked, parameters
 from emphatic.learning.learner import Learner, RecordedLearner
 from emphatic.learning.returns import UndiscountedWarning

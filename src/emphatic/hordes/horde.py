@@ -23,14 +23,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import engines, stepsizes
-from emphatic.asking.answers import KINDS, Asked, Timing
-from emphatic.asking.language import parse_all
+from emphatic.answers.language import parse_all
+from emphatic.answers.periods import Period, find_periods
+from emphatic.answers.timing import Timing
+from emphatic.asking.answers import KINDS, Asked
 from emphatic.common.locks import Guard
 from emphatic.common.names import show
 from emphatic.errors import CheckpointError, DivergenceWarning
 from emphatic.features import Features, OneHot
 from emphatic.hordes.group import BOUNDED, Group, Groups, Setup, fill_in, under
-from emphatic.hordes.seasons import Period, find_periods
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import mask, refusal
 from emphatic.learning.learner import Learner, join

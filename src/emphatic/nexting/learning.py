@@ -27,13 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import rules
-from emphatic.asking.answers import Asked, Timing
+from emphatic.answers.periods import find_periods
+from emphatic.answers.timing import Timing
+from emphatic.asking.answers import Asked
 from emphatic.asking.headline import MOST_SIGNALS, Headline
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, RATES, USUAL, Horde
-from emphatic.hordes.seasons import find_periods
 from emphatic.learning.inputs import Active
 from emphatic.nexting.intervals import Derived
 from emphatic.nexting.settings import ENGINE, WORDS, Settings, default_horizons

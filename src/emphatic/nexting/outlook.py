@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.asking.answers import Timing
-from emphatic.asking.language import describe_learning, parse
+from emphatic.answers.language import describe_learning, parse
+from emphatic.answers.timing import Timing
 from emphatic.scores.baselines import describe_baseline
 
 __all__ = ["DAY", "WEEK", "Forecast", "History", "Outlook", "Season", "SignalVerdict", "make_outlook"]

@@ -26,10 +26,11 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from emphatic.answers.language import parse_all
+from emphatic.answers.timing import Timing
 from emphatic.asking import answers as asking
-from emphatic.asking.answers import Asked, Timing
+from emphatic.asking.answers import Asked
 from emphatic.asking.gvfs import MARKS
-from emphatic.asking.language import parse_all
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError

@@ -17,12 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.answers.periods import describe_periods
 from emphatic.asking.answers import Asked
-from emphatic.asking.cards import KEYS as ASKED_KEYS
-from emphatic.asking.cards import Card, make_cards, make_gvf_cards
-from emphatic.asking.gvfs import FollowedGVFs
+from emphatic.asking.gvfs import ASKED_KEYS, Card, FollowedGVFs, make_cards, make_gvf_cards
 from emphatic.common import versions
-from emphatic.hordes.seasons import describe_periods
 from emphatic.learning.inputs import refusal
 from emphatic.nexting.intervals import alarms_by_signal
 from emphatic.nexting.outlook import (

@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emphatic.answers.language import parse
+from emphatic.answers.periods import find_periods
 from emphatic.asking.answers import Asked
-from emphatic.asking.language import parse
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import UNFINISHED, hold_folder
 from emphatic.common.names import suggests_keywords
 from emphatic.common.parts import open_writer
 from emphatic.engines.generated import compile_in_background
 from emphatic.hordes.horde import Horde
-from emphatic.hordes.seasons import find_periods
 from emphatic.learning.inputs import refusal
 from emphatic.learning.returns import UndiscountedWarning
 from emphatic.nexting.intervals import alarms_by_signal

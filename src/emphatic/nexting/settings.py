@@ -475,7 +475,7 @@ class Settings:
         for question in settings.gvfs():
             _check(question, table, step)
         if settings.ask:
-            from emphatic.asking.language import parse_all
+            from emphatic.answers.language import parse_all
 
             for asked in parse_all(settings.ask):
                 asked.check(table.names)
@@ -625,7 +625,7 @@ def _check_asked(texts: Sequence[str], name: str) -> None:
     """ValueError for the first text that is not a question."""
     if not texts:
         return
-    from emphatic.asking.language import parse_all
+    from emphatic.answers.language import parse_all
 
     try:
         parse_all(texts)

@@ -36,7 +36,7 @@ from starlette.responses import (
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from emphatic.asking.language import describe_answer, describe_learning
+from emphatic.answers.language import describe_answer, describe_learning
 from emphatic.nexting.outlook import History, make_outlook, read_forecasts, read_verdict, unit_of, values_at
 from emphatic.nexting.predictor import Prediction
 from emphatic.serve.ids import check_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emphatic.asking.language import FORMS, describe_answer, parse, parse_all, quoted
+from emphatic.answers.language import FORMS, describe_answer, parse, parse_all, quoted
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,11 @@ from emphatic.asking.language import FORMS, describe_answer, parse, parse_all, q
         ("max of x within 30 minutes", "max", "x", "30min"),
         ("  min of x within 5  ", "min", "x", 5.0),
         ("P( x  > 5  within  60 mins )", "event", "x  > 5", "60min"),
+        ("x@24", "weighted", "x", 24.0),
+        (" x @ 1 hour ", "weighted", "x", "1h"),
+        ("`a@1 b`@1h", "weighted", "`a@1 b`", "1h"),
+        ("max(a, b)@90s", "weighted", "max(a, b)", "90s"),
+        ("`x@1h` at +6h", "at", "`x@1h`", "6h"),
     ],
 )
 def test_each_form_is_read(text: str, kind: str, body: str, horizon: object) -> None:
@@ -78,7 +83,7 @@ def test_each_form_is_read(text: str, kind: str, body: str, horizon: object) -> 
         ("value of x at +6h", "x at +6h"),
         ("predict x 1d ahead", "x at +1d"),
         ("x(t+1h)", "x at +1h"),
-        ("x@1h", "x at +1h"),
+        ("x > 3 @ 1d", "share of time x > 3 over 1d"),
         ("x +1h", "x at +1h"),
         ("x tomorrow", "x at +1d"),
         ("living room at +1h", "`living room` at +1h"),
@@ -121,6 +126,15 @@ def test_a_time_of_day_is_answered_with_how_far_ahead_it_is() -> None:
 def test_whatever_is_not_text_of_a_question_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"question"):
         parse(text)
+
+
+@pytest.mark.parametrize("text", ["x@1h", "`side 1` @ 24"])
+def test_a_weighted_mean_is_no_question_to_what_cannot_answer_it(text: str) -> None:
+    nearest = repr(text.replace(" @ ", "@").replace("@", " at +"))
+    with pytest.raises(ValueError, match="is not a question") as caught:
+        parse_all([text])
+    assert str(caught.value).endswith(f"Did you mean {nearest}?")
+    assert [question.kind for question in parse_all([text], weighted=True)] == ["weighted"]
 
 
 def test_questions_are_asked_once_about_signals_that_there_are() -> None:

@@ -1,4 +1,4 @@
-"""What the time of a row says: its place in the day, the week and the year."""
+"""What is known of the times of a log, and what the time of a row says: its place in the day, the week and the year."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.answers.records import CALENDAR, HOURS, PERIODS
-from emphatic.asking.answers import Timing
+from emphatic.tables import Clock
 
-__all__ = ["CalendarPeriod", "LogCalendar"]
+__all__ = ["CalendarPeriod", "LogCalendar", "Timing"]
 
 Array = NDArray[np.float64]
 _HOUR, _DAY, _WEEK, _YEAR = 3600.0, 86_400.0, 604_800.0, 365.2425 * 86_400.0
@@ -21,6 +21,29 @@ _MONDAY = 3 * _DAY
 #: remembered.
 _MOST_SLOTS, _MOST_ROWS = 96, 20_000
 _NONE = np.zeros((1, 3 + PERIODS), np.int64)
+
+
+class Timing(NamedTuple):
+    """What is known of the times of a log.
+
+    Args:
+        step: The usual step; None without times.
+        regular: Whether rows come at regular times.
+        limit: The longest step that is no gap.
+        dated: Whether times are seconds since 1970.
+    """
+
+    step: float | None
+    regular: bool = True
+    limit: float = math.inf
+    dated: bool = False
+
+    @classmethod
+    def of(cls, clock: Clock | None, dated: bool) -> Timing:
+        """That of a log with this clock."""
+        if clock is None or not clock.step > 0.0:
+            return cls(None)
+        return cls(float(clock.step), bool(clock.regular), float(clock.limit), dated)
 
 
 class CalendarPeriod(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emphatic.hordes.seasons import Period, describe_periods, find_periods
+from emphatic.answers.periods import Period, describe_periods, find_periods
 
 Array = NDArray[np.float64]
 

@@ -1,5 +1,7 @@
 """Questions in one line of text, such as ``P(power > 5 within 1h)``: the forms, and what is said of a mistake.
 
+``power@1h`` asks for a weighted mean of what follows, with an averaging horizon of 1 hour. ``Asked`` cannot answer it.
+
 The expression inside a form is an ``Expression`` of signals, or a ``Condition``; a name that is not a plain word is
 written in backticks. A duration is written as everywhere (90s, 2min, 1.5h, 1d), in words (2 hours), or in rows.
 
@@ -52,6 +54,8 @@ FORMS = {
 #: The kinds that ask about a condition, and those whose answer is a probability.
 CONDITIONS = ("event", "event_at", "until", "share")
 EVENTS = ("event", "event_at")
+#: The kinds that ask about a value where ``share`` asks about a condition.
+_OVER = ("mean", "sum", "weighted")
 #: The horizon of ``time until COND`` without ``up to``, in rows.
 CAP = 256
 
@@ -67,6 +71,7 @@ _PATTERNS = {
     "max": rf"max of (?P<body>.+) within {_DURATION}",
     "min": rf"min of (?P<body>.+) within {_DURATION}",
     "at": rf"(?P<body>.+) at \+\s*{_DURATION}",
+    "weighted": rf"(?P<body>.+)@\s*{_DURATION}",
 }
 #: (between two words may be more than one space)
 _COMPILED = {kind: re.compile(pattern.replace(" ", " +"), re.IGNORECASE) for kind, pattern in _PATTERNS.items()}
@@ -208,7 +213,7 @@ class Question:
 
     Args:
         text: The question itself; the name of its column.
-        kind: A key of ``FORMS``.
+        kind: A key of ``FORMS``, or ``weighted``.
         body: The expression or condition in it.
         horizon: How far it looks ahead: a duration as text, or a number of rows.
         unit: The seconds of the unit of an integral.
@@ -274,13 +279,19 @@ class Question:
             )
 
 
-def parse(text: str) -> Question:
+def parse(text: str, weighted: bool = True) -> Question:
     """The question that a line of text puts; ValueError with the nearest right form if it puts none.
+
+    Args:
+        text: The line of text.
+        weighted: Whether a weighted mean is a question.
 
     >>> parse("P(power > 5 within 1h)")
     Question(text='P(power > 5 within 1h)', kind='event', body='power > 5', horizon='1h', unit=1.0)
     >>> parse("mean of `side 1` over 24 rows").horizon
     24.0
+    >>> parse("x@24")
+    Question(text='x@24', kind='weighted', body='x', horizon=24.0, unit=1.0)
     >>> parse("P(power > 5 in 1h)")
     Traceback (most recent call last):
     ValueError: 'P(power > 5 in 1h)' is not a question. Did you mean 'P(power > 5 within 1h)'?
@@ -290,7 +301,7 @@ def parse(text: str) -> Question:
     text = text.strip()
     error = ""
     try:
-        question = _parse(text)
+        question = _parse(text, weighted)
         if question is not None:
             return question
     except _Remedied as reason:
@@ -310,9 +321,14 @@ def parse(text: str) -> Question:
     raise ValueError(f"{text!r} is not a question{f': {error}' if error else ''}. {hint}")
 
 
-def parse_all(texts: Sequence[str]) -> list[Question]:
-    """Questions, each asked once; ValueError for the first mistake."""
-    questions = [parse(text) for text in texts]
+def parse_all(texts: Sequence[str], weighted: bool = False) -> list[Question]:
+    """Questions, each asked once; ValueError for the first mistake.
+
+    Args:
+        texts: The lines of text.
+        weighted: Whether a weighted mean is a question; for ``Asked``, which cannot answer it, it is none.
+    """
+    questions = [parse(text, weighted) for text in texts]
     names = [question.text for question in questions]
     for name in names:
         if names.count(name) > 1:
@@ -329,14 +345,14 @@ def quoted(name: str) -> str:
     return name if name.isidentifier() and name not in ("and", "or", "not") else f"`{name}`"
 
 
-def _parse(text: str) -> Question | None:
+def _parse(text: str, weighted: bool = False) -> Question | None:
     """The question, None if it has none of the forms; ValueError if what is inside the form is wrong."""
     # Words inside backticks are no part of a form. What masks them has the same length, so that places stay the same.
     masked = re.sub(r"`[^`]*`", lambda match: "\ue000" * len(match[0]), text)
     masked = re.sub(r"\s", " ", masked)
     for kind, pattern in _COMPILED.items():
         match = pattern.fullmatch(masked)
-        if match is None:
+        if match is None or (kind == "weighted" and not weighted):
             continue
         body = text[slice(*match.span("body"))].strip()
         written = match["duration"]
@@ -346,7 +362,7 @@ def _parse(text: str) -> Question | None:
             unit = durations.seconds(f"1{_unit_word(match['unit'])}")
         question = Question(text, kind, body, horizon, unit)
         if kind not in CONDITIONS and question.expression.is_condition:
-            form = f"share of time {body} over {written}" if kind in ("mean", "sum") else f"P({body} within {written})"
+            form = f"share of time {body} over {written}" if kind in _OVER else f"P({body} within {written})"
             form = f"P({body} at +{written})" if kind == "at" else form
             raise _Remedied(f"{body!r} is a condition, not a value. Did you mean {form!r}?")
         if not question.expression.names:
