@@ -181,15 +181,34 @@ def answers_by_run(source: object, log: Readings, asked: Sequence[Asked], horizo
     return out
 
 
-def answers_by_mechanism(log: Readings, asked: Sequence[Asked]) -> Answers:
+def td_predictions(source: object, log: Readings, horizons: Any) -> dict[tuple[str, int], Array]:
+    """What true online ETD(λ) predicts of each signal and horizon in rows, at one rate."""
+    from emphatic.hordes.horde import Horde
+    from emphatic.nexting.learning import make_makers, open_log
+    from emphatic.nexting.settings import ENGINE
+
+    opened = open_log(source, Settings(horizons=horizons), lambda *_: None)
+    asked, features = opened.settings.gvfs(), make_makers(opened.settings)
+    horde = Horde(asked, features, rates=0.1, step=opened.step, engine=ENGINE)
+    horde.warm_up(opened.table, opened.warm_up_rows, opened.new_guard())
+    predictions = np.concatenate([horde.advance(block) for block in log.blocks])
+    columns = zip(asked, predictions.T, strict=True)
+    return {
+        (str(gvf.cumulant), round(log.rows(horizon))): column
+        for gvf, column in columns
+        if isinstance(horizon := gvf.horizon, int | str)
+    }
+
+
+def answers_by_mechanism(source: object, log: Readings, asked: Sequence[Asked], horizons: Any) -> Answers:
     """The answers of ``emphatic.answers``, by text; under "" its seconds for what is asked by default."""
     from emphatic.answers import Answers as Mechanism
     from emphatic.answers.timing import Timing
 
-    timing = Timing.of(log.clock, log.dated)
-    rows = sum(map(len, log.blocks))
+    timing, rows = Timing.of(log.clock, log.dated), sum(map(len, log.blocks))
     out: Answers = {}
     began = process_time()
+    td, absent = td_predictions(source, log, horizons), np.full(rows, np.nan)
     for kinds in ("VM", "E", "P"):  # (those asked by default come first: their time counts)
         questions = [question for question in asked if question.kind in kinds]
         if not questions:
