@@ -254,6 +254,14 @@ def _hold(s: Record, v: float, known: bool) -> None:
 
 
 @_inner
+def _remember_holding(s: Record, holds: bool) -> None:
+    """How long ago a condition held, and how often."""
+    s.since = 0.0 if holds else s.since + 1.0
+    for k in range(len(HELD)):
+        s.held[k] += ((1.0 if holds else 0.0) - s.held[k]) / min(float(HELD[k]), max(s.readings, 1.0))
+
+
+@_inner
 def _look_ahead(memory: Memory, o: Record, v: float, clock: NDArray[np.int64], n: int, margins: Floats) -> None:
     """The margin of a condition now, the usual one of the window, without and with the present departure, its past."""
     s, kind = memory.series[o.series], memory.targets[o.target].kind
@@ -338,15 +346,12 @@ def _sense(memory: Memory, i: int, t: int, n: int, rows: RowBatch) -> None:
     for k in range(CALENDAR):
         f[beyond + REST + k] = rows.calendar[t, k]
     s.latest = v
-    if s.is_condition:
-        s.since = 0.0 if present > 0.0 else s.since + 1.0
-        for k in range(len(HELD)):
-            s.held[k] += (present - s.held[k]) / min(float(HELD[k]), seen)
     room = 0.1 * (s.highest - s.lowest)  # a bound that was reached ten times is one
     f[LEAST] = s.lowest - (room if s.times_lowest < REACHED else 0.0)
     f[MOST] = s.highest + (room if s.times_highest < REACHED else 0.0)
     if s.is_condition:
         f[LEAST], f[MOST] = 0.0, 1.0
+        _remember_holding(s, present > 0.0)
     f[MOVE] = s.moves[len(MOVES) - 1]
     for p in range(PERIODS):
         f[RISES + p] = s.rises[p]

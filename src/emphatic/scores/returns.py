@@ -14,18 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic.learning.inputs import refusal
 
-__all__ = [
-    "KNOWN",
-    "SEEN",
-    "Returns",
-    "count_bits",
-    "known_return",
-    "rows_between",
-    "rows_known",
-    "rows_to_score",
-    "share_masks",
-]
-__all__ += ["unpack_bits"]
+__all__ = ["KNOWN", "SEEN", "Returns", "count_bits", "known_return", "rows_between", "rows_known", "rows_to_score"]
+__all__ += ["share_masks", "unpack_bits"]
 
 #: Flags of rows, packed eight to a byte as ``np.packbits`` does, zeros after the last.
 Bits = NDArray[np.uint8]
