@@ -238,6 +238,23 @@ def test_a_fault_does_no_lasting_harm(fault: str) -> None:
     assert np.all(np.array(explained[1]) - explained[0] < 0.03 * np.var(x))
 
 
+def test_whole_numbers_have_whole_ends_and_two_values_no_band() -> None:
+    rng, count = np.random.default_rng(0), 3000
+    counts = rng.poisson(3.0 + 2.0 * np.sin(np.arange(count) / 20.0)).astype(np.float64)
+    state = (lfilter([1.0], [1.0, -0.95], rng.normal(size=count)) > 1.0).astype(np.float64)
+    asked = ["n at +2", "max of n within 4", "mean of n over 4", "on at +2", "min of on within 3", "mean of on over 4"]
+    answers = Answers(["n", "on"], asked, PLAIN, rows=count)
+    out = run(answers, np.column_stack([counts, state]), PLAIN, 500)[1500:]
+    np.testing.assert_array_equal(out[:, :2, 1:3], np.rint(out[:, :2, 1:3]))
+    assert np.all((out[:, :2, 1] <= out[:, :2, 0]) & (out[:, :2, 0] <= out[:, :2, 2]))
+    assert np.any(out[:, 2, 1] != np.rint(out[:, 2, 1]))
+    assert np.isnan(out[:, 3:5, 1:3]).all()
+    assert np.isfinite(out[:, [0, 1, 2, 5], 1:3]).all()
+    for summary, has_band in zip(answers.summary(), (True, True, True, False, False, True), strict=True):
+        assert (0.75 < summary["coverage"] < 0.97) if has_band else summary["coverage"] is None
+    assert np.all((out[:, 3, 0] >= 0.0) & (out[:, 3, 0] <= 1.0))
+
+
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="there is no signal 'z'"):
         Answers(["x"], ["z at +3"], PLAIN)

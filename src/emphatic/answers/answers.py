@@ -15,10 +15,11 @@ from emphatic.answers.language import parse
 from emphatic.answers.periods import find_periods
 from emphatic.answers.records import BLOCKS, BREAK, COMMON, CONDITION, OTHER, OTHERS, PERIODS, SIDES, SIMPLE, TARGETS
 from emphatic.answers.regression import Relations, solve
-from emphatic.answers.scores import scores_of
+from emphatic.answers.scores import judged, scores_of
 from emphatic.answers.targets import SLACK, GroupOf, Plan
 from emphatic.answers.timing import LogCalendar, Timing
 from emphatic.engines.compiled import direct
+from emphatic.scores.measures import Verdict, finite
 from emphatic.scores.returns import rows_known
 from emphatic.tables import Block, Hold
 
@@ -35,6 +36,8 @@ _LEARNED, _GROWTH, _STRENGTH, _EVENT_STRENGTH, _STRONGER = 32, 1.05, 3.0, 12.0, 
 _FAR, _LEAST = 3.0, 0.1
 #: Rows before periods are looked for, the factors by which they grow until the next time, and the rows looked through.
 _FIRST_SEARCH, _GROWN, _LATER, _SEARCHED = 40, 1.25, 2.0, 8192
+#: Rows of each question that are remembered, and of all together.
+_RECENT, _REMEMBERED = 400, 400_000
 #: More groups than this have effects of the hour of the day, and features of fewer other series.
 _MANY = 256
 #: The most rows that are filled in where a regular log lacks them; what is longer is a new beginning.
@@ -85,13 +88,18 @@ class Answers:
         longest = max([_far(group) for group in plan.groups], default=1)
         periods = [cycle.rows for cycle in self._calendar.cycles]
         self._filled = max([_FILLED, longest, *periods])
-        self._memory = self._new_memory(_power(max([longest, 24, *periods]) + 2 * _CHUNK + 2), coverage)
+        self._memory = self._new_memory(_power(max([longest, _RECENT, *periods]) + 2 * _CHUNK + 2), coverage)
         #: Rows so far that were not filled in, and the one from which on answers are scored.
         self._read, self._half = 0, 0 if rows is None else rows // 2
         self._memory.stream["half"] = _NEVER if self._half else 0
         self._relations = Relations(len(self.signals), len(plan.series))
         self._buffer, self._said = self._new_rows(), np.zeros(SIDES)
         self._room = np.zeros(TARGETS), np.zeros((records.ANSWERS, records.ANSWERS)), np.zeros(records.ANSWERS)
+
+    @property
+    def texts(self) -> list[str]:
+        """The questions."""
+        return [question.text for question in self._plan.questions]
 
     # ------------------------------------------------------------------ state
 
@@ -163,6 +171,7 @@ class Answers:
             zeros((T, BLOCKS), records.Scored),
             self._first_others(seen_signals),
             fade,
+            np.full((T, max(32, min(_RECENT, _REMEMBERED // max(T, 1)))), -1.0, records.Recent),
         )
 
     def _first_others(self, count: int) -> NDArray[np.int64]:
@@ -441,19 +450,67 @@ class Answers:
 
     def summary(self) -> list[dict[str, Any]]:
         """The scores of the questions, a dict each."""
+        memory, periods = self._up_to_date(), self._periods()
+        summary = []
+        for q, (question, target) in enumerate(zip(self._plan.questions, self._plan.targets.tolist(), strict=True)):
+            score = scores_of(question, target, float(self._plan.scales[q]), memory, self._row, periods)
+            latest = {name: values[-1:] for name, values in self.recent(q).items()}
+            for name in ("answer", "low", "high", "usual", "now"):
+                score[name] = finite(float(latest[name][0])) if len(latest[name]) else None
+            summary.append(score | {"usual_by": self._calendar.word})
+        return summary
+
+    def judge(self, places: Sequence[int], level: float) -> list[tuple[Verdict, dict[str, float | None]]]:
+        """The verdict on each of some questions, and the errors of its answers and of the best baseline.
+
+        Args:
+            places: The places of the questions.
+            level: The share of intervals of the skill that may miss it.
+        """
+        memory, periods, out = self._up_to_date(), self._periods(), []
+        for q in places:
+            target, scale = int(self._plan.targets[q]), float(self._plan.scales[q])
+            errors = judged(self._plan.questions[q], target, memory, self._row, periods)
+            verdict, rows = errors.verdict(level), float(errors.scored["rows"].sum())
+            of_best = errors.squares.get(verdict.best_baseline or "", np.full(1, np.nan))
+            sums = {"rmse": float(errors.scored["square"].sum()), "baseline_rmse": float(of_best.sum())}
+            out.append(
+                (verdict, {name: finite(scale * math.sqrt(s / rows)) if rows else None for name, s in sums.items()})
+            )
+        return out
+
+    def _periods(self) -> list[str]:
+        """What the baselines that repeat a period are called."""
         names = [f"last_{cycle.name}" for cycle in self._calendar.cycles]
-        if not names and self.timing.regular:
-            names = ["last_period", "last_longer_period"]
+        return ["last_period", "last_longer_period"] if not names and self.timing.regular else names
+
+    def _up_to_date(self) -> records.Memory:
+        """The memory with the scores of all windows that have closed."""
         # Windows that have closed since the last time that anything was learned count too; what is learned is not kept.
-        changed = ("stream", "groups", "targets", "labels", "hours", "ratios", "scores")
+        changed = ("stream", "groups", "targets", "labels", "hours", "ratios", "scores", "recent")
         memory = self._memory._replace(**{name: getattr(self._memory, name).copy() for name in changed})
         self._join_blocks(memory)
         for g, Z in enumerate(self._rooms):
             _close()(memory, g, self._row, Z, *self._room)
-        return [
-            scores_of(question, int(target), float(scale), memory, self._row, names)
-            for question, target, scale in zip(self._plan.questions, self._plan.targets, self._plan.scales, strict=True)
-        ]
+        return memory
+
+    def recent(self, q: int) -> dict[str, Array]:
+        """The last rows of a question, by name: row, time, now, answer, low, high, usual and label.
+
+        Args:
+            q: The place of the question.
+        """
+        memory, target, scale = self._memory, int(self._plan.targets[q]), float(self._plan.scales[q])
+        group = memory.groups[np.searchsorted(memory.groups["target"], target, "right") - 1]
+        R = len(memory.expected) // 2
+        rows = np.sort(memory.recent[target], order="row")
+        rows = rows[rows["row"] >= 0.0]
+        places = rows["row"].astype(np.int64) % R
+        is_there = memory.clock[places, -1] > 0
+        rows, places = rows[is_there], places[is_there]
+        now = memory.z[int(group["series"]), places]
+        shown = {"row": rows["row"], "time": memory.time[places], "now": now}
+        return shown | {name: scale * rows[name] for name in ("answer", "low", "high", "usual", "label")}
 
     def state(self) -> dict[str, Any]:
         """What is saved with a model: arrays by name, those of a record by field; and numbers under ``answers``."""
@@ -461,7 +518,7 @@ class Answers:
         arrays |= {f"answers.gram.{g}": gram for g, gram in enumerate(self._grams)}
         arrays |= {f"answers.relations.{name}": array for name, array in self._relations.arrays.items()}
         header = {
-            "texts": [question.text for question in self._plan.questions],
+            "texts": self.texts,
             "row": self._row,
             "read": self._read,
             "due": self._due,
@@ -480,7 +537,7 @@ class Answers:
             state: As ``state`` returns it.
         """
         header = state["answers"]
-        if header["texts"] != [question.text for question in self._plan.questions]:
+        if header["texts"] != self.texts:
             raise ValueError(f"these answers are to other questions: {header['texts']}")
         restored = {}
         for name, array in self._memory._asdict().items():

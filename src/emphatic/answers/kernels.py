@@ -24,6 +24,7 @@ from emphatic.answers.records import (
     CALENDAR,
     CHOICES,
     COMMON,
+    CUTS,
     DEPARTURE,
     DEPARTURES,
     DRIFT,
@@ -66,6 +67,7 @@ from emphatic.answers.records import (
     Mean,
     Memory,
     Pending,
+    Recent,
     Scored,
     Series,
     Stream,
@@ -137,7 +139,7 @@ _memory = types.NamedTuple(  # type: ignore[no-untyped-call]
     (
         *(_records(dtype, 1) for dtype in (Stream, Series, Group, Target, Arrival)),
         *(_f2, _records(Pending, 2), _f2, _f2, _f2, _f2, _f1, _f1, _i2, _records(Mean, 3), _records(Mean, 3)),
-        *(_f3, _f3, _f3, _f3, _f3, _records(Scored, 2), _i2, _f2),
+        *(_f3, _f3, _f3, _f3, _f3, _records(Scored, 2), _i2, _f2, _records(Recent, 2)),
     ),
     Memory,
 )
@@ -245,6 +247,11 @@ def _hold(s: Record, v: float, known: bool) -> None:
     if s.readings == 1.0:
         s.lowest = s.highest = v
         s.latest = v
+    s.fractions += v != math.floor(v)
+    if v < s.lowest or v > s.highest:  # what was an end lies between the ends now
+        s.between += (v < s.lowest < s.highest) + (v > s.highest > s.lowest)
+    else:
+        s.between += s.lowest < v < s.highest
     s.times_lowest = 1.0 if v < s.lowest else s.times_lowest + (v == s.lowest)
     s.times_highest = 1.0 if v > s.highest else s.times_highest + (v == s.highest)
     s.lowest, s.highest = min(s.lowest, v), max(s.highest, v)
@@ -481,18 +488,22 @@ def _answer_number(
         item.scale[b] = max(item.scale[b], FLOOR * mean, 1e-12)
     off = min(item.scale[2], mean) * target.middle * o.rows / (o.rows + 2.0 * h / o.stride)
     final = min(max(_chosen(target.choice, centre, off, item.answers[NOW]), least), most)
+    s, is_reading = memory.series[o.series], target.kind in (AT, MAX, MIN)
     for b in range(SCALES):
-        item.low[b] = max(min(centre + item.scale[b] * (target.low[b] - target.moved[b, 0]), final), least)
-        item.high[b] = min(max(centre + item.scale[b] * (target.high[b] + target.moved[b, 1]), final), most)
+        low = min(centre + item.scale[b] * (target.low[b] - target.moved[b, 0]), final)
+        high = max(centre + item.scale[b] * (target.high[b] + target.moved[b, 1]), final)
+        item.low[b], item.high[b] = max(low, least), min(high, most)
+        if is_reading and s.fractions == 0.0:
+            item.low[b], item.high[b] = math.floor(item.low[b]), math.ceil(item.high[b])
     item.centre, item.off, item.final = centre, off, final
     out[0], out[1], out[2], out[3] = final, item.low[target.scale], item.high[target.scale], item.answers[LAST_USUAL]
     if target.kind == WEIGHTED:  # (errors of labels lack those of the answer at the end of the window)
         wide = (1.0 - memory.fade[o.fade, h] ** 2) ** -0.5
         out[1] = max(final + wide * (out[1] - final), least)
         out[2] = min(final + wide * (out[2] - final), most)
-    item.ends[0], item.ends[1] = out[1], out[2]
-    if o.solved_at == 0.0:
+    if o.solved_at == 0.0 or (is_reading and s.between == 0.0):  # (of two values, the answer says how likely each is)
         out[1] = out[2] = np.nan
+    item.ends[0], item.ends[1] = out[1], out[2]
 
 
 @_inner
@@ -502,6 +513,13 @@ def _answer_event(memory: Memory, o: Record, item: Record, out: Floats) -> None:
     centre = _combine(item.answers, target.weights, margin, 1.0 - margin)
     item.centre = item.final = centre
     out[0], out[1], out[2], out[3] = centre, np.nan, np.nan, item.answers[LAST_USUAL]
+
+
+@_inner
+def _note(memory: Memory, target: int, n: int, out: Floats) -> None:
+    """Remember what was answered at row n."""
+    row = memory.recent[target, n % memory.recent.shape[1]]
+    row.row, row.answer, row.low, row.high, row.usual, row.label = float(n), out[0], out[1], out[2], out[3], np.nan
 
 
 @_inner
@@ -533,6 +551,7 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: RowBatch, said: Floats
             odds = at.odds if a < OWN_NOW else by_own
             item.answers[a] = 1.0 / (1.0 + math.exp(-odds)) if o.solved_at > 0.0 else item.answers[PAST]
         _answer_event(memory, o, item, rows.out[t, o.target])
+        _note(memory, o.target, n, rows.out[t, o.target])
         return
     for k in range(o.targets):
         item = memory.pending[j, k]
@@ -543,6 +562,7 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: RowBatch, said: Floats
         item.answers[TD] = learned if learned == learned else item.answers[PAST]
         item.answers[OWN_USUAL] = item.answers[LAST_USUAL] + said[4 * TARGETS + k]
         _answer_number(memory, o, k, item, said[2 * TARGETS + k], at.hour, rows.common[i, t], rows.out[t, o.target + k])
+        _note(memory, o.target + k, n, rows.out[t, o.target + k])
 
 
 @jit_for((_memory, types.int64, _rows, _f1), fastmath=False, allocates=False)
@@ -573,9 +593,12 @@ def advance(memory: Memory, row: int, rows: RowBatch, said: Floats) -> int:
 
 
 @_inner
-def _add_score(memory: Memory, o: Record, k: int, n: int, y: float, item: Record) -> None:
+def _add_score(memory: Memory, o: Record, k: int, n: int, y: float, hour: int, item: Record) -> None:
     """Score what was answered at row n."""
-    stream = memory.stream[0]
+    stream, target = memory.stream[0], memory.targets[o.target + k]
+    row = memory.recent[o.target + k, n % memory.recent.shape[1]]
+    if row.row == n:
+        row.label = y
     block = 0 if n < stream.half else 1 + (n - stream.half) // stream.block
     sums = memory.scores[o.target + k, block]
     error = item.final - y
@@ -588,13 +611,23 @@ def _add_score(memory: Memory, o: Record, k: int, n: int, y: float, item: Record
         off = item.answers[a] - y
         sums.baseline_square[a] += off * off
         sums.baseline_absolute[a] += abs(off)
-    if o.is_event or o.solved_at == 0.0:
-        return
+    if o.is_event and block > 0:
+        c = 0
+        while c < len(CUTS) and item.final > CUTS[c]:
+            c += 1
+        target.cuts[c, 0] += 1.0
+        target.cuts[c, 1] += item.final
+        target.cuts[c, 2] += y
     low, high = item.ends[0], item.ends[1]
+    if o.is_event or low != low:
+        return
     outside = max(0.0, low - y) + max(0.0, y - high)
     sums.intervals += 1.0
     sums.inside += 1.0 if outside == 0.0 else 0.0
     sums.interval_score += high - low + 2.0 / (1.0 - stream.coverage) * outside
+    if block > 0:
+        target.bands[hour, 0] += 1.0
+        target.bands[hour, 1] += 1.0 if outside == 0.0 else 0.0
 
 
 @_inner
@@ -604,10 +637,10 @@ def _score_returns(memory: Memory, o: Record, end: int) -> None:
     while o.scored + o.far < end and o.scored < o.closed:
         n, j = o.scored, o.begin + o.scored // o.stride % o.room
         o.scored += o.stride
-        mean = _label(memory, i, WEIGHTED, n, n + o.far, o.span)
-        if memory.arrivals[j].is_there and n >= FIRST_ROWS and mean == mean:
+        mean, at = _label(memory, i, WEIGHTED, n, n + o.far, o.span), memory.arrivals[j]
+        if at.is_there and n >= FIRST_ROWS and mean == mean:
             label = _dot(fade, memory.z[i], (n + 1) & M, o.far) / (o.h * (1.0 - fade[o.far]))
-            _add_score(memory, o, 0, n, label, memory.pending[j, 0])
+            _add_score(memory, o, 0, n, label, at.hour, memory.pending[j, 0])
 
 
 @_inner
@@ -768,7 +801,7 @@ def close(memory: Memory, g: int, end: int, Z: Floats, labels: Floats, A: Floats
                     target.dropped += 1.0
                     continue
                 if target.kind != WEIGHTED:
-                    _add_score(memory, o, k, n, labels[k], item)
+                    _add_score(memory, o, k, n, labels[k], at.hour, item)
                 _average(target.mean, labels[k], 0.0)
                 _follow(memory, o, k, labels[k], at.hour, item)
                 for p in range(PERIODS):

@@ -242,10 +242,18 @@ class Question:
         >>> [parse(text).value_of for text in ("`side 1` at +3", "x * 2 at +3", "mean of x over 3")]
         ['side 1', None, None]
         """
-        if self.kind != "at":
-            return None
-        name = match[1] if (match := re.fullmatch(r"`([^`]+)`", self.body.strip())) else self.body.strip()
-        return name if self.expression.names == {name} else None
+        return self.signal if self.kind == "at" else None
+
+    @property
+    def signal(self) -> str | None:
+        """The signal, where the question is about one by itself; None if it is about an expression or a condition.
+
+        >>> parse("mean of `side 1` over 3").signal, parse("P(x > 1 within 3)").signal
+        ('side 1', None)
+        """
+        names = self.expression.names
+        name = self.body.strip().removeprefix("`").removesuffix("`")
+        return name if names == {name} and self.kind not in CONDITIONS else None
 
     @property
     def length(self) -> str | int:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Arrival", "Group", "Mean", "Memory", "Pending", "Scored", "Series", "Stream", "Target"]
+__all__ = ["Arrival", "Group", "Mean", "Memory", "Pending", "Recent", "Scored", "Series", "Stream", "Target"]
 
 #: An array of records.
 Records = NDArray[Any]
@@ -72,6 +72,8 @@ RATIOS = 400
 BREAK = 1e9
 #: Blocks of rows in which errors are summed; the first is for the rows before those that are scored.
 BLOCKS = 65
+#: Edges of the probabilities whose share of events is counted.
+CUTS = (0.05, 0.2, 0.4, 0.6, 0.8, 0.95)
 
 Mean = np.dtype([("n", "f8"), ("value", "f8")])
 
@@ -79,6 +81,8 @@ Series = np.dtype(
     [
         *(("readings", "f8"), ("origin", "f8"), ("latest", "f8"), ("mean", "f8"), ("variance", "f8")),
         *(("lowest", "f8"), ("highest", "f8"), ("times_lowest", "f8"), ("times_highest", "f8")),
+        # readings that are no whole numbers, and those that are neither the lowest nor the highest of the others
+        *(("fractions", "f8"), ("between", "f8")),
         *(("traces", "f8", len(SPANS)), ("moves", "f8", len(MOVES)), ("departures", "f8", len(DEPARTURES))),
         # rows of each period, 0 for none; slots of its usual readings, their share of a row's weight, and whether the
         # clock tells the slot
@@ -108,6 +112,8 @@ Target = np.dtype(
         *(("absolute", "f8", SIMPLE + CHOICES), ("squares", "f8", SIMPLE + CHOICES), ("choice", "i8")),
         *(("hourly", "f8", HOURS), ("scale", "i8"), ("interval", "f8", SCALES), ("middle", "f8")),
         *(("low", "f8", SCALES), ("high", "f8", SCALES), ("moved", "f8", (SCALES, 2)), ("dropped", "f8")),
+        # of rows that are scored: bands and those that held the label by hour; rows, probabilities, and events by cut
+        *(("bands", "f8", (HOURS, 2)), ("cuts", "f8", (len(CUTS) + 1, 3))),
     ]
 )
 
@@ -122,6 +128,9 @@ Pending = np.dtype(
 #: A row that waits, for all targets of its group: its hour of the week, hour of the day, slot of each period,
 #: and whether it is there, not filled in.
 Arrival = np.dtype([("cell", "i8"), ("hour", "i8"), ("slots", "i8", PERIODS), ("is_there", "i8"), ("odds", "f8")])
+
+#: What was answered at a row, and the label.
+Recent = np.dtype([(name, "f8") for name in ("row", "answer", "low", "high", "usual", "label")])
 
 #: What holds for the whole stream. Rows from ``half`` on are scored, in blocks of so many rows.
 Stream = np.dtype(
@@ -173,6 +182,7 @@ class Memory(NamedTuple):
         scores: Sums by blocks of rows (T, BLOCKS).
         related: The other signals that each series sees (S, OTHERS).
         fade: γᵏ of each length of the window (horizons, leads).
+        recent: The last rows of each target (T, N), row n at n mod N.
     """
 
     stream: Records
@@ -199,3 +209,4 @@ class Memory(NamedTuple):
     scores: Records
     related: NDArray[np.int64]
     fade: NDArray[np.float64]
+    recent: Records

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emphatic.answers.language import Question
-from emphatic.answers.records import SIMPLE, Memory
-from emphatic.scores.measures import finite, judge_errors
+from emphatic.answers.records import SIMPLE, Memory, Records
+from emphatic.scores.measures import LEVEL, Verdict, finite, judge_errors
 
-__all__ = ["scores_of"]
+__all__ = ["judged", "scores_of"]
+
+Array = NDArray[np.float64]
 
 #: The names of the simple answers, before those of periods.
 _NAMES = ("persistence", "past_mean", "moving_average", "drift")
@@ -30,6 +33,35 @@ def baseline_names(periods: Sequence[str]) -> list[str | None]:
     return [*names, *[None] * (SIMPLE - len(names))]
 
 
+class _Judged(NamedTuple):
+    """The blocks of rows that are scored, those before, and the squared errors of each baseline in the former."""
+
+    scored: Records
+    early: Records
+    squares: dict[str, Array]
+    windows: tuple[float, float]
+
+    def verdict(self, level: float = LEVEL) -> Verdict:
+        """Whether the answers are better than the best baseline; the interval of the skill misses it at ``level``."""
+        return judge_errors(self.scored["rows"], self.scored["square"], self.squares, *self.windows, level)
+
+
+def judged(question: Question, target: int, memory: Memory, row: int, periods: Sequence[str]) -> _Judged:
+    """The errors by which a question is judged; arguments as for ``scores_of``."""
+    stream, group = memory.stream[0], memory.groups[np.searchsorted(memory.groups["target"], target, "right") - 1]
+    blocks, block, half = memory.scores[target], int(stream["block"]), int(stream["half"])
+    # What a stream has scored before the middle is to it what the first half is to a log.
+    middle = 1 + max(0, row // 2 - half) // block if half == 0 else 1
+    early, scored, stride = blocks[:middle], blocks[middle:], int(group["stride"])
+    names = {a: name for a, name in enumerate(baseline_names(periods)) if name is not None}
+    squares = {name: scored["baseline_square"][:, a] for a, name in names.items()}
+    if early["rows"].sum():
+        mean = early["label"].sum() / early["rows"].sum()
+        of_mean = scored["label_square"] - 2.0 * mean * scored["label"] + scored["rows"] * mean**2
+        squares["rate" if question.is_event else "mean"] = np.maximum(of_mean, 0.0)
+    return _Judged(scored, early, squares, (group["h"] / stride, block / stride))
+
+
 def scores_of(
     question: Question, target: int, scale: float, memory: Memory, row: int, periods: Sequence[str]
 ) -> dict[str, Any]:
@@ -43,25 +75,18 @@ def scores_of(
         row: The rows so far.
         periods: The names of the periods.
     """
-    stream, group = memory.stream[0], memory.groups[np.searchsorted(memory.groups["target"], target, "right") - 1]
-    blocks, block, half = memory.scores[target], int(stream["block"]), int(stream["half"])
-    # What a stream has scored before the middle is to it what the first half is to a log.
-    middle = 1 + max(0, row // 2 - half) // block if half == 0 else 1
-    early, scored = blocks[:middle], blocks[middle:]
-    count, stride = scored["rows"].sum(), int(group["stride"])
-    names = {a: name for a, name in enumerate(baseline_names(periods)) if name is not None}
-    squares = {name: scored["baseline_square"][:, a] for a, name in names.items()}
-    sizes = {name: scored["baseline_absolute"][:, a].sum() for a, name in names.items()}
-    if early["rows"].sum():
-        mean = early["label"].sum() / early["rows"].sum()
-        of_mean = scored["label_square"] - 2.0 * mean * scored["label"] + scored["rows"] * mean**2
-        squares["rate" if question.is_event else "mean"] = np.maximum(of_mean, 0.0)
-    verdict = judge_errors(scored["rows"], scored["square"], squares, group["h"] / stride, block / stride)
+    errors = judged(question, target, memory, row, periods)
+    scored, squares, blocks = errors.scored, errors.squares, memory.scores[target]
+    group = memory.groups[np.searchsorted(memory.groups["target"], target, "right") - 1]
+    count, stride, verdict = scored["rows"].sum(), int(group["stride"]), errors.verdict()
+    names = baseline_names(periods)
+    sizes = {name: scored["baseline_absolute"][:, a].sum() for a, name in enumerate(names) if name is not None}
     square = float(scored["square"].sum())
     spread = float(scored["label_square"].sum() - scored["label"].sum() ** 2 / max(count, 1.0))
     score: dict[str, Any] = {
         "text": question.text,
         "kind": question.kind,
+        "signal": question.signal,
         "horizon": question.length,
         "known": int(blocks["rows"].sum()) * stride,
         "scored": int(count) * stride,
@@ -80,11 +105,20 @@ def scores_of(
             for name, of_one in squares.items()
         },
     }
+    of_target = memory.targets[target]
     if question.is_event:
-        return score | {"brier": _mean(square, count)}
+        cuts = of_target["cuts"]
+        reliability = [
+            {"count": int(rows), "predicted": _mean(p, rows), "observed": _mean(so, rows)} for rows, p, so in cuts
+        ]
+        off = float(np.abs(cuts[:, 1] - cuts[:, 2]).sum())
+        score |= {"brier": _mean(square, count), "rate": _mean(scored["label"].sum(), count)}
+        return score | {"ece": _mean(off, cuts[:, 0].sum()), "reliability": reliability}
     intervals = scored["intervals"].sum()
+    by_hour = of_target["bands"] if of_target["bands"][1:, 0].any() else of_target["bands"][:0]
     return score | {
         "coverage": _mean(scored["inside"].sum(), intervals),
+        "coverage_by_hour": [_mean(inside, rows) for rows, inside in by_hour],
         "interval_score": _mean(scale * scored["interval_score"].sum(), intervals),
     }
 

@@ -114,8 +114,7 @@ class Plan:
         groups, scales = [], []
         for question in self.questions:
             question.check(self.signals)
-            name = question.body.strip().removeprefix("`").removesuffix("`")
-            key = name if name in self.signals and question.expression.names == {name} else repr(question.body)
+            key = question.signal if question.signal in self.signals else repr(question.body)
             if key not in places:
                 places[key] = len(self.series)
                 self.series.append(SeriesOf(question.expression))

@@ -107,6 +107,12 @@ class LogCalendar:
         """How many cells there are that have an effect of their own."""
         return self._cell.slots
 
+    @property
+    def word(self) -> str | None:
+        """At what answers are usual: the slot of the longest period; None without dates."""
+        words = {"day": "hour", "week": "hour of the week" if self._hourly else "day of the week"}
+        return words.get(self.cycles[-1].name, "time of year") if self.cycles else None
+
     def clock(self, time: Array) -> NDArray[np.int64]:
         """The cell, the hour of the day and the slots of both periods at each time, and 0, (B, 5)."""
         if not self.cycles:

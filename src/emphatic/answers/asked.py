@@ -1,0 +1,226 @@
+"""All questions about a stream: those that are asked by default, and those of a user, which come and go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emphatic.answers.answers import Answers
+from emphatic.answers.language import ENOUGH, Question, parse, parse_all
+from emphatic.answers.timing import Timing
+from emphatic.scores.measures import LEVEL, judge_signal
+from emphatic.tables import Block
+
+__all__ = ["KINDS", "Asked"]
+
+Array = NDArray[np.float64]
+#: The columns of a question besides its answer, and all four.
+ENDS = ("low", "high", "usual")
+KINDS = ("answer", *ENDS)
+
+
+class _Place(NamedTuple):
+    """Where a question is answered: the part, and its place there."""
+
+    part: int
+    place: int
+
+
+class Asked:
+    """The questions about one stream, and their state from row to row.
+
+    Questions that are there from the start are answered together. One that is asked later begins with the next row, by
+    itself.
+
+    Args:
+        questions: The questions of a user, as text.
+        signals: The signals of the stream.
+        timing: What is known of the times of the rows.
+        coverage: The share of labels that are to lie within their bands.
+        rows: The number of rows, where it is known: the second half is scored. Otherwise all rows are.
+        default: The questions that are asked by default.
+
+    >>> x = np.sin(np.arange(600) / 9.0)[:, None]
+    >>> asked = Asked(["P(x > 0.5 within 5 rows)"], ["x"], Timing(None), rows=600, default=["x at +3"])
+    >>> asked(Block(0, x, None, {})).shape, asked.texts
+    ((600, 2, 4), ['x at +3', 'P(x > 0.5 within 5 rows)'])
+    >>> [score["verdict"] for score in asked.summary()]
+    ['better', 'better']
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[str],
+        signals: Sequence[str],
+        timing: Timing,
+        coverage: float = 0.8,
+        rows: int | None = None,
+        default: Sequence[str] = (),
+    ) -> None:
+        self.signals, self.timing, self.default = tuple(signals), timing, tuple(default)
+        self._coverage, self._rows = coverage, rows
+        self._asked = [question.text for question in parse_all(questions, weighted=True)]
+        self._parts = [self._part(list(dict.fromkeys([*default, *self._asked])))]
+
+    def _part(self, texts: Sequence[str]) -> Answers:
+        return Answers(self.signals, texts, self.timing, self._coverage, self._rows)
+
+    @property
+    def questions(self) -> list[Question]:
+        """The questions of the user."""
+        return [parse(text) for text in self._asked]
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of all that is answered: what is asked by default alone, then what the user asks."""
+        return [*(text for text in self.default if text not in self._asked), *self._asked]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the predictions."""
+        return [name for text in self.texts for name in (text, *(f"{text}.{end}" for end in ENDS))]
+
+    @property
+    def learners(self) -> list[tuple[str, int]]:
+        """The signals and horizons in rows of which TD's weighted means are answers among the others."""
+        return list(dict.fromkeys(pair for part in self._parts for pair in part.learners))
+
+    def check_names(self, names: Collection[str]) -> None:
+        """ValueError if a column of a question has one of these names.
+
+        Args:
+            names: The other columns of the predictions.
+        """
+        if twice := set(self.names).intersection(names):
+            raise ValueError(f"{min(twice)!r} is asked, and a question or column has that name already.")
+
+    def __call__(self, block: Block, td: Mapping[tuple[str, int], Array] = {}) -> Array:
+        """Answer, low, high and usual at each row of a block, (B, Q, 4), of ``texts``; NaN where there is no band.
+
+        Args:
+            block: The next rows, with what a guard made of them.
+            td: The weighted means that TD predicts there, by signal and horizon in rows.
+        """
+        absent = np.full(len(block), np.nan)
+        columns = [[absent, *(td.get(pair, absent) for pair in part.learners)] for part in self._parts]
+        parts = zip(self._parts, columns, strict=True)
+        answers = [part(block, np.stack(learned, axis=1)[:, 1:]) for part, learned in parts]
+        places, texts = self._places(), self.texts
+        out = np.empty((len(block), len(texts), len(KINDS)))
+        for q, text in enumerate(texts):
+            out[:, q] = answers[places[text].part][:, places[text].place]
+        return out
+
+    def _places(self) -> dict[str, _Place]:
+        """Where each text is answered."""
+        return {text: _Place(p, q) for p, part in enumerate(self._parts) for q, text in enumerate(part.texts)}
+
+    # ------------------------------------------------------------------ scores
+
+    def summary(self, texts: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """The scores of questions, as ``summary.json`` has them.
+
+        Args:
+            texts: The questions; by default all.
+        """
+        scores = {score["text"]: score for part in self._parts for score in part.summary()}
+        return [scores[text] for text in self.texts if texts is None or text in texts]
+
+    def judge_signals(self, signals: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
+        """The verdict on each signal whose values at +h can be judged, as ``judge_signal`` describes it.
+
+        A horizon with fewer than 100 known windows is still being learned and does not count.
+
+        Args:
+            signals: The signals; default: all.
+        """
+        about: dict[str, list[Question]] = {}
+        for question in map(parse, self.texts):
+            signal = question.value_of
+            if signal is not None and (signals is None or signal in signals):
+                about.setdefault(signal, []).append(question)
+        known = {score["text"]: score["known"] for score in self.summary()} if about else {}
+        places, verdicts = self._places(), {}
+        for signal, questions in about.items():
+            ready = [question for question in questions if known[question.text] >= ENOUGH]
+            at = [places[question.text] for question in ready]
+            judged = [self._parts[part].judge([place], LEVEL / len(ready))[0] for part, place in at]
+            if judged:
+                lengths = [question.length for question in ready]
+                verdict = judge_signal(signal, dict(zip(lengths, (v for v, _ in judged), strict=True)), "value")
+                verdicts[signal] = verdict | judged[lengths.index(verdict["horizon"])][1]
+        return verdicts
+
+    def recent(self, text: str) -> dict[str, Array]:
+        """The last rows of a question, by name: row, time, now, answer, low, high, usual and label."""
+        at = self._places()[text]
+        return self._parts[at.part].recent(at.place)
+
+    # ------------------------------------------------------------------ questions come and go
+
+    def add(self, text: str) -> None:
+        """Ask one more question, which is learned from now on. ValueError if it is asked already."""
+        question = parse_all([*self._asked, text], weighted=True)[-1]
+        if all(question.text not in part.texts for part in self._parts):
+            self._parts.append(self._part([question.text]))
+        self._asked.append(question.text)
+
+    def remove(self, text: str) -> None:
+        """No longer ask a question. ValueError if it was not asked."""
+        if text.strip() not in self._asked:
+            raise ValueError(f"{text!r} is not among the questions: {'; '.join(self._asked)}.")
+        self._asked.remove(text.strip())
+        first, *later = self._parts
+        self._parts = [first, *(part for part in later if part.texts[0] in self._asked)]
+
+    # ------------------------------------------------------------------ saving
+
+    def state(self) -> dict[str, Any]:
+        """What is saved with a model: arrays by name, and what JSON can hold under ``asked``."""
+        parts: list[Any] = []
+        arrays: dict[str, Any] = {}
+        for p, part in enumerate(self._parts):
+            state = part.state()
+            parts.append(state.pop("answers"))
+            arrays |= {f"asked.{p}.{name}": array for name, array in state.items()}
+        step, regular, limit, dated = self.timing
+        header = {
+            "asked": self._asked,
+            "default": self.default,
+            "coverage": self._coverage,
+            "timing": [step, regular, limit if math.isfinite(limit) else None, dated],
+            "parts": parts,
+        }
+        return {"asked": header, **arrays}
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any], signals: Sequence[str]) -> Asked | None:
+        """The questions that were saved with a model, as they stood; None if there are none.
+
+        Args:
+            state: As ``state`` returns it, among other entries. ValueError if it does not fit.
+            signals: The signals of the stream.
+        """
+        saved = state.get("asked")
+        if saved is None:
+            return None
+        try:
+            step, regular, limit, dated = saved["timing"]
+            timing = Timing(step, bool(regular), math.inf if limit is None else float(limit), bool(dated))
+            asked = cls(saved["asked"], signals, timing, saved["coverage"], default=saved["default"])
+            asked._parts = [asked._part(part["texts"]) for part in saved["parts"]]
+            for p, part in enumerate(saved["parts"]):
+                prefix = f"asked.{p}."
+                arrays = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+                asked._parts[p].restore({"answers": part, **arrays})
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"what was learned for questions does not fit: {error!r}") from None
+        return asked
+
+    def restarted(self) -> Asked:
+        """The same questions before the first row."""
+        return type(self)(self._asked, self.signals, self.timing, self._coverage, self._rows, self.default)
