@@ -38,8 +38,8 @@ _FAR, _LEAST = 3.0, 0.1
 _FIRST_SEARCH, _GROWN, _LATER, _SEARCHED = 40, 1.25, 2.0, 8192
 #: Rows of each question that are remembered, and of all together.
 _RECENT, _REMEMBERED = 400, 400_000
-#: More groups than this have effects of the hour of the day, and features of fewer other series.
-_MANY = 256
+#: More groups than this have effects of the hour of the day, no features of other series, and are solved less often.
+_MANY, _GROWTH_OF_MANY = 256, 1.1
 #: The most rows that are filled in where a regular log lacks them; what is longer is a new beginning.
 _FILLED = 1024
 _LARGEST = 1e100
@@ -349,7 +349,8 @@ class Answers:
                 if used:
                     gram += Z[:used].T @ Z[:used]
             rows = float(group["rows"])
-            if rows >= max(kernels.ENOUGH, _GROWTH * float(group["solved_at"])):
+            growth = _GROWTH if len(self._grams) <= _MANY else _GROWTH_OF_MANY
+            if rows >= max(kernels.ENOUGH, growth * float(group["solved_at"])):
                 self._solve(g, group)
         if len(self.signals) - 1 > OTHERS:
             self._relate()

@@ -24,9 +24,9 @@ KINDS = ("answer", *ENDS)
 
 
 class _Place(NamedTuple):
-    """Where a question is answered: the part, and its place there."""
+    """Where a question is answered: by which ``Answers``, and at which place."""
 
-    part: int
+    group: int
     place: int
 
 
@@ -64,9 +64,9 @@ class Asked:
         self.signals, self.timing, self.default = tuple(signals), timing, tuple(default)
         self._coverage, self._rows = coverage, rows
         self._asked = [question.text for question in parse_all(questions, weighted=True)]
-        self._parts = [self._part(list(dict.fromkeys([*default, *self._asked])))]
+        self._groups = [self._new(list(dict.fromkeys([*default, *self._asked])))]
 
-    def _part(self, texts: Sequence[str]) -> Answers:
+    def _new(self, texts: Sequence[str]) -> Answers:
         return Answers(self.signals, texts, self.timing, self._coverage, self._rows)
 
     @property
@@ -87,7 +87,7 @@ class Asked:
     @property
     def learners(self) -> list[tuple[str, int]]:
         """The signals and horizons in rows of which TD's weighted means are answers among the others."""
-        return list(dict.fromkeys(pair for part in self._parts for pair in part.learners))
+        return list(dict.fromkeys(pair for group in self._groups for pair in group.learners))
 
     def check_names(self, names: Collection[str]) -> None:
         """ValueError if a column of a question has one of these names.
@@ -106,18 +106,18 @@ class Asked:
             td: The weighted means that TD predicts there, by signal and horizon in rows.
         """
         absent = np.full(len(block), np.nan)
-        columns = [[absent, *(td.get(pair, absent) for pair in part.learners)] for part in self._parts]
-        parts = zip(self._parts, columns, strict=True)
-        answers = [part(block, np.stack(learned, axis=1)[:, 1:]) for part, learned in parts]
+        columns = [[absent, *(td.get(pair, absent) for pair in group.learners)] for group in self._groups]
+        given = zip(self._groups, columns, strict=True)
+        answers = [group(block, np.stack(learned, axis=1)[:, 1:]) for group, learned in given]
         places, texts = self._places(), self.texts
         out = np.empty((len(block), len(texts), len(KINDS)))
         for q, text in enumerate(texts):
-            out[:, q] = answers[places[text].part][:, places[text].place]
+            out[:, q] = answers[places[text].group][:, places[text].place]
         return out
 
     def _places(self) -> dict[str, _Place]:
         """Where each text is answered."""
-        return {text: _Place(p, q) for p, part in enumerate(self._parts) for q, text in enumerate(part.texts)}
+        return {text: _Place(g, q) for g, group in enumerate(self._groups) for q, text in enumerate(group.texts)}
 
     # ------------------------------------------------------------------ scores
 
@@ -127,7 +127,7 @@ class Asked:
         Args:
             texts: The questions; by default all.
         """
-        scores = {score["text"]: score for part in self._parts for score in part.summary()}
+        scores = {score["text"]: score for group in self._groups for score in group.summary()}
         return [scores[text] for text in self.texts if texts is None or text in texts]
 
     def judge_signals(self, signals: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
@@ -148,7 +148,7 @@ class Asked:
         for signal, questions in about.items():
             ready = [question for question in questions if known[question.text] >= ENOUGH]
             at = [places[question.text] for question in ready]
-            judged = [self._parts[part].judge([place], LEVEL / len(ready))[0] for part, place in at]
+            judged = [self._groups[group].judge([place], LEVEL / len(ready))[0] for group, place in at]
             if judged:
                 lengths = [question.length for question in ready]
                 verdict = judge_signal(signal, dict(zip(lengths, (v for v, _ in judged), strict=True)), "value")
@@ -158,15 +158,15 @@ class Asked:
     def recent(self, text: str) -> dict[str, Array]:
         """The last rows of a question, by name: row, time, now, answer, low, high, usual and label."""
         at = self._places()[text]
-        return self._parts[at.part].recent(at.place)
+        return self._groups[at.group].recent(at.place)
 
     # ------------------------------------------------------------------ questions come and go
 
     def add(self, text: str) -> None:
         """Ask one more question, which is learned from now on. ValueError if it is asked already."""
         question = parse_all([*self._asked, text], weighted=True)[-1]
-        if all(question.text not in part.texts for part in self._parts):
-            self._parts.append(self._part([question.text]))
+        if all(question.text not in group.texts for group in self._groups):
+            self._groups.append(self._new([question.text]))
         self._asked.append(question.text)
 
     def remove(self, text: str) -> None:
@@ -174,26 +174,26 @@ class Asked:
         if text.strip() not in self._asked:
             raise ValueError(f"{text!r} is not among the questions: {'; '.join(self._asked)}.")
         self._asked.remove(text.strip())
-        first, *later = self._parts
-        self._parts = [first, *(part for part in later if part.texts[0] in self._asked)]
+        later = [group for group in self._groups[1:] if group.texts[0] in self._asked]
+        self._groups = [self._groups[0], *later]
 
     # ------------------------------------------------------------------ saving
 
     def state(self) -> dict[str, Any]:
         """What is saved with a model: arrays by name, and what JSON can hold under ``asked``."""
-        parts: list[Any] = []
+        headers: list[Any] = []
         arrays: dict[str, Any] = {}
-        for p, part in enumerate(self._parts):
-            state = part.state()
-            parts.append(state.pop("answers"))
-            arrays |= {f"asked.{p}.{name}": array for name, array in state.items()}
+        for g, group in enumerate(self._groups):
+            state = group.state()
+            headers.append(state.pop("answers"))
+            arrays |= {f"asked.{g}.{name}": array for name, array in state.items()}
         step, regular, limit, dated = self.timing
         header = {
             "asked": self._asked,
             "default": self.default,
             "coverage": self._coverage,
             "timing": [step, regular, limit if math.isfinite(limit) else None, dated],
-            "parts": parts,
+            "groups": headers,
         }
         return {"asked": header, **arrays}
 
@@ -212,11 +212,11 @@ class Asked:
             step, regular, limit, dated = saved["timing"]
             timing = Timing(step, bool(regular), math.inf if limit is None else float(limit), bool(dated))
             asked = cls(saved["asked"], signals, timing, saved["coverage"], default=saved["default"])
-            asked._parts = [asked._part(part["texts"]) for part in saved["parts"]]
-            for p, part in enumerate(saved["parts"]):
-                prefix = f"asked.{p}."
+            asked._groups = [asked._new(header["texts"]) for header in saved["groups"]]
+            for g, header in enumerate(saved["groups"]):
+                prefix = f"asked.{g}."
                 arrays = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
-                asked._parts[p].restore({"answers": part, **arrays})
+                asked._groups[g].restore({"answers": header, **arrays})
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"what was learned for questions does not fit: {error!r}") from None
         return asked
