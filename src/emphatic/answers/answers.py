@@ -15,8 +15,8 @@ from emphatic.answers.language import parse
 from emphatic.answers.periods import find_periods
 from emphatic.answers.records import BLOCKS, BREAK, COMMON, CONDITION, OTHER, OTHERS, PERIODS, SIDES, SIMPLE, TARGETS
 from emphatic.answers.regression import Relations, solve
-from emphatic.answers.scores import judged, scores_of
-from emphatic.answers.targets import SLACK, GroupOf, Plan
+from emphatic.answers.scores import baseline_names, judged, scores_of
+from emphatic.answers.targets import GroupOf, Plan
 from emphatic.answers.timing import LogCalendar, Timing
 from emphatic.engines.compiled import direct
 from emphatic.scores.measures import Verdict, finite
@@ -110,7 +110,7 @@ class Answers:
         stream = zeros(1, records.Stream)
         step = timing.step or 1.0
         stream["step"], stream["regular"], stream["limit"] = step, timing.regular, timing.limit
-        stream["slack"] = (SLACK if timing.regular else 1e-6) * step
+        stream["slack"] = timing.slack * step
         stream["coverage"], stream["block"] = coverage, 1
         series = zeros(S, records.Series)
         series["is_condition"] = [of.is_condition for of in plan.series]
@@ -512,6 +512,16 @@ class Answers:
         now = memory.z[int(group["series"]), places]
         shown = {"row": rows["row"], "time": memory.time[places], "now": now}
         return shown | {name: scale * rows[name] for name in ("answer", "low", "high", "usual", "label")}
+
+    def baselines(self, q: int) -> dict[str, float]:
+        """What each baseline says at the last row, by name."""
+        memory, target, scale = self._memory, int(self._plan.targets[q]), float(self._plan.scales[q])
+        group = memory.groups[np.searchsorted(memory.groups["target"], target, "right") - 1]
+        n, stride, room = self._row - 1, int(group["stride"]), int(group["room"])
+        place = int(group["begin"]) + (n // stride % room if n % stride == 0 else room)
+        answers = memory.pending["answers"][place, target - int(group["target"])] if n >= 0 else ()
+        names = zip(baseline_names(self._periods()), answers, strict=False)
+        return {name: scale * float(answer) for name, answer in names if name is not None}
 
     def state(self) -> dict[str, Any]:
         """What is saved with a model: arrays by name, those of a record by field; and numbers under ``answers``."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from emphatic.answers.answers import Answers
 from emphatic.answers.language import ENOUGH, Question, parse, parse_all
 from emphatic.answers.timing import Timing
+from emphatic.questions import durations
 from emphatic.scores.measures import LEVEL, judge_signal
 from emphatic.tables import Block
 
@@ -43,6 +44,7 @@ class Asked:
         coverage: The share of labels that are to lie within their bands.
         rows: The number of rows, where it is known: the second half is scored. Otherwise all rows are.
         default: The questions that are asked by default.
+        learned: The signals and horizons of which TD learns weighted means: the first columns of ``td``.
 
     >>> x = np.sin(np.arange(600) / 9.0)[:, None]
     >>> asked = Asked(["P(x > 0.5 within 5 rows)"], ["x"], Timing(None), rows=600, default=["x at +3"])
@@ -60,8 +62,14 @@ class Asked:
         coverage: float = 0.8,
         rows: int | None = None,
         default: Sequence[str] = (),
+        learned: Sequence[tuple[str, float | str]] = (),
     ) -> None:
         self.signals, self.timing, self.default = tuple(signals), timing, tuple(default)
+        self._learned = tuple(learned)
+        self._columns: dict[tuple[str, int], int] = {}
+        for column, (signal, horizon) in enumerate(learned):
+            span = durations.seconds(horizon) if isinstance(horizon, str) else horizon * (timing.step or 1.0)
+            self._columns.setdefault((signal, timing.rows(span)), column)
         self._coverage, self._rows = coverage, rows
         self._asked = [question.text for question in parse_all(questions, weighted=True)]
         self._groups = [self._new(list(dict.fromkeys([*default, *self._asked])))]
@@ -84,11 +92,6 @@ class Asked:
         """The columns of the predictions."""
         return [name for text in self.texts for name in (text, *(f"{text}.{end}" for end in ENDS))]
 
-    @property
-    def learners(self) -> list[tuple[str, int]]:
-        """The signals and horizons in rows of which TD's weighted means are answers among the others."""
-        return list(dict.fromkeys(pair for group in self._groups for pair in group.learners))
-
     def check_names(self, names: Collection[str]) -> None:
         """ValueError if a column of a question has one of these names.
 
@@ -98,17 +101,23 @@ class Asked:
         if twice := set(self.names).intersection(names):
             raise ValueError(f"{min(twice)!r} is asked, and a question or column has that name already.")
 
-    def __call__(self, block: Block, td: Mapping[tuple[str, int], Array] = {}) -> Array:
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __call__(self, block: Block, td: Array | None = None) -> Array:
         """Answer, low, high and usual at each row of a block, (B, Q, 4), of ``texts``; NaN where there is no band.
 
         Args:
             block: The next rows, with what a guard made of them.
-            td: The weighted means that TD predicts there, by signal and horizon in rows.
+            td: The weighted means that TD predicts there, (B, L).
         """
-        absent = np.full(len(block), np.nan)
-        columns = [[absent, *(td.get(pair, absent) for pair in group.learners)] for group in self._groups]
-        given = zip(self._groups, columns, strict=True)
-        answers = [group(block, np.stack(learned, axis=1)[:, 1:]) for group, learned in given]
+        answers = []
+        for group in self._groups:
+            learned = np.full((len(block), len(group.learners)), np.nan)
+            for place, pair in enumerate(group.learners):
+                if td is not None and pair in self._columns:
+                    learned[:, place] = td[:, self._columns[pair]]
+            answers.append(group(block, learned))
         places, texts = self._places(), self.texts
         out = np.empty((len(block), len(texts), len(KINDS)))
         for q, text in enumerate(texts):
@@ -128,6 +137,8 @@ class Asked:
             texts: The questions; by default all.
         """
         scores = {score["text"]: score for group in self._groups for score in group.summary()}
+        for text in self.default:
+            scores[text]["headline"] = text not in self._asked
         return [scores[text] for text in self.texts if texts is None or text in texts]
 
     def judge_signals(self, signals: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
@@ -160,6 +171,11 @@ class Asked:
         at = self._places()[text]
         return self._groups[at.group].recent(at.place)
 
+    def baselines(self, text: str) -> dict[str, float]:
+        """What each baseline says at the last row of a question, by name."""
+        at = self._places()[text]
+        return self._groups[at.group].baselines(at.place)
+
     # ------------------------------------------------------------------ questions come and go
 
     def add(self, text: str) -> None:
@@ -191,6 +207,7 @@ class Asked:
         header = {
             "asked": self._asked,
             "default": self.default,
+            "learned": self._learned,
             "coverage": self._coverage,
             "timing": [step, regular, limit if math.isfinite(limit) else None, dated],
             "groups": headers,
@@ -211,7 +228,8 @@ class Asked:
         try:
             step, regular, limit, dated = saved["timing"]
             timing = Timing(step, bool(regular), math.inf if limit is None else float(limit), bool(dated))
-            asked = cls(saved["asked"], signals, timing, saved["coverage"], default=saved["default"])
+            learned = [(signal, horizon) for signal, horizon in saved["learned"]]
+            asked = cls(saved["asked"], signals, timing, saved["coverage"], None, saved["default"], learned)
             asked._groups = [asked._new(header["texts"]) for header in saved["groups"]]
             for g, header in enumerate(saved["groups"]):
                 prefix = f"asked.{g}."
@@ -223,4 +241,5 @@ class Asked:
 
     def restarted(self) -> Asked:
         """The same questions before the first row."""
-        return type(self)(self._asked, self.signals, self.timing, self._coverage, self._rows, self.default)
+        fixed = self.signals, self.timing, self._coverage, self._rows, self.default, self._learned
+        return type(self)(self._asked, *fixed)

@@ -13,7 +13,7 @@ from emphatic.answers.language import Question
 from emphatic.answers.records import SIMPLE, Memory, Records
 from emphatic.scores.measures import LEVEL, Verdict, finite, judge_errors
 
-__all__ = ["judged", "scores_of"]
+__all__ = ["baseline_names", "judged", "scores_of"]
 
 Array = NDArray[np.float64]
 

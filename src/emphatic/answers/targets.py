@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -10,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.answers.language import CONDITIONS, Question, quoted
+from emphatic.answers.language import CONDITIONS, Question, parse, quoted
 from emphatic.answers.records import ANY, AT, FIRST, MAX, MEAN_OF, MIN, WEIGHTED
 from emphatic.answers.timing import Timing
 from emphatic.questions.evaluator import Condition, Expression
@@ -24,12 +23,12 @@ _KINDS |= {"max": MAX, "min": MIN, "share": MEAN_OF, "event": ANY, "event_at": A
 _TOGETHER = (AT, MEAN_OF)
 #: Readings beyond this are not summed: their squares overflow.
 _LARGEST = 1e100
-#: The share of a step by which rows of a regular log may come late and still count.
-SLACK = 0.1
 
 
-def default_questions(signals: Sequence[str], horizons: Sequence[float | str]) -> list[str]:
-    """The value of each signal at each horizon, and its mean until then.
+def default_questions(signals: Sequence[str], horizons: Sequence[float | str], step: float | None = None) -> list[str]:
+    """The value of each signal at each horizon, and its mean until then, as far as a question can name them.
+
+    A number of rows that is not whole, and a name with a backtick, cannot be written in a question.
 
     >>> default_questions(["side 1"], [8, "1h"])[:2]
     ['`side 1` at +8', 'mean of `side 1` over 8']
@@ -38,8 +37,19 @@ def default_questions(signals: Sequence[str], horizons: Sequence[float | str]) -
     for name in map(quoted, signals):
         for horizon in horizons:
             length = horizon if isinstance(horizon, str) else f"{horizon:.15g}"
-            texts += [f"{name} at +{length}", f"mean of {name} over {length}"]
+            pair = [f"{name} at +{length}", f"mean of {name} over {length}"]
+            texts += pair if _can_ask(pair[0], step) else []
     return texts
+
+
+def _can_ask(text: str, step: float | None) -> bool:
+    """Whether a text asks for the value of a signal at a horizon that the stream has."""
+    try:
+        question = parse(text)
+        question.span(step)
+    except ValueError:
+        return False
+    return question.value_of is not None
 
 
 class SeriesOf(NamedTuple):
@@ -110,8 +120,7 @@ class Plan:
     def __post_init__(self) -> None:
         places = {name: i for i, name in enumerate(self.signals)}
         self.series = [SeriesOf(name) for name in self.signals]
-        step, slack = self.timing.step or 1.0, SLACK if self.timing.regular else 1e-6
-        groups, scales = [], []
+        step, groups, scales = self.timing.step or 1.0, [], []
         for question in self.questions:
             question.check(self.signals)
             key = question.signal if question.signal in self.signals else repr(question.body)
@@ -119,7 +128,7 @@ class Plan:
                 places[key] = len(self.series)
                 self.series.append(SeriesOf(question.expression))
             span, kind = question.span(self.timing.step), _KINDS[question.kind]
-            h = max(1, math.floor(span / step + slack))
+            h = self.timing.rows(span)
             is_together = kind in _TOGETHER and question.kind not in CONDITIONS
             kinds = _TOGETHER if is_together else (kind,)
             groups.append(GroupOf(places[key], h, span, kinds, question.is_event))

@@ -17,6 +17,8 @@ Array = NDArray[np.float64]
 _HOUR, _DAY, _WEEK, _YEAR = 3600.0, 86_400.0, 604_800.0, 365.2425 * 86_400.0
 #: The first Monday after the epoch, less a week: weeks begin on Mondays.
 _MONDAY = 3 * _DAY
+#: The share of a step by which rows of a regular log may come late.
+_SLACK = 0.1
 #: The most slots of a day; a longer period has an hour or a week in a slot. The most rows of a period that are
 #: remembered.
 _MOST_SLOTS, _MOST_ROWS = 96, 20_000
@@ -37,6 +39,15 @@ class Timing(NamedTuple):
     regular: bool = True
     limit: float = math.inf
     dated: bool = False
+
+    def rows(self, span: float) -> int:
+        """The rows of a window: those that come within it, where rows of a regular log may come a tenth late."""
+        return max(1, math.floor(span / (self.step or 1.0) + self.slack))
+
+    @property
+    def slack(self) -> float:
+        """The share of a step by which a row may come late and still count."""
+        return _SLACK if self.regular else 1e-6
 
     @classmethod
     def of(cls, clock: Clock | None, dated: bool) -> Timing:

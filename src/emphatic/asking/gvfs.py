@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import rules
+from emphatic.answers.asked import Asked
 from emphatic.answers.language import describe_answer, describe_prediction, describe_score
-from emphatic.asking.answers import Asked
 from emphatic.questions.durations import format_duration
 from emphatic.questions.evaluator import Evaluator
 from emphatic.questions.gvf import GVF, Observations, action_name, sure_action
@@ -423,17 +423,17 @@ class Card(NamedTuple):
 
 
 def make_cards(asked: Asked, plots: Plots) -> list[Card]:
-    """A card for each question that was asked, in their order; the headline has its own place.
+    """A card for each question that was asked, in their order; what is asked by default has its own place.
 
     Args:
         asked: The questions after the last row.
         plots: The plots of the page.
     """
     cards = []
-    for q, (question, score) in enumerate(zip(asked.questions, asked.summary(), strict=True)):
-        if score.get("headline"):
-            continue
-        rows = {name: values[-_PLOTTED:] for name, values in asked.recent(q).items()}
+    questions = asked.questions
+    scores = asked.summary([question.text for question in questions])
+    for q, (question, score) in enumerate(zip(questions, scores, strict=True)):
+        rows = {name: values[-_PLOTTED:] for name, values in asked.recent(question.text).items()}
         dated = asked.timing.dated
         last = float(rows["time"][-1]) if dated and len(rows["time"]) else None
         span = question.span(asked.timing.step)

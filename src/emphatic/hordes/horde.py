@@ -14,6 +14,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, Literal, NoReturn, Self, overload
@@ -23,10 +24,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import engines, stepsizes
+from emphatic.answers.asked import KINDS, Asked
 from emphatic.answers.language import parse_all
-from emphatic.answers.periods import Period, find_periods
+from emphatic.answers.periods import Period
 from emphatic.answers.timing import Timing
-from emphatic.asking.answers import KINDS, Asked
 from emphatic.common.locks import Guard
 from emphatic.common.names import show
 from emphatic.errors import CheckpointError, DivergenceWarning
@@ -256,7 +257,6 @@ class Horde:
         self.questions = _check_questions(questions)
         self._texts = tuple(question.text for question in parse_all([ask] if isinstance(ask, str) else list(ask)))
         self._asked: Asked | None = None
-        self._means: NDArray[np.intp] = np.empty(0, np.intp)  # the weighted means that are features of its headline
         self._replies: list[Array] = []
         self._diverged: frozenset[str] = frozenset()  # the questions that a warning named
         self._impossible: list[tuple[int, str, float, float, float]] = []  # what a warning is to name
@@ -582,13 +582,10 @@ class Horde:
         """Answer these questions in text from the next row on, as they stand after the rows so far.
 
         Args:
-            asked: The questions, with what was learned for them. They may have a headline, of weighted means that this
-                horde predicts.
+            asked: The questions, with what was learned for them. The first questions of this horde are the weighted
+                means that they know of.
         """
-        asked.keep_apart(self.names)
-        headline = asked.headline
-        pairs = [] if headline is None else [(name, h) for name in headline.predicted for h in headline.horizons]
-        self._means = np.array([self.names.index(GVF(name, horizon=h).name) for name, h in pairs], np.intp)
+        asked.check_names(self.names)
         self._asked, self._replies = asked, []
 
     @property
@@ -617,7 +614,7 @@ class Horde:
 
     def asked_scores(self) -> list[dict[str, Any]]:
         """The scores so far of the answers to the questions in text, a dict each (see docs/ask.md)."""
-        return [] if self._asked is None else self._asked.scores()
+        return [] if self._asked is None else self._asked.summary()
 
     def ask(self, text: str) -> None:
         """Ask one more question in text, which is learned from now on; ValueError if it cannot be asked.
@@ -654,9 +651,7 @@ class Horde:
             self._was_cut = False
         else:
             asked = deepcopy(asked)
-        means = None if asked.headline is None else predictions.take(self._means, 1)
-        answers = asked(block.values, block.to_learn, gap, block.time, means)
-        self._replies.append(np.stack([answers[kind] for kind in KINDS], axis=-1))
+        self._replies.append(asked(replace(block, gap=gap), predictions))
 
     # ------------------------------------------------------------------ the one way of every row
 
@@ -694,7 +689,7 @@ class Horde:
             if block.terminated is None:
                 answers = self._advance_rows(group, block, learn)
                 asked = self._asked
-                if asked is not None and (asked or asked.headline is not None):
+                if asked is not None and asked.texts:
                     self._replies = [] if not self._gathers else self._replies
                     self._answer_asked(asked, block, answers, learn)
                 return answers if predict else None
@@ -1224,7 +1219,7 @@ class Horde:
         if not horde._asked:
             try:
                 # (a run on a table saves its questions beside the horde)
-                asked = Asked.load(more, horde.signals, find_periods)
+                asked = Asked.load(more, horde.signals)
             except ValueError as error:
                 raise CheckpointError(f"{os.fsdecode(path)!r} is not a valid model: {error}") from error
             if asked is not None:
@@ -1334,8 +1329,8 @@ class Horde:
         fill_in("now", evaluator.departure, arrays["horde.now"])
         if "asked" in saved:
             state = checkpoint.unpack(saved["asked"], stored, _ASKED)
-            self._texts = tuple(state["asked"]["texts"])
-            asked = Asked.load(state, self.signals, find_periods)
+            self._texts = tuple(state["asked"]["asked"])
+            asked = Asked.load(state, self.signals)
             assert asked is not None
             self.continue_asking(asked)
             self._was_cut = bool(state["cut"])

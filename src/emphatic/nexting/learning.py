@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -27,10 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import rules
-from emphatic.answers.periods import find_periods
+from emphatic.answers.asked import ENDS, Asked
+from emphatic.answers.targets import default_questions
 from emphatic.answers.timing import Timing
-from emphatic.asking.answers import Asked
-from emphatic.asking.headline import MOST_SIGNALS, Headline
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore
 from emphatic.features import Features
@@ -38,6 +38,7 @@ from emphatic.hordes.horde import BLOCK, RATES, USUAL, Horde
 from emphatic.learning.inputs import Active
 from emphatic.nexting.intervals import Derived
 from emphatic.nexting.settings import ENGINE, WORDS, Settings, default_horizons
+from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
 from emphatic.scores.returns import rows_to_score
 from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table
@@ -62,6 +63,8 @@ SAVE, _QUICK, _TIMES_AS_LONG = 10.0, 0.5, 20.0
 WAITING = 1 << 20
 #: Rows at the start of a table that settings, ranges and its identity are found from.
 FIRST = 10_000
+#: More signals than this have no values and means by default.
+MOST_SIGNALS = 64
 #: What is written in parts.
 KINDS = ("predictions", "readings", "answers")
 #: Bytes of weights and traces above which questions see only what is related to them.
@@ -704,8 +707,8 @@ class Learned:
 
     @cached_property
     def further_scores(self) -> list[dict[str, Any]]:
-        """The scores that follow those of signals and horizons: of the headline, questions asked, and own questions."""
-        return [*self.asked.scores(), *self.derived.returns.scores()]
+        """The scores that follow those of signals and horizons: of all that is answered, and of own questions."""
+        return [*self.asked.summary(), *self.derived.returns.scores()]
 
     def unused_columns(self) -> dict[str, str]:
         """Columns of text that neither features nor questions use, and why."""
@@ -830,7 +833,7 @@ def learn_log(log: OpenedLog, resumption: Resumption, progress: Progress) -> Lea
         if point.state["increments"] is not None:
             log.table.increments = Increments.restore(point.state["increments"])
     derived, asked = _derive(log, horde, store)
-    for note in describe_headline(log.settings, asked.headline):
+    for note in describe_default(log.settings, asked):
         _log.warning("%s: %s", log.table.name, note)
     writer = _PartWriter(log, store, horde.names, derived, asked)
 
@@ -884,46 +887,59 @@ def _derive(log: OpenedLog, horde: Horde, store: PartStore) -> tuple[Derived, As
     settings = log.settings
     own = len(settings.questions)
     derived = Derived(horde, settings.coverage, settings.false_alarm_rate, log.table.dated, own, log.rows)
-    timing = Timing.of(log.table.clock(), log.table.dated)
-    headline = make_headline(log.settings, log.table.names, timing, log.rows)
-    asked = Asked(log.settings.ask, log.table.names, timing, log.settings.coverage, log.rows, headline)
-    asked.keep_apart([*horde.names, *(name for name, _, _ in derived.names), "row", "time"])
+    columns = [*horde.names, *(name for name, _, _ in derived.names), "row", "time"]
+    asked = make_asked(settings, log.table.names, Timing.of(log.table.clock(), log.table.dated), columns, log.rows)
     for begin in store.starts("readings"):
         rows = LogRows.from_table(store.read("readings", begin), log.table.categories)
         table = store.read("predictions", begin)
         predictions = np.stack([table.column(name).to_numpy() for name in horde.names], axis=1)
         derived(predictions, rows.values, rows.gap, rows.time, rows.guarded, rows.labels)
-        asked(rows.values, rows.guarded, rows.gap, rows.time, predictions)
+        asked(Block(begin, rows.values, rows.time, rows.labels, gap=rows.gap, guarded=rows.guarded), predictions)
     return derived, asked
 
 
-def make_headline(
-    settings: Settings, signals: Sequence[str], timing: Timing, rows: int | None = None
-) -> Headline | None:
-    """The values and means of every signal at every horizon; None where they are not wanted, or are too many.
+def make_asked(
+    settings: Settings, signals: Sequence[str], timing: Timing, columns: Collection[str], rows: int | None = None
+) -> Asked:
+    """The questions of the settings, and by default the value and the mean of every signal at every horizon.
 
     Args:
         settings: The settings, with their defaults.
         signals: All signals of the stream.
         timing: What is known of its times.
+        columns: The other columns of the predictions: a question that would have the same column is not asked by
+            default, and refused if it is asked.
         rows: The number of rows, where it is known.
     """
     predict, horizons = settings.predict or (), settings.horizons or ()
-    if settings.exponential_only or (settings.exponential_only is None and len(predict) > MOST_SIGNALS):
-        return None
-    headline = Headline(predict, horizons, signals, timing, settings.coverage, rows, find_periods)
-    return headline if len(headline) else None
+    default: list[str] = []
+    if not (settings.exponential_only or (settings.exponential_only is None and len(predict) > MOST_SIGNALS)):
+        default = default_questions(predict, horizons, timing.step)
+    default = [text for text in default if not {text, *(f"{text}.{end}" for end in ENDS)}.intersection(columns)]
+    learned = [(signal, horizon) for signal in predict for horizon in horizons]
+    asked = Asked(settings.ask, signals, timing, settings.coverage, rows, default, learned)
+    asked.check_names(columns)
+    return asked
 
 
-def describe_headline(settings: Settings, headline: Headline | None) -> list[str]:
+def describe_default(settings: Settings, asked: Asked) -> list[str]:
     """What there is to say before a run about the values at each horizon: that there are none, or at other times."""
-    count = len(settings.predict or ())
-    if headline is None and settings.exponential_only is None and count > MOST_SIGNALS:
+    count, step = len(settings.predict or ()), asked.timing.step
+    if not asked.default and settings.exponential_only is None and count > MOST_SIGNALS:
         return [
             f"values at each horizon are left out, with {count:,} signals: choose at most {MOST_SIGNALS} with "
             "'predict', ask for one with 'ask', or set exponential_only = false."
         ]
-    between = {} if headline is None else headline.between_rows()
+    if step is None or not asked.default:
+        return []
+    spans = {
+        horizon: durations.seconds(horizon) / step for horizon in settings.horizons or () if isinstance(horizon, str)
+    }
+    between = {
+        horizon: durations.format_duration(max(1, math.ceil(rows - 0.5 - 1e-6)) * step)
+        for horizon, rows in spans.items()
+        if abs(rows - round(rows)) > 0.05
+    }
     return [
         f"{length} is not a whole number of rows: the value at +{length} is that of the nearest reading, at +{nearest}."
         for length, nearest in between.items()
@@ -939,7 +955,7 @@ class _LearnedRows(NamedTuple):
     answers: Mapping[str, NDArray[np.float32]]
     size: int
     derived: Mapping[str, NDArray[Any]]
-    asked: Mapping[str, Array]
+    asked: Array
 
 
 class _PartWriter:
@@ -964,7 +980,7 @@ class _PartWriter:
         with np.errstate(all="ignore"):
             differences = {name: (answer - predictions).astype(np.float32) for name, answer in answers.items()}
         width = predictions.shape[1] * (1 + len(answers)) + block.values.shape[1] + len(block.labels)
-        asked = self._asked(rows.values, rows.guarded, rows.gap, rows.time, predictions)
+        asked = self._asked(block, predictions)
         self._waiting.append(_LearnedRows(block, predictions, differences, len(block) * width, derived, asked))
         if sum(learned.size for learned in self._waiting) >= WAITING:
             self.flush()
@@ -993,7 +1009,8 @@ class _PartWriter:
             columns["time"] = _stamps(rows.time, table.zone) if table.dated else rows.time
         columns |= dict(zip(self._names, predictions.T, strict=True))
         columns |= self._derived.columns(_join([learned.derived for learned in due]))
-        columns |= self._asked.columns(_join([learned.asked for learned in due]))
+        replies = np.concatenate([learned.asked for learned in due]).reshape(len(predictions), -1)
+        columns |= dict(zip(self._asked.names, np.ascontiguousarray(replies.T), strict=True))
         self._store.write("readings", begin, rows.columns())
         self._store.write("predictions", begin, columns)
 

@@ -313,7 +313,7 @@ def read_forecasts(
 ) -> dict[str, list[Forecast]]:
     """The forecasts in the objects of a summary, by signal, nearest first.
 
-    Those of the headline have the key ``signal``; of questions that were asked, ``SIGNAL at +h`` counts.
+    Of all questions, those for ``SIGNAL at +h`` count.
 
     Args:
         summary: The objects of ``summary.json``.

@@ -26,17 +26,16 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from emphatic.answers.asked import KINDS, Asked
 from emphatic.answers.language import parse_all
 from emphatic.answers.timing import Timing
-from emphatic.asking import answers as asking
-from emphatic.asking.answers import Asked
 from emphatic.asking.gvfs import MARKS
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.intervals import ENDS, OF_A_SIGNAL, WHY, Derived
-from emphatic.nexting.learning import choose_columns, make_guard, make_headline, make_horde
+from emphatic.nexting.learning import choose_columns, make_asked, make_guard, make_horde
 from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
@@ -169,10 +168,10 @@ class LineFormat:
         entries += "".join(f', "{kind}": {{{body}}}' for kind in OF_A_SIGNAL)
         self.asked = tuple(asked)
         if self.asked:
-            body = ", ".join(f'"{kind}": %s' for kind in asking.KINDS)
+            body = ", ".join(f'"{kind}": %s' for kind in KINDS)
             entries += ', "asked": {' + ", ".join(f"{_literal(text)}: {{{body}}}" for text in self.asked) + "}"
         template = '{"step": %s, "time": %s' + entries + "}\n"
-        count = 2 + len(self._order) + len(OF_A_SIGNAL) * len(self.signals) + len(asking.KINDS) * len(self.asked)
+        count = 2 + len(self._order) + len(OF_A_SIGNAL) * len(self.signals) + len(KINDS) * len(self.asked)
         #: A line in pieces: texts, and between them the fields.
         self._pieces = [b""] * (2 * count + 1)
         self._pieces[::2] = (template % (("\0",) * count)).encode().split(b"\0")
@@ -189,7 +188,7 @@ class LineFormat:
             numbers = np.concatenate((prediction.values, unknown, prediction.asked.reshape(-1)))
             words = [b"null"] * (2 * S)
         numbers[:Q] = numbers[self._order]
-        numbers = numbers[: Q + S + len(asking.KINDS) * len(self.asked)]
+        numbers = numbers[: Q + S + len(KINDS) * len(self.asked)]
         texts = orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
         pieces = self._pieces.copy()
         head = b"%d" % prediction.step, _write_time(prediction.time)
@@ -371,13 +370,14 @@ class _Model(NamedTuple):
         notation: Notation,
         timing: Timing,
         grid: Grid | None = None,
-        headline: bool = True,
+        asked: Asked | None = None,
     ) -> _Model:
         dated = notation.time is not None and notation.time.dated
         derived = Derived(horde, settings.coverage, settings.false_alarm_rate, dated, len(settings.questions))
         parser = RowParser(horde.makers[0].signals, horde.categories, notation)
-        values = make_headline(settings, parser.names, timing) if headline else None
-        asked = Asked(settings.ask, parser.names, timing, settings.coverage, headline=values)
+        if asked is None:
+            columns = [*horde.names, *(name for name, _, _ in derived.names)]
+            asked = make_asked(settings, parser.names, timing, columns)
         return cls(horde, parser, derived, LineFormat(horde.questions, derived.signals, asked.texts), asked, grid)
 
     def rows(self, reading: Reading, row: ParsedRow) -> list[ParsedRow]:
@@ -684,7 +684,7 @@ class Predictor:
         self.guard, self.increments = guard, increments
         self.readings += len(waiting) if grid is None else 0
         kinds = derived(predictions, block.values, block.gap, block.time, block.guarded, block.labels)
-        answers = asked.stacked(block, predictions)
+        answers = asked(block, predictions)
         for i, reading in enumerate(waiting):
             row = reading.row
             if self.every(self.step, row.time):
@@ -810,7 +810,7 @@ class Predictor:
             predictions = horde.advance(guard.mark(block))
             self.step += len(predictions)
             derived = model.derived(predictions, block.values, block.gap, block.time, block.guarded, block.labels)
-            answers = model.asked.stacked(block, predictions)
+            answers = model.asked(block, predictions)
         model = self._model = model._replace(grid=table.grid)
         self.increments = table.increments
         if clock is not None and clock.backwards:
@@ -960,10 +960,10 @@ class Predictor:
         increments = state.get("increments")
         predictor.increments = None if increments is None else Increments.restore(increments)
         dated = notation.time is not None and notation.time.dated
-        timing = Asked.saved_timing(state) or Timing.of(predictor.clock, dated)
-        predictor._model = _Model.of(horde, predictor.settings, notation, timing, grid, Asked.has_headline(state))
+        asked = Asked.load(state, horde.makers[0].signals)
+        timing = Timing.of(predictor.clock, dated) if asked is None else asked.timing
+        predictor._model = _Model.of(horde, predictor.settings, notation, timing, grid, asked)
         predictor.derived.restore(state)
-        predictor.asked.restore(state)
         return predictor
 
 
@@ -1212,8 +1212,7 @@ def compile_for_live(settings: Settings | None = None) -> None:
 
 def compile_for_questions() -> None:
     """Compile or load what questions of one line need, which may be asked at any time."""
-    rows = np.zeros((10, 1))
-    Asked(_ASKED, ("level",), Timing(None))(rows, rows, np.zeros(len(rows), bool))
+    Asked(_ASKED, ("level",), Timing(None))(Block(0, np.zeros((10, 1)), None, {}))
 
 
 def _readings(count: int) -> Iterator[dict[str, Any]]:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emphatic.answers.asked import Asked
 from emphatic.answers.periods import describe_periods
-from emphatic.asking.answers import Asked
 from emphatic.asking.gvfs import ASKED_KEYS, Card, FollowedGVFs, make_cards, make_gvf_cards
 from emphatic.common import versions
 from emphatic.learning.inputs import refusal

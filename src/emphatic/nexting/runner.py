@@ -28,9 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emphatic.answers.asked import Asked
 from emphatic.answers.language import parse
-from emphatic.answers.periods import find_periods
-from emphatic.asking.answers import Asked
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import UNFINISHED, hold_folder
 from emphatic.common.names import suggests_keywords
@@ -72,7 +71,9 @@ _log = logging.getLogger(__name__)
 #: then those that are needed after the others, of which those that take longest come first.
 _LATE = (
     "hordes.ridge_kernels.rows",
-    "asking.headline_kernels.advance",
+    "answers.kernels.advance",
+    "answers.kernels.close",
+    "answers.kernels.decide",
     "hordes.blend_kernels.combine",
     "nexting.interval_kernels.intervals",
     "hordes.season_kernels.rows",
@@ -691,7 +692,7 @@ def run_job(job: Nexting, resume: bool) -> NextingResult:
     """
     was_stopped, is_finished = (job.out / UNFINISHED).exists(), (job.out / "model.safetensors").exists()
     with hold_folder(job.out), ExitStack() as stack:
-        left_out = "asking." if job.settings.exponential_only else "\0"
+        left_out = "answers." if job.settings.exponential_only else "\0"
         stack.enter_context(compile_in_background([name for name in _LATE if not name.startswith(left_out)]))
         if resume and is_finished and not was_stopped:
             raise ValueError(f"{job.out}: nothing to resume: the run there is finished.")
@@ -726,7 +727,7 @@ def run_job(job: Nexting, resume: bool) -> NextingResult:
 
 def _continue_asking(model: Horde, state: Mapping[str, Any]) -> None:
     """Let a model answer the questions in text of its run: what was saved with it has them."""
-    asked = Asked.load(state, model.signals, find_periods)
+    asked = Asked.load(state, model.signals)
     if asked is not None:
         model.continue_asking(asked)
 

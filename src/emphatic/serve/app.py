@@ -497,7 +497,7 @@ def describe_asked(service: Service) -> list[dict[str, Any]]:
         return [{"text": text, "sentence": "Warming up.", "learning": "warming up"} for text in predictor.settings.ask]
     asked = predictor.asked
     described = []
-    for score in asked.summary():
+    for score in asked.summary([question.text for question in asked.questions]):
         at = predictor.clock.last if predictor.clock is not None and asked.timing.dated else None
         described.append(score | {"sentence": describe_answer(score, at), "learning": describe_learning(score)})
     return described
@@ -516,7 +516,7 @@ def describe_forecast(service: Service, signal: str) -> dict[str, Any]:
             learning = f"preparing: {service.waiting:,} readings wait until the model is built"
         return {"signal": signal, "learning": learning, "forecasts": []}
     asked = service.predictor.asked
-    scores = asked.values_of(signal)
+    scores = [score for score in asked.summary() if score["kind"] == "at" and score["signal"] == signal]
     time, reading = _recent_readings(service, signal)
     if not scores or not len(time):
         return {"signal": signal, "learning": "", "forecasts": []}
@@ -532,9 +532,9 @@ def describe_forecast(service: Service, signal: str) -> dict[str, Any]:
         return {name: [number if math.isfinite(number) else None for number in column] for name, column in rows.items()}
 
     forecasts, (baseline_time, baseline) = list(outlook.forecasts), (column.tolist() for column in outlook.baseline)
-    if not len(outlook.baseline[0]) and asked.headline is not None:
+    if not len(outlook.baseline[0]):
         # It repeats readings that are not at hand, as after a restart: what is known is its value at each horizon.
-        known = {score["horizon"]: asked.headline.baselines(score["text"]).get(verdict.baseline) for score in scores}
+        known = {score["horizon"]: asked.baselines(score["text"]).get(verdict.baseline) for score in scores}
         forecasts = [forecast._replace(baseline=known.get(forecast.horizon)) for forecast in forecasts]
         there = [(forecast.time, forecast.baseline) for forecast in forecasts if forecast.baseline is not None]
         baseline_time, baseline = [when for when, _ in there], [value for _, value in there]
@@ -584,13 +584,12 @@ def _saved_readings(
     """Steps, times and readings of the last rows, as questions about the signal keep them: older ones thinly."""
     asked = service.predictor.asked
     columns = []
-    for answering in (asked,) if asked.headline is None else (asked.headline, asked):
-        for q, question in enumerate(answering.questions):
-            if all(about != signal for _, about in values_at([{"text": question.text}])):
-                continue
-            rows = answering.recent(q)
-            # (the rows of a question that was asked later are counted from then on)
-            columns.append(np.stack([rows["row"] - rows["row"][-1:].sum(), rows["time"], rows["now"]]))
+    for text in asked.texts:
+        if all(about != signal for _, about in values_at([{"text": text}])):
+            continue
+        rows = asked.recent(text)
+        # (the rows of a question that was asked later are counted from then on)
+        columns.append(np.stack([rows["row"] - rows["row"][-1:].sum(), rows["time"], rows["now"]]))
     if not columns:
         return np.empty(0, np.int64), np.empty(0), np.empty(0)
     age, time, reading = np.concatenate(columns, axis=1)
