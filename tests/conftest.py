@@ -112,7 +112,7 @@ def headline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs have values at each horizon by default, as they have outside tests."""
     from tests.support import headlines
 
-    headlines.patch(monkeypatch, headlines.make_headline)
+    headlines.patch(monkeypatch, headlines.make_asked)
 
 
 @pytest.fixture(scope="module")

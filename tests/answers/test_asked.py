@@ -67,7 +67,7 @@ def test_a_stream_continues_from_what_was_saved(timing: Timing) -> None:
     asked(cut[0])
     loaded = Asked.load(asked.state(), ["x", "y"])
     assert loaded is not None
-    assert (loaded.texts, loaded.learners) == (asked.texts, asked.learners)
+    assert loaded.texts == asked.texts
     np.testing.assert_array_equal(loaded(cut[1]), asked(cut[1]))
     assert loaded.summary() == asked.summary()
     assert Asked.load({}, ["x", "y"]) is None
@@ -121,6 +121,20 @@ def test_coverage_by_hour() -> None:
         inside = (out[use, 0, 1] <= y[use]) & (y[use] <= out[use, 0, 2])
         assert share == pytest.approx(inside.mean())
     assert score["usual_by"] == "hour of the week"
+
+
+def test_windows_longer_than_any_log() -> None:
+    x = rows(300)[:, :1]
+    texts = ["x at +100000000", "mean of x over 100000", "P(x > 1 within 30000)", "x@90000000"]
+    long = Asked(texts, ["x"], PLAIN)
+    out = long(Block(0, x, None, {}))
+    assert np.isfinite(out[1:, :, 0]).all()
+    assert [score["known"] for score in long.summary()] == [0, 0, 0, 0]
+    many = np.sin(np.arange(40_000) / 99.0)[:, None]
+    asked = Asked(["P(x > 1 within 30000)", "max of x within 30000"], ["x"], PLAIN)
+    for begin in range(0, len(many), 8192):
+        asked(Block(begin, many[begin : begin + 8192], None, {}))
+    assert all(score["known"] > 9000 for score in asked.summary())
 
 
 def test_names_are_apart() -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from emphatic import GVF, Horde, Policy
 from emphatic import features as f
 from emphatic.asking.gvfs import FollowedGVFs
-from tests.asking.test_answers import wave
+from tests.support.streams import wave
 from tests.asking.test_nexting import run
 
 Array = NDArray[np.float64]

@@ -12,7 +12,7 @@ import pytest
 from emphatic import GVF, Horde, features, nexting
 from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
-from tests.asking.test_answers import wave
+from tests.support.streams import wave
 
 ASK = ["P(x > 3 within 3h)", "`the x` at +2h", "time until x > 3 up to 12h"]
 
@@ -38,7 +38,7 @@ def test_answers_scores_and_report_of_a_table(tmp_path: Path) -> None:
     event, value, until = summary[1:]
     assert {"text", "kind", "horizon", "known", "dropped_windows", "answer", "usual"} <= set(event)
     assert {"brier", "skill", "ece", "reliability"} <= set(event)
-    assert {"mae", "mase", "skill", "coverage", "coverage_by_hour", "interval_score"} <= set(value)
+    assert {"mae", "skill", "coverage", "coverage_by_hour", "interval_score"} <= set(value)
     assert (event["kind"], value["kind"], until["kind"]) == ("event", "at", "until")
     last = result.predictions.column(ASK[1]).to_numpy()[-1]
     assert np.float32(value["answer"]) == last

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emphatic.asking import headline_kernels
 from emphatic.engines import compiled
 from emphatic.engines.lanes import (
     WIDTH,
@@ -83,7 +82,7 @@ def test_numbers_that_are_no_lanes_are_computed_as_ever() -> None:
     assert njit(lambda a, b: (a < b) | (a == b))(1.0, 3.0)
 
 
-@pytest.mark.parametrize("kernels", [blend_kernels, headline_kernels])
+@pytest.mark.parametrize("kernels", [blend_kernels])
 def test_the_name_of_a_kernel_knows_what_lanes_are(kernels: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """What ``lanes`` does is not in a kernel's text: an edit must not meet old machine code."""
     source = compiled.relocated_source(kernels.__name__, "{}")

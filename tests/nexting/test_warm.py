@@ -106,5 +106,5 @@ def test_a_second_process_compiles_from_the_start(exponential_only: bool, monkey
     with pytest.raises(ValueError, match="no table"):
         runner.run({"x": [1.0, 2.0]}, exponential_only=exponential_only)
     assert events[0] == "hordes.ridge_kernels.rows"
-    assert ("asking.headline_kernels.advance" in events) != exponential_only
+    assert ("answers.kernels.advance" in events) != exponential_only
     assert events[-1] == "opened"

@@ -29,8 +29,6 @@ COMPILED_ON_IMPORT = (
     "emphatic.hordes.season_kernels",
     "emphatic.engines.magnitude",
     "emphatic.engines.scan",
-    "emphatic.asking.headline_kernels",
-    "emphatic.asking.kernels",
     "emphatic.asking.return_kernels",
     "emphatic.learning.sequence_kernels",
     "emphatic.problems.kernels",

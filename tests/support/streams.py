@@ -382,3 +382,13 @@ def streams(
     alpha = scaled_alpha(array(shape, 0.0, 1.0), both, gamma_next, lambda_, rho, I, b)
     extra = {"beta": b} if beta else NO_EXTRA
     return Stream(Phi, R, gamma_next, alpha, lambda_, rho, I, extra, Phi_next=Phi_next)
+
+
+def wave(T: int, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """An hourly signal with a day and noise that lasts, and its times."""
+    rng = np.random.default_rng(seed)
+    time: NDArray[np.float64] = 1.7e9 // 3600 * 3600 + 3600.0 * np.arange(T, dtype=np.float64)
+    noise = np.zeros(T)
+    for t in range(1, T):
+        noise[t] = 0.9 * noise[t - 1] + rng.normal()
+    return np.sin(time / 86400 * 2 * np.pi) * 4 + noise, time

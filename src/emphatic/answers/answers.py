@@ -42,6 +42,8 @@ _RECENT, _REMEMBERED = 400, 400_000
 _MANY, _GROWTH_OF_MANY = 256, 1.1
 #: The most rows that are filled in where a regular log lacks them; what is longer is a new beginning.
 _FILLED = 1024
+#: Rows for which there is room at first, and those that a weighted mean sees at most.
+_AT_FIRST, _MOST_LEADS = 1 << 14, 1 << 20
 _LARGEST = 1e100
 #: A row that does not come.
 _NEVER = 1 << 60
@@ -85,7 +87,9 @@ class Answers:
         #: and the row of the next search for periods.
         self._time, self._row, self._due, self._search_at = math.nan, 0, 1, _FIRST_SEARCH
         self._expected = 0.0
-        longest = max([_far(group) for group in plan.groups], default=1)
+        farthest = max([_far(group) for group in plan.groups], default=1)
+        longest = min(farthest, _AT_FIRST)
+        self._has_room = timing.regular and farthest == longest
         periods = [cycle.rows for cycle in self._calendar.cycles]
         self._filled = max([_FILLED, longest, *periods])
         self._memory = self._new_memory(_power(max([longest, _RECENT, *periods]) + 2 * _CHUNK + 2), coverage)
@@ -118,7 +122,7 @@ class Answers:
             series["periods"][:, p], series["slots"][:, p], series["dated"][:, p] = cycle.rows, cycle.slots, 1
             series["pace"][:, p] = cycle.slots / max(1.0, cycle.seconds / step)
         groups, targets = zeros(G, records.Group), zeros(T, records.Target)
-        lengths = sorted({group.h for group in plan.groups})
+        lengths = sorted({group.h for group in plan.groups if group.kinds == (records.WEIGHTED,)}) or [1]
         place = target = 0
         seen_signals = min(len(self.signals), OTHERS if G <= _MANY else 0)
         for group, of in zip(groups, plan.groups, strict=True):
@@ -127,18 +131,18 @@ class Answers:
             group["series"], group["h"], group["span"], group["is_event"] = of.series, of.h, of.span, of.is_event
             group["stride"] = _stride(of.h)
             group["far"] = _far(of)
-            group["room"] = _far(of) // group["stride"] + 2 * _CHUNK
+            group["room"] = min(_far(of), _AT_FIRST) // group["stride"] + 2 * _CHUNK
             group["begin"], group["target"], group["targets"] = place, target, len(of.kinds)
             group["own"] = 2 + (SIMPLE - records.DRIFT) * len(of.kinds) + CONDITION * condition + records.OWN
             group["features"] = group["own"] - records.OWN + COMMON + len(OTHER) * seen
             group["learner"] = self._learners.get((of.series, of.h), -1)
-            group["fade"] = lengths.index(of.h)
+            group["fade"] = lengths.index(of.h) if of.h in lengths else 0
             targets["kind"][target : target + len(of.kinds)] = of.kinds
             targets["weights"][target : target + len(of.kinds), records.PAST if of.is_event else records.NOW] = 1.0
             place, target = place + int(group["room"]) + 1, target + len(of.kinds)
         D, H = int(groups["features"].max(initial=1)), self._calendar.cells
         slots = int(series["slots"].max(initial=1)) or 1
-        leads = (kernels.LONGEST + 1) * max(lengths, default=1)
+        leads = min((kernels.LONGEST + 1) * max(lengths), _MOST_LEADS)
         with np.errstate(under="ignore"):
             fade = (1.0 - 1.0 / np.array(lengths, float).reshape(-1, 1)) ** np.arange(leads)
         clip = np.stack([np.full((G, D), -np.inf), np.full((G, D), np.inf)], axis=1)
@@ -200,6 +204,8 @@ class Answers:
             block: The next rows, with what a guard made of them.
             td: The weighted means that TD predicts there, of ``learners``, (B, L); NaN, or None, where there is none.
         """
+        if not self.texts:
+            return np.empty((len(block), 0, 4))
         learned = np.full((len(block), len(self._learners)), np.nan) if td is None else td
         sound = np.where(np.abs(block.to_learn) < _LARGEST, block.to_learn, np.nan)
         read = np.where(np.isnan(sound) | ~np.isfinite(block.values), np.nan, block.values)
@@ -293,9 +299,9 @@ class Answers:
         return out
 
     def _make_room(self, count: int) -> None:
-        """Room for so many more rows, where windows have more rows than are usual."""
+        """Room for so many more rows, where windows have more rows than there is room for at first."""
         groups = self._memory.groups
-        if self.timing.regular or not len(groups):
+        if self._has_room:
             return
         waiting = self._row + count - groups["scored"]
         if waiting.max() + _CHUNK >= len(self._memory.expected) // 2:
@@ -520,7 +526,7 @@ class Answers:
         n, stride, room = self._row - 1, int(group["stride"]), int(group["room"])
         place = int(group["begin"]) + (n // stride % room if n % stride == 0 else room)
         answers = memory.pending["answers"][place, target - int(group["target"])] if n >= 0 else ()
-        names = zip(baseline_names(self._periods()), answers, strict=False)
+        names = zip(baseline_names(self._plan.questions[q], self._periods()), answers, strict=False)
         return {name: scale * float(answer) for name, answer in names if name is not None}
 
     def state(self) -> dict[str, Any]:
@@ -579,7 +585,7 @@ def _stride(h: int) -> int:
     >>> [_stride(h) for h in (2, 144, 360, 1440)]
     [1, 1, 11, 43]
     """
-    return max(stride for stride in range(1, max(2, h // _LEARNED + 1)) if math.gcd(stride, 210) == 1)
+    return next(stride for stride in range(max(1, h // _LEARNED), 0, -1) if math.gcd(stride, 210) == 1)
 
 
 def _power(n: int) -> int:

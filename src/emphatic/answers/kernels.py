@@ -634,7 +634,7 @@ def _add_score(memory: Memory, o: Record, k: int, n: int, y: float, hour: int, i
 def _score_returns(memory: Memory, o: Record, end: int) -> None:
     """Score a weighted mean where the readings of .99 of the weights have come before row ``end``."""
     M, i, fade = len(memory.expected) // 2 - 1, o.series, memory.fade[o.fade]
-    while o.scored + o.far < end and o.scored < o.closed:
+    while o.scored + o.far < end and o.scored < o.closed and o.far < len(fade):
         n, j = o.scored, o.begin + o.scored // o.stride % o.room
         o.scored += o.stride
         mean, at = _label(memory, i, WEIGHTED, n, n + o.far, o.span), memory.arrivals[j]

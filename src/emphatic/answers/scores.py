@@ -18,16 +18,17 @@ __all__ = ["baseline_names", "judged", "scores_of"]
 Array = NDArray[np.float64]
 
 #: The names of the simple answers, before those of periods.
-_NAMES = ("persistence", "past_mean", "moving_average", "drift")
+_NAMES = ("past_mean", "moving_average", "drift")
 
 
-def baseline_names(periods: Sequence[str]) -> list[str | None]:
-    """The names of the simple answers, None for one that there is not.
+def baseline_names(question: Question, periods: Sequence[str]) -> list[str | None]:
+    """The names of the simple answers to a question, None for one that there is not.
 
     Args:
+        question: The question.
         periods: What repeats one period ago is called, of each period there is.
     """
-    names: list[str | None] = [*_NAMES]
+    names: list[str | None] = ["so_now" if question.is_event else "persistence", *_NAMES]
     for name in periods:
         names += [name, name.replace("last", "usual")]
     return [*names, *[None] * (SIMPLE - len(names))]
@@ -53,7 +54,7 @@ def judged(question: Question, target: int, memory: Memory, row: int, periods: S
     # What a stream has scored before the middle is to it what the first half is to a log.
     middle = 1 + max(0, row // 2 - half) // block if half == 0 else 1
     early, scored, stride = blocks[:middle], blocks[middle:], int(group["stride"])
-    names = {a: name for a, name in enumerate(baseline_names(periods)) if name is not None}
+    names = {a: name for a, name in enumerate(baseline_names(question, periods)) if name is not None}
     squares = {name: scored["baseline_square"][:, a] for a, name in names.items()}
     if early["rows"].sum():
         mean = early["label"].sum() / early["rows"].sum()
@@ -79,7 +80,7 @@ def scores_of(
     scored, squares, blocks = errors.scored, errors.squares, memory.scores[target]
     group = memory.groups[np.searchsorted(memory.groups["target"], target, "right") - 1]
     count, stride, verdict = scored["rows"].sum(), int(group["stride"]), errors.verdict()
-    names = baseline_names(periods)
+    names = baseline_names(question, periods)
     sizes = {name: scored["baseline_absolute"][:, a].sum() for a, name in enumerate(names) if name is not None}
     square = float(scored["square"].sum())
     spread = float(scored["label_square"].sum() - scored["label"].sum() ** 2 / max(count, 1.0))

@@ -22,6 +22,8 @@ _SLACK = 0.1
 #: The most slots of a day; a longer period has an hour or a week in a slot. The most rows of a period that are
 #: remembered.
 _MOST_SLOTS, _MOST_ROWS = 96, 20_000
+#: The most rows of a window, which no log has.
+_MOST_AHEAD = 1 << 40
 _NONE = np.zeros((1, 3 + PERIODS), np.int64)
 
 
@@ -42,7 +44,7 @@ class Timing(NamedTuple):
 
     def rows(self, span: float) -> int:
         """The rows of a window: those that come within it, where rows of a regular log may come a tenth late."""
-        return max(1, math.floor(span / (self.step or 1.0) + self.slack))
+        return min(max(1, math.floor(span / (self.step or 1.0) + self.slack)), _MOST_AHEAD)
 
     @property
     def slack(self) -> float:

@@ -470,18 +470,18 @@ def make_gvf_cards(returns: FollowedGVFs, plots: Plots, dated: bool) -> list[Car
         marked = f"; values below {low:.4g} or above {high:.4g} are impossible" if outside else ""
         panel = Panel(f"Prediction and actual return, at the row that predicts{marked}", lines)
         plot = plots(Plot({"": [panel]}, f"own {q}"), f"{score['question']}: predictions and actual returns")
-        table_of = _scores(score, ("rmse", "mae", "variance_explained"))
+        table_of = _scores(score)
         definition = ", ".join(f"{key} = {value}" for key, value in score["definition"].items())
         answer = f"{describe_prediction(score)} ({definition})"
         cards.append(Card(score["question"], answer, describe_score(score), table_of, plot, None))
     return cards
 
 
-def _scores(score: Mapping[str, Any], chosen: Sequence[str] = ("mae", "mase", "variance_explained")) -> Html:
+def _scores(score: Mapping[str, Any]) -> Html:
     """The score of the answers, and those of the baselines."""
     event = "brier" in score
-    measures = ("brier",) if event else chosen
-    names = {"brier": "Brier score", "mae": "MAE", "mase": "MASE", "rmse": "RMSE"}
+    measures = ("brier",) if event else ("rmse", "mae", "variance_explained")
+    names = {"brier": "Brier score", "mae": "MAE", "rmse": "RMSE"}
     names["variance_explained"] = "variance explained"
     rows: list[dict[str, Any]] = [{"name": "answer", **{name: score[name] for name in measures}}]
     for name, values in score["baselines"].items():

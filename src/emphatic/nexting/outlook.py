@@ -480,8 +480,9 @@ def _baseline_path(
         return time, np.full(len(time), reading[known][-1])
     if name in ("mean", "past_mean"):
         return time, np.full(len(time), mean)
-    if name == "climatology" and seasons:
-        return time, next(iter(seasons.values()))(time)
+    usual = {"climatology": next(iter(seasons), 0.0), "usual_day": DAY, "usual_week": WEEK}.get(name, 0.0)
+    if usual in seasons:
+        return time, seasons[usual](time)
     if lag:
         # As often as needed to lie in the past.
         source = time - lag * np.maximum(1.0, np.ceil((time - origin) / lag - 1e-9))
