@@ -45,6 +45,8 @@ _FILLED = 1024
 #: Rows for which there is room at first, and those that a weighted mean sees at most.
 _AT_FIRST, _MOST_LEADS = 1 << 14, 1 << 20
 _LARGEST = 1e100
+#: Counts of rows that are saved.
+_COUNTS = ("row", "read", "due", "search_at", "expected")
 #: A row that does not come.
 _NEVER = 1 << 60
 
@@ -467,24 +469,19 @@ class Answers:
             summary.append(score | {"usual_by": self._calendar.word})
         return summary
 
-    def judge(self, places: Sequence[int], level: float) -> list[tuple[Verdict, dict[str, float | None]]]:
-        """The verdict on each of some questions, and the errors of its answers and of the best baseline.
+    def judge(self, q: int, level: float) -> tuple[Verdict, dict[str, float | None]]:
+        """The verdict on a question, and the errors of its answers and of the best baseline.
 
         Args:
-            places: The places of the questions.
+            q: The place of the question.
             level: The share of intervals of the skill that may miss it.
         """
-        memory, periods, out = self._up_to_date(), self._periods(), []
-        for q in places:
-            target, scale = int(self._plan.targets[q]), float(self._plan.scales[q])
-            errors = judged(self._plan.questions[q], target, memory, self._row, periods)
-            verdict, rows = errors.verdict(level), float(errors.scored["rows"].sum())
-            of_best = errors.squares.get(verdict.best_baseline or "", np.full(1, np.nan))
-            sums = {"rmse": float(errors.scored["square"].sum()), "baseline_rmse": float(of_best.sum())}
-            out.append(
-                (verdict, {name: finite(scale * math.sqrt(s / rows)) if rows else None for name, s in sums.items()})
-            )
-        return out
+        target, scale = int(self._plan.targets[q]), float(self._plan.scales[q])
+        errors = judged(self._plan.questions[q], target, self._up_to_date(), self._row, self._periods())
+        verdict, rows = errors.verdict(level), float(errors.scored["rows"].sum())
+        of_best = errors.squares.get(verdict.best_baseline or "", np.full(1, np.nan))
+        sums = {"rmse": float(errors.scored["square"].sum()), "baseline_rmse": float(of_best.sum())}
+        return verdict, {name: finite(scale * math.sqrt(s / rows)) if rows else None for name, s in sums.items()}
 
     def _periods(self) -> list[str]:
         """What the baselines that repeat a period are called."""
@@ -530,22 +527,21 @@ class Answers:
         return {name: scale * float(answer) for name, answer in names if name is not None}
 
     def state(self) -> dict[str, Any]:
-        """What is saved with a model: arrays by name, those of a record by field; and numbers under ``answers``."""
+        """What is saved with a model: arrays by name, and under ``answers`` numbers and the fields of records."""
         arrays = {f"answers.{name}": array for name, array in self._memory._asdict().items()}
         arrays |= {f"answers.gram.{g}": gram for g, gram in enumerate(self._grams)}
         arrays |= {f"answers.relations.{name}": array for name, array in self._relations.arrays.items()}
-        header = {
+        header = {name: getattr(self, f"_{name}") for name in _COUNTS} | {
             "texts": self.texts,
-            "row": self._row,
-            "read": self._read,
-            "due": self._due,
-            "search_at": self._search_at,
-            "expected": self._expected,
             "time": None if math.isnan(self._time) else self._time,
             "hold": self._hold.state(),
+            "records": self._fields(),
         }
-        plain = {name: values for key, array in arrays.items() for name, values in _fields(key, array)}
-        return {"answers": header, **plain}
+        return {"answers": header} | {name: _as_numbers(array) for name, array in arrays.items()}
+
+    def _fields(self) -> dict[str, str]:
+        """The fields of each kind of record."""
+        return {name: str(array.dtype) for name, array in self._memory._asdict().items() if array.dtype.names}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what was saved; ValueError if it does not fit.
@@ -556,10 +552,14 @@ class Answers:
         header = state["answers"]
         if header["texts"] != self.texts:
             raise ValueError(f"these answers are to other questions: {header['texts']}")
+        if header["records"] != self._fields():
+            raise ValueError("what was learned does not fit: other records")
         restored = {}
         for name, array in self._memory._asdict().items():
-            new = _joined(f"answers.{name}", array.dtype, state)
-            if new.ndim != array.ndim:
+            new = np.array(state[f"answers.{name}"])
+            if array.dtype.names is not None:
+                new = new.view(array.dtype)[..., 0]
+            if (new.ndim, new.dtype) != (array.ndim, array.dtype):
                 raise ValueError(f"what was learned does not fit: {name}")
             restored[name] = new
         self._memory = records.Memory(**restored)
@@ -567,9 +567,8 @@ class Answers:
             gram[:] = state[f"answers.gram.{g}"]
         for name, array in self._relations.arrays.items():
             array[:] = state[f"answers.relations.{name}"]
-        self._read = header["read"]
-        self._row, self._due, self._search_at = header["row"], header["due"], header["search_at"]
-        self._expected = header["expected"]
+        for name in _COUNTS:
+            setattr(self, f"_{name}", header[name])
         self._time = math.nan if header["time"] is None else header["time"]
         self._hold = Hold.restore(header["hold"])
 
@@ -600,24 +599,9 @@ def _spread(array: Array, at: NDArray[np.int64], rows: int) -> Array:
     return out
 
 
-def _fields(name: str, array: NDArray[Any]) -> list[tuple[str, NDArray[Any]]]:
-    """An array, or the fields of its records, by name."""
-    if array.dtype.names is None:
-        return [(name, array.copy())]
-    return [pair for field in array.dtype.names for pair in _fields(f"{name}.{field}", array[field])]
-
-
-def _joined(name: str, dtype: np.dtype[Any], state: Mapping[str, Any]) -> NDArray[Any]:
-    """The array, or the array of records, of which these are the fields."""
-    if dtype.names is None:
-        return np.array(state[name])
-    fields = {field: _joined(f"{name}.{field}", dtype[field].base, state) for field in dtype.names}
-    first = dtype.names[0]
-    shape = fields[first].shape[: fields[first].ndim - len(dtype[first].shape)]
-    out = np.zeros(shape, dtype)
-    for field, values in fields.items():
-        out[field] = values
-    return out
+def _as_numbers(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy, of records as whole numbers, for each field takes eight bytes."""
+    return array.copy() if array.dtype.names is None else array.view(np.int64).reshape(*array.shape, -1).copy()
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,6 @@ Array = NDArray[np.float64]
 #: The columns of a question besides its answer, and all four.
 ENDS = ("low", "high", "usual")
 KINDS = ("answer", *ENDS)
-
-
-class _Place(NamedTuple):
-    """Where a question is answered: by which ``Answers``, and at which place."""
-
-    group: int
-    place: int
 
 
 class Asked:
@@ -121,12 +114,12 @@ class Asked:
         places, texts = self._places(), self.texts
         out = np.empty((len(block), len(texts), len(KINDS)))
         for q, text in enumerate(texts):
-            out[:, q] = answers[places[text].group][:, places[text].place]
+            out[:, q] = answers[places[text][0]][:, places[text][1]]
         return out
 
-    def _places(self) -> dict[str, _Place]:
-        """Where each text is answered."""
-        return {text: _Place(g, q) for g, group in enumerate(self._groups) for q, text in enumerate(group.texts)}
+    def _places(self) -> dict[str, tuple[int, int]]:
+        """By which ``Answers`` each text is answered, and its place there."""
+        return {text: (g, q) for g, group in enumerate(self._groups) for q, text in enumerate(group.texts)}
 
     # ------------------------------------------------------------------ scores
 
@@ -159,7 +152,7 @@ class Asked:
         for signal, questions in about.items():
             ready = [question for question in questions if known[question.text] >= ENOUGH]
             at = [places[question.text] for question in ready]
-            judged = [self._groups[group].judge([place], LEVEL / len(ready))[0] for group, place in at]
+            judged = [self._groups[group].judge(place, LEVEL / len(ready)) for group, place in at]
             if judged:
                 lengths = [question.length for question in ready]
                 verdict = judge_signal(signal, dict(zip(lengths, (v for v, _ in judged), strict=True)), "value")
@@ -168,13 +161,13 @@ class Asked:
 
     def recent(self, text: str) -> dict[str, Array]:
         """The last rows of a question, by name: row, time, now, answer, low, high, usual and label."""
-        at = self._places()[text]
-        return self._groups[at.group].recent(at.place)
+        group, place = self._places()[text]
+        return self._groups[group].recent(place)
 
     def baselines(self, text: str) -> dict[str, float]:
         """What each baseline says at the last row of a question, by name."""
-        at = self._places()[text]
-        return self._groups[at.group].baselines(at.place)
+        group, place = self._places()[text]
+        return self._groups[group].baselines(place)
 
     # ------------------------------------------------------------------ questions come and go
 

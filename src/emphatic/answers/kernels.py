@@ -498,7 +498,7 @@ def _answer_number(
     item.centre, item.off, item.final = centre, off, final
     out[0], out[1], out[2], out[3] = final, item.low[target.scale], item.high[target.scale], item.answers[LAST_USUAL]
     if target.kind == WEIGHTED:  # (errors of labels lack those of the answer at the end of the window)
-        wide = (1.0 - memory.fade[o.fade, h] ** 2) ** -0.5
+        wide = (1.0 - (1.0 - 1.0 / h) ** (2.0 * h)) ** -0.5
         out[1] = max(final + wide * (out[1] - final), least)
         out[2] = min(final + wide * (out[2] - final), most)
     if o.solved_at == 0.0 or (is_reading and s.between == 0.0):  # (of two values, the answer says how likely each is)
