@@ -202,7 +202,7 @@ def td_predictions(source: object, log: Readings, horizons: Any) -> dict[tuple[s
 
 def answers_by_mechanism(source: object, log: Readings, asked: Sequence[Asked], horizons: Any) -> Answers:
     """The answers of ``emphatic.answers``, by text; under "" its seconds for what is asked by default."""
-    from emphatic.answers import Answers as Mechanism
+    from emphatic.answers.answers import Answers as Mechanism
     from emphatic.answers.timing import Timing
 
     timing, rows = Timing.of(log.clock, log.dated), sum(map(len, log.blocks))
@@ -433,7 +433,7 @@ class OwnScores:
 
     def gates(self) -> Iterator[Gate]:
         """Stated scores of values are those of labels computed here."""
-        from emphatic.answers import Answers as Mechanism
+        from emphatic.answers.answers import Answers as Mechanism
         from emphatic.answers.timing import Timing
 
         log = Readings.of(first_rows(2_000 if self.quick else 20_000))
@@ -487,7 +487,7 @@ FAULTS: dict[str, Callable[[Array], Array]] = {
 
 def explained_beside_fault(rows: int, spoil: Callable[[Array], Array]) -> Array:
     """The variance explained of values and means of an hourly signal with a fault, from .6 of the rows on."""
-    from emphatic.answers import Answers as Mechanism
+    from emphatic.answers.answers import Answers as Mechanism
     from emphatic.answers.timing import Timing
 
     rng, t = np.random.default_rng(0), np.arange(rows)

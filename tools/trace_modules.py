@@ -99,6 +99,41 @@ def step() -> list[str]:
     return passed
 
 
+class _Records:
+    """Records whose fields are attributes, as they are in compiled kernels."""
+
+    def __init__(self, array: Any) -> None:
+        object.__setattr__(self, "array", array)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, at: Any) -> Any:
+        found = self.array[at]
+        return _Records(found) if found.dtype.names else found
+
+    def __getattr__(self, name: str) -> Any:
+        return self.array.shape if name == "shape" else self[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.array[name] = value
+
+
+def name_records() -> None:
+    """Let the kernels of answers, which are not compiled here, read the fields of records by name."""
+    from emphatic.answers import answers
+
+    for name in ("_advance", "_close", "_decide"):
+        kernel = getattr(answers, name)()
+
+        def run(memory: Any, *arguments: Any, kernel: Any = kernel) -> Any:
+            arrays = {key: array for key, array in memory._asdict().items() if array.dtype.names}
+            named = {key: _Records(array) for key, array in arrays.items()}
+            return kernel(memory._replace(**named), *arguments)
+
+        setattr(answers, name, lambda run=run: run)
+
+
 WAYS: dict[str, Callable[[], list[str]]] = {"nexting": nexting, "reading": reading, "step": step}
 
 
@@ -135,6 +170,7 @@ def with_ways(page: str, listings: dict[str, str]) -> str:
 def main() -> None:
     """Follow all call paths; print them, or write them into the page."""
     os.environ["NUMBA_DISABLE_JIT"] = "1"  # before numba is imported
+    name_records()
     listings = {name: listing(way()) for name, way in WAYS.items()}
     if "--print" in sys.argv:
         print("\n\n".join(listings.values()))

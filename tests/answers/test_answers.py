@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emphatic.answers import Answers
+from emphatic.answers.answers import Answers
 from emphatic.answers.timing import Timing
 from emphatic.tables import Block, ReadingGuard
 

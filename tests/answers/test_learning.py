@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from emphatic.answers import Answers, kernels
+from emphatic.answers import kernels
+from emphatic.answers.answers import Answers
 from emphatic.answers.records import ANSWERS, PAST, RIDGE_NOW, TD
 from emphatic.answers.regression import Relations, solve
 from emphatic.answers.targets import default_questions

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from emphatic import GVF, Horde, Policy
 from emphatic import features as f
 from emphatic.asking.gvfs import FollowedGVFs
-from tests.support.streams import wave
 from tests.asking.test_nexting import run
+from tests.support.streams import wave
 
 Array = NDArray[np.float64]
 LEFT = Policy({"left": 1.0}, column="move")

@@ -384,10 +384,10 @@ def streams(
     return Stream(Phi, R, gamma_next, alpha, lambda_, rho, I, extra, Phi_next=Phi_next)
 
 
-def wave(T: int, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def wave(T: int, seed: int = 0) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """An hourly signal with a day and noise that lasts, and its times."""
     rng = np.random.default_rng(seed)
-    time: NDArray[np.float64] = 1.7e9 // 3600 * 3600 + 3600.0 * np.arange(T, dtype=np.float64)
+    time: npt.NDArray[np.float64] = 1.7e9 // 3600 * 3600 + 3600.0 * np.arange(T, dtype=np.float64)
     noise = np.zeros(T)
     for t in range(1, T):
         noise[t] = 0.9 * noise[t - 1] + rng.normal()

@@ -557,8 +557,7 @@ class Answers:
         restored = {}
         for name, array in self._memory._asdict().items():
             new = np.array(state[f"answers.{name}"])
-            if array.dtype.names is not None:
-                new = new.view(array.dtype)[..., 0]
+            new = new if array.dtype.names is None else new.view(array.dtype)
             if (new.ndim, new.dtype) != (array.ndim, array.dtype):
                 raise ValueError(f"what was learned does not fit: {name}")
             restored[name] = new
@@ -601,7 +600,7 @@ def _spread(array: Array, at: NDArray[np.int64], rows: int) -> Array:
 
 def _as_numbers(array: NDArray[Any]) -> NDArray[Any]:
     """A copy, of records as whole numbers, for each field takes eight bytes."""
-    return array.copy() if array.dtype.names is None else array.view(np.int64).reshape(*array.shape, -1).copy()
+    return (array if array.dtype.names is None else array.view(np.int64)).copy()
 
 
 @cache

@@ -43,8 +43,8 @@ class Asked:
     >>> asked = Asked(["P(x > 0.5 within 5 rows)"], ["x"], Timing(None), rows=600, default=["x at +3"])
     >>> asked(Block(0, x, None, {})).shape, asked.texts
     ((600, 2, 4), ['x at +3', 'P(x > 0.5 within 5 rows)'])
-    >>> [score["verdict"] for score in asked.summary()]
-    ['better', 'better']
+    >>> [score["best_baseline"] for score in asked.summary()]
+    ['last_period', 'drift']
     """
 
     def __init__(
