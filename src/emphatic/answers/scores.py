@@ -99,6 +99,7 @@ def scores_of(
         "skill": {name: _share(square, float(of_one.sum())) for name, of_one in squares.items()},
         "baselines": {
             name: {
+                **({"brier": _mean(of_one.sum(), count)} if question.is_event else {}),
                 "mae": _mean(scale * sizes[name], count) if name in sizes else None,
                 "rmse": _mean(scale**2 * of_one.sum(), count, root=True),
                 "variance_explained": _share(float(of_one.sum()), spread),
