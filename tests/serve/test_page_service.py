@@ -89,7 +89,7 @@ def test_a_question_is_asked_in_the_field_of_the_page(browser: Browser, tmp_path
         expect(answers.nth(1)).to_contain_text("learning: 0 of 100 windows known")
         service.post(readings(50, 220))
         expect(answers.nth(1)).to_contain_text("Within the next 9 s S1 exceeds 0.5 with probability", timeout=SOON)
-        expect(answers.nth(1)).to_contain_text("learning: 41 of 100 windows known", timeout=SOON)
+        expect(answers.nth(1)).to_contain_text("learning: 21 of 100 windows known", timeout=SOON)
         answers.first.get_by_role("button", name="Stop asking").click()
         expect(answers).to_have_count(1, timeout=SOON)
         assert [question["text"] for question in service.client.get("/ask").json()] == ["P(S1 > 0.5 within 9s)"]
