@@ -334,7 +334,7 @@ def parse_all(texts: Sequence[str], weighted: bool = False) -> list[Question]:
 
     Args:
         texts: The lines of text.
-        weighted: Whether a weighted mean is a question; for ``Asked``, which cannot answer it, it is none.
+        weighted: Whether a weighted mean is a question; in settings it is none, for a run has its column already.
     """
     questions = [parse(text, weighted) for text in texts]
     names = [question.text for question in questions]
