@@ -37,11 +37,11 @@ VAGUE = frozenset(
 #: The largest size of the package, in code lines. It only falls, but for what these add once: ``bounded_etd`` and its
 #: default 500, ``bootstrap`` 600, ``jax`` and ``export`` 450, and ``answers`` 2,400 until all that it replaces is gone.
 #: What moves to another package takes its part of the limit along.
-CODE_LINES = 43_732
+CODE_LINES = 43_735
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
     ".": 616,
-    "answers": 2_397,  # at most 2,400
+    "answers": 2_400,  # at most 2,400
     "asking": 628,
     "cli": 1_134,
     "common": 580,

@@ -137,6 +137,22 @@ def test_windows_longer_than_any_log() -> None:
     assert all(score["known"] > 9000 for score in asked.summary())
 
 
+def test_before_the_first_reading_there_is_no_answer() -> None:
+    values = rows(500)
+    values[:200, 0], values[:, 1] = np.nan, np.nan
+    values[200, 0] = 1.0
+    asked = Asked([EVENT, "x@6", "max of y within 3"], ["x", "y"], PLAIN, default=DEFAULT)
+    out = np.concatenate([asked(Block(a, values[a : a + 150], None, {})) for a in range(0, 500, 150)])
+    of_y = np.array(["y" in text for text in asked.texts])
+    assert np.isnan(out[:, of_y]).all()
+    assert np.isnan(out[:200]).all()
+    assert np.isfinite(out[200:, ~of_y, 0]).all()
+    scores = {score["text"]: score for score in asked.summary()}
+    assert scores["x at +2"]["known"] == np.isfinite(values[202:, 0]).sum()
+    assert scores["y at +2"]["known"] == 0
+    assert scores["y at +2"]["answer"] is None
+
+
 def test_names_are_apart() -> None:
     asked = Asked(["x at +2"], ["x"], PLAIN)
     assert asked.names == ["x at +2", "x at +2.low", "x at +2.high", "x at +2.usual"]

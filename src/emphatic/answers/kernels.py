@@ -516,8 +516,10 @@ def _answer_event(memory: Memory, o: Record, item: Record, out: Floats) -> None:
 
 
 @_inner
-def _note(memory: Memory, target: int, n: int, out: Floats) -> None:
-    """Remember what was answered at row n."""
+def _note(memory: Memory, target: int, n: int, is_read: bool, out: Floats) -> None:
+    """Remember what was answered at row n: nothing before the first reading."""
+    if not is_read:
+        out[:] = np.nan
     row = memory.recent[target, n % memory.recent.shape[1]]
     row.row, row.answer, row.low, row.high, row.usual, row.label = float(n), out[0], out[1], out[2], out[3], np.nan
 
@@ -531,7 +533,8 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: RowBatch, said: Floats
     j = o.begin + (n // o.stride % o.room if n % o.stride == 0 else o.room)
     at = memory.arrivals[j]
     at.cell, at.hour = clock[0], clock[1]
-    at.is_there = clock[2 + PERIODS]
+    is_read = memory.reads[i, n & M] > 0.0
+    at.is_there = clock[2 + PERIODS] if is_read else 0
     for p in range(PERIODS):
         at.slots[p] = _slot(memory.series[i], clock, p, n)
     o.trace += (z - o.trace) / min(float(o.h), n + 1.0)
@@ -551,7 +554,7 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: RowBatch, said: Floats
             odds = at.odds if a < OWN_NOW else by_own
             item.answers[a] = 1.0 / (1.0 + math.exp(-odds)) if o.solved_at > 0.0 else item.answers[PAST]
         _answer_event(memory, o, item, rows.out[t, o.target])
-        _note(memory, o.target, n, rows.out[t, o.target])
+        _note(memory, o.target, n, is_read, rows.out[t, o.target])
         return
     for k in range(o.targets):
         item = memory.pending[j, k]
@@ -562,7 +565,7 @@ def _answer(memory: Memory, g: int, t: int, n: int, rows: RowBatch, said: Floats
         item.answers[TD] = learned if learned == learned else item.answers[PAST]
         item.answers[OWN_USUAL] = item.answers[LAST_USUAL] + said[4 * TARGETS + k]
         _answer_number(memory, o, k, item, said[2 * TARGETS + k], at.hour, rows.common[i, t], rows.out[t, o.target + k])
-        _note(memory, o.target + k, n, rows.out[t, o.target + k])
+        _note(memory, o.target + k, n, is_read, rows.out[t, o.target + k])
 
 
 @jit_for((_memory, types.int64, _rows, _f1), fastmath=False, allocates=False)
