@@ -97,24 +97,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if is_long or (mark is not None and f"not {mark[1]}" in config.option.markexpr) else None
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _exponential_only() -> Generator[None]:
-    """Runs have no values at each horizon unless their settings, or the fixture ``headline``, say so: it is quicker."""
-    from tests.support import headlines
-
-    with pytest.MonkeyPatch.context() as patch:
-        headlines.patch(patch, headlines.make_wanted)
-        yield
-
-
-@pytest.fixture
-def headline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs have values at each horizon by default, as they have outside tests."""
-    from tests.support import headlines
-
-    headlines.patch(monkeypatch, headlines.make_asked)
-
-
 @pytest.fixture(scope="module")
 def browser() -> Generator[Any]:
     """Chromium."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import emphatic
 from emphatic import GVF, Horde
 from emphatic import features as f
-from emphatic.nexting.intervals import KEPT, WHY, AlarmList, Alarms, Derived
+from emphatic.nexting.alarms import KEPT, WHY, AlarmList, Alarms, Derived
 
 Array = NDArray[np.float64]
 GAMMAS = np.array([0.5, 0.9, 0.98])

@@ -13,7 +13,7 @@ import pytest
 import emphatic
 from emphatic import DivergenceWarning
 from emphatic.answers.language import asked_lines
-from emphatic.asking.gvfs import find_marks
+from emphatic.nexting.gvfs import find_marks
 from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
 from emphatic.serve.service import RecentRows

@@ -20,7 +20,7 @@ from emphatic.nexting.outlook import (
     read_forecasts,
     read_verdict,
 )
-from emphatic.scores.measures import Verdict, judge_signal
+from emphatic.scores.verdicts import Verdict, judge_signal
 
 Numbers = NDArray[Any]
 #: Midnight of a Monday.

@@ -23,7 +23,7 @@ from emphatic.nexting.report import FILES, NextingPage, nexting_page
 from emphatic.nexting.scoring import PlotBuilder, SignalPlot
 from emphatic.report import Column, Html, amount, plots, share, table, text
 from emphatic.report.plots import read_plots
-from emphatic.scores.measures import Verdict, judge_signal
+from emphatic.scores.verdicts import Verdict, judge_signal
 from tests.support.browser import found, in_a_browser
 
 HOSTILE = """a"b'<script>alert(1)</script>&amp;"""

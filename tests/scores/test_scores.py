@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import emphatic
 from emphatic import scores
 from emphatic.scores.baselines import PlainAnswers
-from emphatic.scores.measures import LogScores
+from emphatic.scores.verdicts import LogScores
 from emphatic.scores.returns import Returns, rows_between, share_masks
 from emphatic.scores.returns import unpack_bits as unpack
 

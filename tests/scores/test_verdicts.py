@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from emphatic.scores.baselines import Calendar, LastCycle, _climatology, find_baselines
-from emphatic.scores.measures import ErrorBlocks, LogScores, Verdict, judge_errors, judge_signal
+from emphatic.scores.verdicts import ErrorBlocks, LogScores, Verdict, judge_errors, judge_signal
 from emphatic.scores.returns import Returns
 
 HOUR, DAY = 3600.0, 86_400.0

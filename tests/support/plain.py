@@ -22,21 +22,16 @@ CHUNK, WIDE = 7, 30
 #: workers that begin at the two ends meet where little is compiled.
 COMPILED_ON_IMPORT = (
     "emphatic.answers.kernels",
-    "emphatic.hordes.blend_kernels",
     "emphatic.features.kernels",
     "emphatic.hordes.possible_kernels",
-    "emphatic.hordes.ridge_kernels",
-    "emphatic.hordes.season_kernels",
     "emphatic.engines.magnitude",
     "emphatic.engines.scan",
-    "emphatic.asking.return_kernels",
+    "emphatic.nexting.return_kernels",
     "emphatic.learning.sequence_kernels",
     "emphatic.problems.kernels",
-    "emphatic.scores.kernels",
     "emphatic.tables.grid_kernels",
     "emphatic.tables.guard_kernels",
     "emphatic.nexting.alarm_kernels",
-    "emphatic.nexting.interval_kernels",
     "emphatic.learning.least_squares_kernels",
 )
 

@@ -216,7 +216,6 @@ def _load() -> None:
     import tempfile
 
     import numpy as np
-    import pytest
     from typer.testing import CliRunner
 
     import emphatic
@@ -228,9 +227,6 @@ def _load() -> None:
     from emphatic.nexting.predictor import Predictor
     from emphatic.nexting.settings import Settings
     from emphatic.tables.pipe import Readings
-    from tests.support import headlines
-
-    headlines.patch(pytest.MonkeyPatch(), headlines.make_wanted)
     wave = np.sin(np.arange(99.0) / 7)
     with tempfile.TemporaryDirectory() as folder:
         emphatic.nexting.run({"S1": wave, "S2": wave[::-1]}, horizons=[2, 9], out=folder)

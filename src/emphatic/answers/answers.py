@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -19,8 +19,8 @@ from emphatic.answers.scores import baseline_names, judged, scores_of
 from emphatic.answers.targets import GroupOf, Plan
 from emphatic.answers.timing import LogCalendar, Timing
 from emphatic.engines.compiled import direct
-from emphatic.scores.measures import Verdict, finite
 from emphatic.scores.returns import rows_known
+from emphatic.scores.verdicts import Verdict, finite
 from emphatic.tables import Block, Hold
 
 __all__ = ["Answers"]
@@ -457,12 +457,16 @@ class Answers:
 
     # ------------------------------------------------------------------ scores and saving
 
-    def summary(self) -> list[dict[str, Any]]:
-        """The scores of the questions, a dict each."""
+    def summary(self, texts: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """The scores of these questions, by default of all, a dict each."""
         memory, periods = self._up_to_date(), self._periods()
         summary = []
         for q, (question, target) in enumerate(zip(self._plan.questions, self._plan.targets.tolist(), strict=True)):
+            if texts is not None and question.text not in texts:
+                continue
             score = scores_of(question, target, float(self._plan.scales[q]), memory, self._row, periods)
+            for name, answer in self._simple_answers(q).items():
+                score["baselines"][name]["answer"] = finite(answer)
             latest = {name: values[-1:] for name, values in self.recent(q).items()}
             for name in ("answer", "low", "high", "usual", "now"):
                 score[name] = finite(float(latest[name][0])) if len(latest[name]) else None
@@ -498,6 +502,21 @@ class Answers:
             _close()(memory, g, self._row, Z, *self._room)
         return memory
 
+    @property
+    def periods(self) -> dict[str, list[int]]:
+        """The periods in rows that were found in each signal; none where rows have dates."""
+        found = self._memory.series["periods"].tolist() if not self._calendar.cycles else ()
+        return {name: sorted(filter(None, of_one)) for name, of_one in zip(self.signals, found, strict=False)}
+
+    def readings(self, signal: str, rows: int) -> tuple[Array, Array]:
+        """The times of the last rows that are remembered, and the readings of a signal there, NaN where missing."""
+        memory, i = self._memory, self.signals.index(signal)
+        R = len(memory.expected) // 2
+        places = np.arange(max(0, self._row - min(rows, R - 1)), self._row) % R
+        places = places[memory.clock[places, -1] > 0]
+        is_read = memory.reads[i, places] > memory.reads[i, places - 1]
+        return memory.time[places], np.where(is_read, memory.z[i, places], np.nan)
+
     def recent(self, q: int) -> dict[str, Array]:
         """The last rows of a question, by name: row, time, now, answer, low, high, usual and label.
 
@@ -516,8 +535,8 @@ class Answers:
         shown = {"row": rows["row"], "time": memory.time[places], "now": now}
         return shown | {name: scale * rows[name] for name in ("answer", "low", "high", "usual", "label")}
 
-    def baselines(self, q: int) -> dict[str, float]:
-        """What each baseline says at the last row, by name."""
+    def _simple_answers(self, q: int) -> dict[str, float]:
+        """What each simple answer is at the last row, by its name as a baseline."""
         memory, target, scale = self._memory, int(self._plan.targets[q]), float(self._plan.scales[q])
         group = memory.groups[np.searchsorted(memory.groups["target"], target, "right") - 1]
         n, stride, room = self._row - 1, int(group["stride"]), int(group["room"])

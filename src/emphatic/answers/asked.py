@@ -13,7 +13,7 @@ from emphatic.answers.answers import Answers
 from emphatic.answers.language import ENOUGH, Question, parse, parse_all
 from emphatic.answers.timing import Timing
 from emphatic.questions import durations
-from emphatic.scores.measures import LEVEL, judge_signal
+from emphatic.scores.verdicts import LEVEL, judge_signal
 from emphatic.tables import Block
 
 __all__ = ["KINDS", "Asked"]
@@ -64,8 +64,9 @@ class Asked:
             span = durations.seconds(horizon) if isinstance(horizon, str) else horizon * (timing.step or 1.0)
             self._columns.setdefault((signal, timing.rows(span)), column)
         self._coverage, self._rows = coverage, rows
-        self._asked = [question.text for question in parse_all(questions, weighted=True)]
+        self._asked = [question.text for question in parse_all(questions)]
         self._groups = [self._new(list(dict.fromkeys([*default, *self._asked])))]
+        self._arrange()
 
     def _new(self, texts: Sequence[str]) -> Answers:
         return Answers(self.signals, texts, self.timing, self._coverage, self._rows)
@@ -104,18 +105,21 @@ class Asked:
             block: The next rows, with what a guard made of them.
             td: The weighted means that TD predicts there, (B, L).
         """
-        answers = []
-        for group in self._groups:
-            learned = np.full((len(block), len(group.learners)), np.nan)
-            for place, pair in enumerate(group.learners):
-                if td is not None and pair in self._columns:
-                    learned[:, place] = td[:, self._columns[pair]]
-            answers.append(group(block, learned))
-        places, texts = self._places(), self.texts
-        out = np.empty((len(block), len(texts), len(KINDS)))
-        for q, text in enumerate(texts):
-            out[:, q] = answers[places[text][0]][:, places[text][1]]
-        return out
+        nothing = np.full((len(block), 1), np.nan)
+        learned = nothing if td is None else np.concatenate([td, nothing], axis=1)
+        pairs = zip(self._groups, self._learned_by, strict=True)
+        answers = [group(block, learned[:, columns if td is not None else columns * 0]) for group, columns in pairs]
+        joined = answers[0] if len(answers) == 1 else np.concatenate(answers, axis=1)
+        return joined[:, self._order]
+
+    def _arrange(self) -> None:
+        """Find where the answers of each text are, and what TD learns for each ``Answers``, after questions changed."""
+        places = {text: q for q, text in enumerate(text for group in self._groups for text in group.texts)}
+        self._order = np.array([places[text] for text in self.texts], np.int64)
+        # (the last column says nothing)
+        self._learned_by = [
+            np.array([self._columns.get(pair, -1) for pair in group.learners], np.int64) for group in self._groups
+        ]
 
     def _places(self) -> dict[str, tuple[int, int]]:
         """By which ``Answers`` each text is answered, and its place there."""
@@ -129,13 +133,20 @@ class Asked:
         Args:
             texts: The questions; by default all.
         """
-        scores = {score["text"]: score for group in self._groups for score in group.summary()}
-        for text in self.default:
-            scores[text]["headline"] = text not in self._asked
-        return [scores[text] for text in self.texts if texts is None or text in texts]
+        scores = {score["text"]: score for group in self._groups for score in group.summary(texts)}
+        for text, score in scores.items():
+            score["default"] = text not in self._asked
+            if "td" in score and not self._has_learner(parse(text)):
+                score["td"] = None
+        return [scores[text] for text in self.texts if text in scores]
+
+    def _has_learner(self, question: Question) -> bool:
+        """Whether TD learns this weighted mean."""
+        rows = self.timing.rows(question.span(self.timing.step))
+        return (question.signal or "", rows) in self._columns
 
     def judge_signals(self, signals: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
-        """The verdict on each signal whose values at +h can be judged, as ``judge_signal`` describes it.
+        """The verdict on each signal whose values at +h can be judged: ``judge_signal``, and the errors behind it.
 
         A horizon with fewer than 100 known windows is still being learned and does not count.
 
@@ -155,28 +166,33 @@ class Asked:
             judged = [self._groups[group].judge(place, LEVEL / len(ready)) for group, place in at]
             if judged:
                 lengths = [question.length for question in ready]
-                verdict = judge_signal(signal, dict(zip(lengths, (v for v, _ in judged), strict=True)), "value")
+                verdict = judge_signal(signal, dict(zip(lengths, (v for v, _ in judged), strict=True)))
                 verdicts[signal] = verdict | judged[lengths.index(verdict["horizon"])][1]
         return verdicts
+
+    @property
+    def periods(self) -> dict[str, list[int]]:
+        """The periods in rows that were found in each signal; none where rows have dates."""
+        return self._groups[0].periods
+
+    def readings(self, signal: str, rows: int) -> tuple[Array, Array]:
+        """The times of the last rows, and the readings of a signal there, NaN where missing."""
+        return self._groups[0].readings(signal, rows)
 
     def recent(self, text: str) -> dict[str, Array]:
         """The last rows of a question, by name: row, time, now, answer, low, high, usual and label."""
         group, place = self._places()[text]
         return self._groups[group].recent(place)
 
-    def baselines(self, text: str) -> dict[str, float]:
-        """What each baseline says at the last row of a question, by name."""
-        group, place = self._places()[text]
-        return self._groups[group].baselines(place)
-
     # ------------------------------------------------------------------ questions come and go
 
     def add(self, text: str) -> None:
         """Ask one more question, which is learned from now on. ValueError if it is asked already."""
-        question = parse_all([*self._asked, text], weighted=True)[-1]
+        question = parse_all([*self._asked, text])[-1]
         if all(question.text not in group.texts for group in self._groups):
             self._groups.append(self._new([question.text]))
         self._asked.append(question.text)
+        self._arrange()
 
     def remove(self, text: str) -> None:
         """No longer ask a question. ValueError if it was not asked."""
@@ -185,6 +201,7 @@ class Asked:
         self._asked.remove(text.strip())
         later = [group for group in self._groups[1:] if group.texts[0] in self._asked]
         self._groups = [self._groups[0], *later]
+        self._arrange()
 
     # ------------------------------------------------------------------ saving
 
@@ -208,22 +225,21 @@ class Asked:
         return {"asked": header, **arrays}
 
     @classmethod
-    def load(cls, state: Mapping[str, Any], signals: Sequence[str]) -> Asked | None:
-        """The questions that were saved with a model, as they stood; None if there are none.
+    def load(cls, state: Mapping[str, Any], signals: Sequence[str]) -> Asked:
+        """The questions that were saved with a model, as they stood.
 
         Args:
             state: As ``state`` returns it, among other entries. ValueError if it does not fit.
             signals: The signals of the stream.
         """
-        saved = state.get("asked")
-        if saved is None:
-            return None
         try:
+            saved = state["asked"]
             step, regular, limit, dated = saved["timing"]
             timing = Timing(step, bool(regular), math.inf if limit is None else float(limit), bool(dated))
             learned = [(signal, horizon) for signal, horizon in saved["learned"]]
             asked = cls(saved["asked"], signals, timing, saved["coverage"], None, saved["default"], learned)
             asked._groups = [asked._new(header["texts"]) for header in saved["groups"]]
+            asked._arrange()
             for g, header in enumerate(saved["groups"]):
                 prefix = f"asked.{g}."
                 arrays = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
@@ -231,8 +247,3 @@ class Asked:
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"what was learned for questions does not fit: {error!r}") from None
         return asked
-
-    def restarted(self) -> Asked:
-        """The same questions before the first row."""
-        fixed = self.signals, self.timing, self._coverage, self._rows, self.default, self._learned
-        return type(self)(self._asked, *fixed)

@@ -610,6 +610,7 @@ def _add_score(memory: Memory, o: Record, k: int, n: int, y: float, hour: int, i
     sums.label_square += y * y
     sums.square += error * error
     sums.absolute += abs(error)
+    sums.td_square += (item.answers[TD] - y) * (item.answers[TD] - y)
     for a in range(SIMPLE):
         off = item.answers[a] - y
         sums.baseline_square[a] += off * off

@@ -1,6 +1,6 @@
 """Questions in one line of text, such as ``P(power > 5 within 1h)``: the forms, and what is said of a mistake.
 
-``power@1h`` asks for a weighted mean of what follows, with an averaging horizon of 1 hour. ``Asked`` cannot answer it.
+``power@1h`` asks for a weighted mean of all that follows, with an averaging horizon of 1 hour.
 
 The expression inside a form is an ``Expression`` of signals, or a ``Condition``; a name that is not a plain word is
 written in backticks. A duration is written as everywhere (90s, 2min, 1.5h, 1d), in words (2 hours), or in rows.
@@ -23,7 +23,7 @@ import numpy as np
 from emphatic.common.names import suggestion
 from emphatic.questions import durations
 from emphatic.questions.evaluator import Condition, Expression
-from emphatic.scores.baselines import describe_baseline
+from emphatic.scores.verdicts import describe_baseline
 
 __all__ = [
     "FORMS",
@@ -31,7 +31,6 @@ __all__ = [
     "asked_lines",
     "describe_answer",
     "describe_learning",
-    "describe_prediction",
     "describe_score",
     "parse",
     "parse_all",
@@ -50,6 +49,7 @@ FORMS = {
     "max": "max of EXPR within 1h",
     "min": "min of EXPR within 1h",
     "at": "EXPR at +1h",
+    "weighted": "EXPR@1h",
 }
 #: The kinds that ask about a condition, and those whose answer is a probability.
 CONDITIONS = ("event", "event_at", "until", "share")
@@ -213,7 +213,7 @@ class Question:
 
     Args:
         text: The question itself; the name of its column.
-        kind: A key of ``FORMS``, or ``weighted``.
+        kind: A key of ``FORMS``.
         body: The expression or condition in it.
         horizon: How far it looks ahead: a duration as text, or a number of rows.
         unit: The seconds of the unit of an integral.
@@ -287,12 +287,11 @@ class Question:
             )
 
 
-def parse(text: str, weighted: bool = True) -> Question:
+def parse(text: str) -> Question:
     """The question that a line of text puts; ValueError with the nearest right form if it puts none.
 
     Args:
         text: The line of text.
-        weighted: Whether a weighted mean is a question.
 
     >>> parse("P(power > 5 within 1h)")
     Question(text='P(power > 5 within 1h)', kind='event', body='power > 5', horizon='1h', unit=1.0)
@@ -309,7 +308,7 @@ def parse(text: str, weighted: bool = True) -> Question:
     text = text.strip()
     error = ""
     try:
-        question = _parse(text, weighted)
+        question = _parse(text)
         if question is not None:
             return question
     except _Remedied as reason:
@@ -329,14 +328,13 @@ def parse(text: str, weighted: bool = True) -> Question:
     raise ValueError(f"{text!r} is not a question{f': {error}' if error else ''}. {hint}")
 
 
-def parse_all(texts: Sequence[str], weighted: bool = False) -> list[Question]:
+def parse_all(texts: Sequence[str]) -> list[Question]:
     """Questions, each asked once; ValueError for the first mistake.
 
     Args:
         texts: The lines of text.
-        weighted: Whether a weighted mean is a question; in settings it is none, for a run has its column already.
     """
-    questions = [parse(text, weighted) for text in texts]
+    questions = [parse(text) for text in texts]
     names = [question.text for question in questions]
     for name in names:
         if names.count(name) > 1:
@@ -353,14 +351,14 @@ def quoted(name: str) -> str:
     return name if name.isidentifier() and name not in ("and", "or", "not") else f"`{name}`"
 
 
-def _parse(text: str, weighted: bool = False) -> Question | None:
+def _parse(text: str) -> Question | None:
     """The question, None if it has none of the forms; ValueError if what is inside the form is wrong."""
     # Words inside backticks are no part of a form. What masks them has the same length, so that places stay the same.
     masked = re.sub(r"`[^`]*`", lambda match: "\ue000" * len(match[0]), text)
     masked = re.sub(r"\s", " ", masked)
     for kind, pattern in _COMPILED.items():
         match = pattern.fullmatch(masked)
-        if match is None or (kind == "weighted" and not weighted):
+        if match is None:
             continue
         body = text[slice(*match.span("body"))].strip()
         written = match["duration"]
@@ -473,30 +471,8 @@ ENOUGH = 100
 
 def asked_lines(summary: Sequence[Mapping[str, Any]]) -> list[str]:
     """Two sentences for each question of a summary: its answer from the last row, and how good its answers were."""
-    asked = [score for score in summary if "text" in score and not score.get("headline")]
-    lines = [f"{describe_answer(score)} {describe_score(score)}" for score in asked]
-    own = [score for score in summary if "question" in score]
-    return [*lines, *(f"{describe_prediction(score)} {describe_score(score)}" for score in own)]
-
-
-def describe_prediction(score: Mapping[str, Any]) -> str:
-    """The prediction of a question of the user's own from the last row.
-
-    Args:
-        score: The object of the question in ``summary.json``.
-
-    >>> describe_prediction({"question": "near", "answer": 0.25, "low": 0.1, "high": 0.5, "usual": 0.3})
-    'near: 0.25, between 0.1 and 0.5 (usually 0.3).'
-    """
-    if score.get("answer") is None:
-        return f"{score['question']}: no prediction yet."
-    between = usually = ""
-    if score.get("low") is not None and score.get("high") is not None:
-        between = f", between {_format_number(score['low'])} and {_format_number(score['high'])}"
-    if score.get("usual") is not None and score.get("known", 1):
-        usually = f" (usually {_format_number(score['usual'])})"
-    mark = f" ({score['mark']})" if "mark" in score else ""
-    return f"{score['question']}: {_format_number(score['answer'])}{mark}{between}{usually}."
+    asked = [score for score in summary if "text" in score and not score["default"]]
+    return [f"{describe_answer(score)} {describe_score(score)}" for score in asked]
 
 
 def describe_answer(score: Mapping[str, Any], last: float | None = None) -> str:
@@ -506,35 +482,38 @@ def describe_answer(score: Mapping[str, Any], last: float | None = None) -> str:
         score: The object of a question in ``summary.json``.
         last: The time of the last row, in seconds since 1970: times until are then shown as clock times too.
 
-    >>> describe_answer({"text": "P(power > 5 within 1h)", "answer": 0.31, "usual": 0.12, "now": 0.0})
+    >>> describe_answer({"text": "P(power > 5 within 1h)", "kind": "event", "answer": 0.31, "usual": 0.12, "now": 0.0})
     'Within the next 1 h power exceeds 5 with probability 0.31 (usually 0.12; not so now).'
-    >>> describe_answer({"text": "time until level < 1 up to 2d", "answer": 172_000.0, "low": 1.7e5, "high": 172_800.0})
+    >>> late = {"answer": 172_000.0, "low": 1.7e5, "high": 172_800.0}
+    >>> describe_answer({"text": "time until level < 1 up to 2d", "kind": "until"} | late)
     'level falls below 1 in 2 d or later, if at all.'
     """
-    question = parse(score["text"])
     answer, usual = score.get("answer"), score.get("usual")
     if answer is None:
-        return f"{question.text}: no answer yet."
+        return f"{score['text']}: no answer yet."
+    if score["kind"] == "gvf":
+        mark = f" ({score['mark']})" if "mark" in score else ""
+        return f"{score['text']}: {_format_number(answer)}{mark}{_between(score)}{_usually(score)}."
+    question = parse(score["text"])
     body, span = question.body, describe_span(question)
     if question.is_event:
         now = "" if score.get("now") is None else "; so now" if score["now"] else "; not so now"
         when = f"Within the next {span}" if question.kind == "event" else f"In {span}"
         usually = f"usually {_probability(score['usual'])}{_at(score)}{now}"
         return f"{when} {_clause(body)} with probability {_probability(answer)} ({usually})."
-    shown = [score[end] for end in ("answer", "low", "high") if score.get(end) is not None]
-    show = _duration(question, shown) if question.kind == "until" else _format_number
-    between = usually = ""
-    if score.get("low") is not None:
-        between = f", between {show(score['low'])} and {show(score['high'])}"
-    if usual is not None:
-        show_usual = _duration(question, [usual]) if question.kind == "until" else show
-        usually = f" (usually {show_usual(usual)}{_at(score)})"
+    show: Callable[[float], str] = _format_number
+    show_usual = show
+    if question.kind == "until":
+        show = _duration(question, [score[end] for end in ("answer", "low", "high") if score.get(end) is not None])
+        show_usual = show if usual is None else _duration(question, [usual])
+    between, usually = _between(score, show), _usually(score, show_usual)
     subject = {
         "at": f"In {span} {body} is",
         "until": f"{_clause(body)} in",
         "sum": f"Over the next {span} the sum of {body} is",
         "integral": f"Over the next {span} the integral of {body} is",
         "mean": f"Over the next {span} the mean of {body} is",
+        "weighted": f"The weighted mean of {body}, with a horizon of {span}, is",
         "share": f"Over the next {span} the share of time with {body} is",
         "max": f"Within {span} the highest {body} is",
         "min": f"Within {span} the lowest {body} is",
@@ -581,7 +560,7 @@ def describe_score(score: Mapping[str, Any]) -> str:
 
 def describe_learning(score: Mapping[str, Any]) -> str:
     """ "learning: 37 of 100 windows known", and nothing once there are enough."""
-    count, what = score.get("known", ENOUGH), "returns" if "question" in score else "windows"
+    count, what = score.get("known", ENOUGH), "returns" if score.get("kind") == "gvf" else "windows"
     return f"learning: {count} of {ENOUGH} {what} known" if count < ENOUGH else ""
 
 
@@ -601,12 +580,23 @@ def _clause(condition: str) -> str:
     return f"{match[1]} {verb} {match[3]}"
 
 
-def _at(score: Mapping[str, Any]) -> str:
-    return f" at this {score['usual_by']}" if score.get("usual_by") else ""
-
-
 def _format_number(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 1e4 or not math.isfinite(value) else f"{value:,.0f}"
+
+
+def _between(score: Mapping[str, Any], show: Callable[[float], str] = _format_number) -> str:
+    """The interval in words."""
+    low, high = score.get("low"), score.get("high")
+    return "" if low is None or high is None else f", between {show(low)} and {show(high)}"
+
+
+def _usually(score: Mapping[str, Any], show: Callable[[float], str] = _format_number) -> str:
+    """The usual answer in words."""
+    return "" if score.get("usual") is None else f" (usually {show(score['usual'])}{_at(score)})"
+
+
+def _at(score: Mapping[str, Any]) -> str:
+    return f" at this {score['usual_by']}" if score.get("usual_by") else ""
 
 
 def _probability(value: float) -> str:

@@ -60,21 +60,17 @@ class Period(NamedTuple):
     strength: float
 
 
-def describe_periods(periods: Mapping[str, Sequence[Period]]) -> str:
+def describe_periods(periods: Mapping[str, Sequence[int]]) -> str:
     """The periods of the first signals that have any, in words; empty if none has.
 
     Args:
-        periods: The periods of each signal by its name.
+        periods: The periods of each signal in rows, by its name.
 
-    >>> describe_periods({"volume": [Period(24, 0.7), Period(168, 0.812)], "rain": []})
-    'volume every 24 rows (strength 0.70) and every 168 rows (0.81)'
+    >>> describe_periods({"volume": [24, 168], "rain": []})
+    'volume every 24 and every 168 rows'
     """
-    texts = []
-    for name, of_signal in periods.items():
-        if of_signal:
-            (rows, strength), *longer = of_signal
-            text = f"{name} every {rows:,} rows (strength {strength:.2f})"
-            texts.append(text + "".join(f" and every {rows:,} rows ({strength:.2f})" for rows, strength in longer))
+    lists = {name: " and ".join(f"every {rows:,}" for rows in of_one) for name, of_one in periods.items()}
+    texts = [f"{name} {listed} rows" for name, listed in lists.items() if listed]
     unlisted = f"; and {len(texts) - _LISTED} more signals" if len(texts) > _LISTED else ""
     return "; ".join(texts[:_LISTED]) + unlisted
 

@@ -144,6 +144,7 @@ Stream = np.dtype(
 Scored = np.dtype(
     [
         *(("rows", "f8"), ("label", "f8"), ("label_square", "f8"), ("square", "f8"), ("absolute", "f8")),
+        ("td_square", "f8"),
         *(("baseline_square", "f8", SIMPLE), ("baseline_absolute", "f8", SIMPLE)),
         *(("intervals", "f8"), ("inside", "f8"), ("interval_score", "f8")),
     ]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from emphatic.answers.language import Question
 from emphatic.answers.records import SIMPLE, Memory, Records
-from emphatic.scores.measures import LEVEL, Verdict, finite, judge_errors
+from emphatic.scores.verdicts import LEVEL, Verdict, finite, judge_errors
 
 __all__ = ["baseline_names", "judged", "scores_of"]
 
@@ -35,12 +35,12 @@ def baseline_names(question: Question, periods: Sequence[str]) -> list[str | Non
 
 
 class _Judged(NamedTuple):
-    """The blocks of rows that are scored, those before, and the squared errors of each baseline in the former."""
+    """The blocks of rows that are scored, the squared errors of each baseline there, and the mean label before."""
 
     scored: Records
-    early: Records
     squares: dict[str, Array]
     windows: tuple[float, float]
+    mean: float
 
     def verdict(self, level: float = LEVEL) -> Verdict:
         """Whether the answers are better than the best baseline; the interval of the skill misses it at ``level``."""
@@ -56,11 +56,11 @@ def judged(question: Question, target: int, memory: Memory, row: int, periods: S
     early, scored, stride = blocks[:middle], blocks[middle:], int(group["stride"])
     names = {a: name for a, name in enumerate(baseline_names(question, periods)) if name is not None}
     squares = {name: scored["baseline_square"][:, a] for a, name in names.items()}
-    if early["rows"].sum():
-        mean = early["label"].sum() / early["rows"].sum()
+    mean = float(early["label"].sum() / early["rows"].sum()) if early["rows"].sum() else math.nan
+    if mean == mean:
         of_mean = scored["label_square"] - 2.0 * mean * scored["label"] + scored["rows"] * mean**2
         squares["rate" if question.is_event else "mean"] = np.maximum(of_mean, 0.0)
-    return _Judged(scored, early, squares, (group["h"] / stride, block / stride))
+    return _Judged(scored, squares, (group["h"] / stride, block / stride), mean)
 
 
 def scores_of(
@@ -103,11 +103,15 @@ def scores_of(
                 "mae": _mean(scale * sizes[name], count) if name in sizes else None,
                 "rmse": _mean(scale**2 * of_one.sum(), count, root=True),
                 "variance_explained": _share(float(of_one.sum()), spread),
+                "answer": finite(scale * errors.mean),
             }
             for name, of_one in squares.items()
         },
     }
     of_target = memory.targets[target]
+    if question.kind == "weighted":
+        of_td = float(scored["td_square"].sum())
+        score["td"] = {"rmse": _mean(scale**2 * of_td, count, root=True), "variance_explained": _share(of_td, spread)}
     if question.is_event:
         cuts = of_target["cuts"]
         reliability = [

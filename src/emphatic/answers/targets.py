@@ -25,10 +25,13 @@ _TOGETHER = (AT, MEAN_OF)
 _LARGEST = 1e100
 
 
-def default_questions(signals: Sequence[str], horizons: Sequence[float | str], step: float | None = None) -> list[str]:
+def default_questions(
+    signals: Sequence[str], horizons: Sequence[float | str], step: float | None = None, weighted: bool = False
+) -> list[str]:
     """The value of each signal at each horizon, and its mean until then, as far as a question can name them.
 
-    A number of rows that is not whole, and a name with a backtick, cannot be written in a question.
+    A number of rows that is not whole, and a name with a backtick, cannot be written in a question. Where they are
+    ``weighted``, the weighted means follow.
 
     >>> default_questions(["side 1"], [8, "1h"])[:2]
     ['`side 1` at +8', 'mean of `side 1` over 8']
@@ -38,7 +41,8 @@ def default_questions(signals: Sequence[str], horizons: Sequence[float | str], s
         for horizon in horizons:
             length = horizon if isinstance(horizon, str) else f"{horizon:.15g}"
             pair = [f"{name} at +{length}", f"mean of {name} over {length}"]
-            texts += pair if _can_ask(pair[0], step) else []
+            asked = [*pair, f"{name}@{length}"] if weighted else pair
+            texts += asked if _can_ask(pair[0], step) else []
     return texts
 
 

@@ -81,10 +81,9 @@ def nexting(
 ) -> None:
     """Learn to predict every signal of a table at several horizons, in one pass.
 
-    Predicts the value of each signal at each horizon (power at +1h), the mean until then, and the weighted mean of all
-    values that follow, with weights that fall by a factor of 1 − 1/h per step. Says for each signal whether it is
-    predicted better than with the best baseline. Writes predictions.parquet, summary.json, report.html and
-    model.safetensors.
+    Predicts the value of each signal at each horizon (power at +1h) and the mean until then. Says for each signal
+    whether it is predicted better than with the best baseline. Writes predictions.parquet, summary.json, report.html
+    and model.safetensors.
     """
     if quiet:
         logging.getLogger("emphatic").setLevel(logging.ERROR)
@@ -232,7 +231,6 @@ def _show(result: NextingResult, folder: Path, began: float) -> None:
     from emphatic.answers.periods import describe_periods
     from emphatic.nexting.outlook import values_at
     from emphatic.nexting.runner import alarm_lines, forecast_lines, ingest_lines, verdict_lines
-    from emphatic.report.page import NONE
 
     C, horizons = len(result.settings.predict or ()), result.settings.horizons or ()
     median = f"median over {C} signals, " if C > 1 else ""
@@ -241,45 +239,29 @@ def _show(result: NextingResult, folder: Path, began: float) -> None:
     verdicts = verdict_lines(result.verdict)
     if len(verdicts) < len(result.verdict):
         verdicts.append("The verdict on each signal is in report.html.")
-    for line in verdicts + forecast_lines(result.summary, result.settings.coverage, result.reading.get("units")):
+    for line in verdicts + forecast_lines(result.summary[1:], result.settings.coverage, result.reading.get("units")):
         print(line)
-    plain: list[Mapping[str, Any]] = [row for row in result.summary if not {"text", "question"} & set(row)]
     values = [row for row, signal in values_at(result.summary) if signal in (result.settings.predict or ())]
-    if {row["horizon"] for row in values} >= set(horizons):  # what the verdicts are about
-        plain, about, baselines = values, "of values at +horizon", ["best baseline", "persistence"]
-    else:
-        about, baselines = "of weighted means", ["best baseline", "persistence", "offline ridge fit"]
-    table = Table(title=f"Variance explained {about} in the second half, {median}{result.rows:,} rows")
+    table = Table(title=f"Variance explained of values at +horizon in the second half, {median}{result.rows:,} rows")
     table.add_column("horizon", no_wrap=True)
-    for name in ("online", *baselines):
+    for name in ("online", "best baseline", "persistence"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict" if C * max(1, len(result.models)) == 1 else "better", no_wrap=True)
-    empty: dict[str, list[str]] = {}
-    too_long = {gap["horizon"] for gap in result.reading["unscored"] if "horizon" in gap}  # the last lines say so
     for horizon in horizons:
-        rows = [row for row in plain if row["horizon"] == horizon]
-        shares = [_median(rows, name) for name in ("online", *baselines)]
-        table.add_row(str(horizon), *shares, _count_verdicts(rows))
-        reasons = rows[0].get("reasons", {})
-        if horizon in too_long and plain is not values:
-            continue
-        if shares[0] == NONE:
-            why = reasons.get("variance_explained", "too few values at this horizon are known")
-            empty.setdefault(f"no scores, {why}", []).append(str(horizon))
-        elif shares[-1] == NONE and "offline" in reasons:
-            empty.setdefault(f"no offline ridge fit, {reasons['offline']}", []).append(str(horizon))
+        if rows := [row for row in values if row["horizon"] == horizon]:
+            shares = [_median(rows, name) for name in ("online", "best baseline", "persistence")]
+            table.add_row(str(horizon), *shares, _count_verdicts(rows))
     Console().print(table)
-    for reason, unscored in empty.items():
-        print(f"{', '.join(unscored)}: {reason}.")
-    frozen = sum(int(learner.frozen.sum()) for learner in result.model.learners)
-    if frozen:
-        learners = sum(learner.K or 1 for learner in result.model.learners)
+    if not result.models and (frozen := sum(int(one.frozen.sum()) for one in result.model.forecaster.horde.learners)):
+        learners = sum(learner.K or 1 for learner in result.model.forecaster.horde.learners)
         print(f"{frozen} of {learners} learners are frozen after diverging.")
     for line in ingest_lines(result.reading) + ([] if result.models else alarm_lines(result.summary)):
         print(line)
-    if not result.models and (periods := describe_periods(result.model.periods)):
-        print(f"Periods: {periods}.")
-    for line in asked_lines(result.summary):
+    if not result.models:
+        periods = describe_periods({row["signal"]: row["periods"] for row in result.verdict})
+        if periods:
+            print(f"Periods: {periods}.")
+    for line in asked_lines(result.summary[1:]):
         print(line)
     print(f"Learned in {time.perf_counter() - began:.1f} s. Report: {folder / 'report.html'}")
 
@@ -298,7 +280,6 @@ def _median(rows: Sequence[Mapping[str, Any]], column: str) -> str:
         "online": rows,
         "best baseline": [row["baselines"].get(row["best_baseline"], {}) for row in rows],
         "persistence": [row["baselines"].get("persistence", {}) for row in rows],
-        "offline ridge fit": [row.get("offline", {}) for row in rows],
     }[column]
     values = [score.get("variance_explained") for score in scores]
     known = [value for value in values if value is not None]

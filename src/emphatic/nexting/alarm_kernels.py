@@ -37,7 +37,7 @@ BEGIN, EXCESS, SQUARE, FIRST, ABOVE = range(5)
 # The statistics whose tails are in ``tails``, before those of the horizons; and those in ``further_tails``.
 DISTANCE, REPEATS, HORIZONS = range(3)
 UNREST, DRIFT, ABSENCE = range(3)
-# Why there is an alarm: places in ``emphatic.nexting.intervals.WHY``, counted from 1.
+# Why there is an alarm: places in ``emphatic.nexting.alarms.WHY``, counted from 1.
 TOO_HIGH, TOO_LOW, STUCK, DRIFTING, MISSING = range(1, 6)
 
 #: The share of rows in the tail, and −log₁₀ of it; and the natural logarithm of 10.

@@ -1,7 +1,7 @@
 """The first phases of a run: a table is opened, and its rows are learned from, once and in order.
 
-``open_log`` looks at a table and fills in the settings. ``learn_log`` has a Horde learn from its blocks, and writes
-predictions and readings in parts, with a resume point now and then: a run that was killed goes on from the last one,
+``open_log`` looks at a table and fills in the settings. ``learn_log`` has a ``Forecaster`` learn from its blocks, and
+writes what is predicted in parts, with a resume point now and then: a run that was killed goes on from the last one,
 and gives the same bits as if it had not been.
 """
 
@@ -15,10 +15,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -28,15 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import rules
-from emphatic.answers.asked import ENDS, Asked
-from emphatic.answers.targets import default_questions
 from emphatic.answers.timing import Timing
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore
 from emphatic.features import Features
-from emphatic.hordes.horde import BLOCK, RATES, USUAL, Horde
+from emphatic.hordes.horde import BLOCK, USUAL, Horde
 from emphatic.learning.inputs import Active
-from emphatic.nexting.intervals import Derived
+from emphatic.nexting.forecaster import Forecaster, Said
 from emphatic.nexting.settings import ENGINE, WORDS, Settings, default_horizons
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
@@ -63,20 +60,15 @@ SAVE, _QUICK, _TIMES_AS_LONG = 10.0, 0.5, 20.0
 WAITING = 1 << 20
 #: Rows at the start of a table that settings, ranges and its identity are found from.
 FIRST = 10_000
-#: More signals than this have no values and means by default.
-MOST_SIGNALS = 64
 #: What is written in parts.
-KINDS = ("predictions", "readings", "answers")
-#: Bytes of weights and traces above which questions see only what is related to them.
-LIMIT = 1 << 27
-#: More signals than this are divided into groups in any case: solving for ridges costs the cube of the features.
-UNGROUPED = 32
+PREDICTIONS = "predictions"
+#: Bytes of weights and traces above which questions see only what is related to them, and the signals from which on
+#: they do in any case.
+LIMIT, UNGROUPED = 1 << 27, 32
 #: The signals of a group whose questions share their features, at most, and how many others they see; and the same
 #: where more than ``MANY`` signals are predicted, for memory counts more then.
 MEMBERS, OUTSIDE = 8, 4
 MANY, FEW_MEMBERS, FEW_OUTSIDE = 128, 4, 0
-#: The questions of more signals than that whose calendar has the hours of the week: 25 kB each, those of the day 2 kB.
-WEEKLY = 512
 #: Answers of all questions that are worked on at a time, and the rows that are learned from at a time, at least.
 _TOGETHER, _FEWEST_ROWS = 1 << 17, 64
 
@@ -162,15 +154,7 @@ def make_guard(settings: Settings, names: Sequence[str]) -> ReadingGuard:
 
 def horde_options(settings: Settings, step: float | None) -> dict[str, Any]:
     """The arguments of ``Horde`` that settings decide, besides its questions and features."""
-    signals = len(settings.predict or ())
-    return {
-        "rule": settings.rule,
-        "rates": settings.rates,
-        "stepsize": settings.stepsize,
-        "step": step,
-        "least_squares": settings.least_squares,
-        "weekly": signals <= MANY or signals * len(settings.horizons or ()) <= WEEKLY,
-    }
+    return {"rule": settings.rule, "rate": settings.rate, "stepsize": settings.stepsize, "step": step}
 
 
 def make_makers(settings: Settings) -> Features | dict[str, Features]:
@@ -187,16 +171,6 @@ def make_makers(settings: Settings) -> Features | dict[str, Features]:
         for signals, about in subjects.items()
     }
     return {question.name: makers[signals] for question, signals in zip(questions, seen, strict=True)}
-
-
-def shares(settings: Settings, names: Sequence[str]) -> list[NDArray[np.int64]]:
-    """Of the questions ``names``, the first ones, those that share features, in the order of the makers of a horde."""
-    if settings.related is None:
-        return [np.arange(len(names))]
-    seen = _seen_by(settings.gvfs()[: len(names)], settings.related)
-    order = {signals: i for i, signals in enumerate(dict.fromkeys(seen))}
-    which = np.array([order[signals] for signals in seen])
-    return [np.flatnonzero(which == i) for i in range(len(order))]
 
 
 def _seen_by(questions: Sequence[GVF], related: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
@@ -222,7 +196,7 @@ def _subjects(question: GVF, related: Mapping[str, Sequence[str]]) -> list[str]:
 def _restricted(config: Mapping[str, Any], seen: Sequence[str], own: Sequence[str]) -> dict[str, Any]:
     """The configuration of some features in which "*" stands for the signals ``seen``, and in a trace for the ``own``.
 
-    Ridges keep a number for each pair of features: traces of related signals as well would quadruple the memory.
+    Traces of related signals as well would take several times the memory.
     """
 
     def replaced(value: Any, signals: Sequence[str]) -> Any:
@@ -243,8 +217,7 @@ def is_large(settings: Settings, C: int) -> bool:
         steps = len(of["steps"]) if isinstance(of, Mapping) else 1
         inner = of["trace"] if isinstance(of, Mapping) else of
         n += bins * steps * (C if inner == "*" else len(inner) if isinstance(inner, Sequence) else 1)
-    learners = len(settings.gvfs()) * len(settings.rates or RATES)
-    return 8 * len(rules.get(settings.rule or USUAL).vectors) * learners * n > LIMIT
+    return 8 * len(rules.get(settings.rule or USUAL).vectors) * len(settings.gvfs()) * n > LIMIT
 
 
 # ---------------------------------------------------------------------- the table
@@ -308,8 +281,8 @@ class OpenedLog:
             maker: Makes them, and is as it is before the first row.
         """
         hold = Hold(len(self.table.names))
-        for rows in self.log_rows():
-            yield Active(*make_features(maker, rows, *hold.fill(rows.guarded)))
+        for block in self.log_blocks():
+            yield _make_features(maker, block, *hold.fill(block.to_learn))
 
     def readings(self) -> tuple[Array, NDArray[np.bool_], NDArray[np.bool_]]:
         """All rows at once.
@@ -320,15 +293,15 @@ class OpenedLog:
         """
         places = [self.table.names.index(name) for name in self.settings.predict or ()]
         hold = Hold(len(self.table.names))
-        blocks = [(*hold.fill(rows.guarded), rows.gap) for rows in self.log_rows()]
+        blocks = [(*hold.fill(block.to_learn), block.gap) for block in self.log_blocks()]
         readings, missing, gap = (np.concatenate([block[i] for block in blocks]) for i in range(3))
         self.check_rows(len(gap))
         return readings[:, places], missing[:, places], gap
 
-    def log_rows(self) -> Iterator[LogRows]:
-        """All rows from the first, in blocks."""
+    def log_blocks(self) -> Iterator[Block]:
+        """All rows from the first, as a guard marks them."""
         guard = self.new_guard().warm_up(next(self.table.blocks(self.warm_up_rows)).values)
-        return (LogRows.from_block(guard.mark(block)) for block in self.table.blocks(BLOCK))
+        return (guard.mark(block) for block in self.table.blocks(BLOCK))
 
 
 def open_log(
@@ -463,139 +436,60 @@ def _check_scorable(name: str, rows: int, horizons: Sequence[float | str], gamma
 # ---------------------------------------------------------------------- rows of a log
 
 
-@dataclass(frozen=True, eq=False)
-class LogRows:
-    """Consecutive rows that are written beside their predictions, so that scoring need not read the table again.
-
-    Args:
-        values: The signals (B, C), NaN where a value is missing.
-        time: The time of each row (B,), or None without times.
-        gap: The rows (B,) that do not follow the row before.
-        labels: Each text column by name.
-        guarded: The readings (B, C) that are learned from: far ones are pulled in, NaN where one is missing or was
-            taken for missing.
-    """
-
-    values: Array
-    time: Array | None
-    gap: NDArray[np.bool_]
-    labels: dict[str, NDArray[np.object_]]
-    guarded: Array
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __getitem__(self, rows: slice) -> LogRows:
-        labels = {name: column[rows] for name, column in self.labels.items()}
-        time = None if self.time is None else self.time[rows]
-        return LogRows(self.values[rows], time, self.gap[rows], labels, self.guarded[rows])
-
-    @property
-    def scored(self) -> Array:
-        """The readings (B, C) that predictions are compared with: as they were read, NaN where one is missing or was
-        taken for missing."""
-        return np.where(np.isnan(self.guarded), np.nan, self.values)
-
-    @classmethod
-    def from_block(cls, block: Block) -> LogRows:
-        """The rows of a block."""
-        return cls(block.values, block.time, block.gap, block.labels, block.to_learn)
-
-    @classmethod
-    def join(cls, blocks: Sequence[LogRows]) -> LogRows:
-        """Rows that follow one another."""
-        times = [rows.time for rows in blocks if rows.time is not None]
-        return cls(
-            np.concatenate([rows.values for rows in blocks]),
-            np.concatenate(times) if times else None,
-            np.concatenate([rows.gap for rows in blocks]),
-            {name: np.concatenate([rows.labels[name] for rows in blocks]) for name in blocks[0].labels},
-            np.concatenate([rows.guarded for rows in blocks]),
-        )
-
-    def columns(self) -> dict[str, Any]:
-        """As columns of a table, by place: signals and categories may have any name."""
-        import pyarrow as pa
-
-        columns: dict[str, Any] = {f"value {j}": column for j, column in enumerate(self.values.T)}
-        columns["gap"] = self.gap
-        columns["guarded"] = self._guarded_column()
-        if self.time is not None:
-            columns["time"] = self.time
-        return columns | {f"label {j}": pa.array(c, pa.string()) for j, c in enumerate(self.labels.values())}
-
-    def _guarded_column(self) -> pa.Array:
-        """For each row a list of the readings that are learned from otherwise than read: place, value, place, …."""
-        import pyarrow as pa
-
-        differs = (self.guarded != self.values) & ~np.isnan(self.values)
-        rows, places = np.nonzero(differs)
-        ends = 2 * np.searchsorted(rows, np.arange(len(self) + 1))
-        pairs = np.stack([places.astype(np.float64), self.guarded[rows, places]], axis=1)
-        return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(pairs.reshape(-1)))
-
-    @classmethod
-    def from_table(cls, table: pa.Table, categories: Sequence[str]) -> LogRows:
-        """The rows of a table that has these columns."""
-        columns = {name: table.column(name).to_numpy() for name in table.column_names if name != "guarded"}
-        values = np.stack([column for name, column in columns.items() if name.startswith("value ")], axis=1)
-        labels = {name: np.asarray(columns[f"label {j}"], object) for j, name in enumerate(categories)}
-        guarded, lists = values, table.column("guarded").combine_chunks()
-        pairs = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, 2)
-        if len(pairs):
-            count = np.diff(lists.offsets.to_numpy()) // 2
-            guarded = values.copy()
-            guarded[np.repeat(np.arange(len(values)), count), pairs[:, 0].astype(np.int64)] = pairs[:, 1]
-        return cls(values, columns.get("time"), columns["gap"], labels, guarded)
-
-
 @dataclass
 class ReadingCounts:
-    """For each signal how many readings could not be used, and its first reading: the row (−1 for none) and the value.
+    """For each signal how many readings could not be used, and the least and the greatest that could.
 
-    ``gaps`` is the number of rows that do not follow the row before.
+    ``gaps`` is the number of rows that do not follow the row before, ``undated`` of those without a time, and
+    ``begins`` is the first time.
     """
 
     unreadable: list[int]
     infinite: list[int]
-    first: list[int]
-    start: list[float]
+    lowest: list[float | None]
+    highest: list[float | None]
     gaps: int = 0
+    undated: int = 0
+    begins: float | None = None
 
     @classmethod
     def none(cls, C: int) -> ReadingCounts:
         """Before the first row."""
-        return cls([0] * C, [0] * C, [-1] * C, [0.0] * C)
+        return cls([0] * C, [0] * C, [None] * C, [None] * C)
 
     def add(self, block: Block) -> None:
-        """Count the next block of the table."""
+        """Count the next block of the table, which a guard has marked."""
         for counts, new in ((self.unreadable, block.unreadable), (self.infinite, block.infinite)):
             counts[:] = [a + int(b) for a, b in zip(counts, new, strict=True)]
-        for c in [c for c, row in enumerate(self.first) if row < 0]:
-            present = np.flatnonzero(~np.isnan(block.values[:, c]))
-            if len(present):
-                self.first[c] = block.row + int(present[0])
-                self.start[c] = float(block.values[present[0], c])
+        sound = np.where(np.isnan(block.to_learn), np.nan, block.values)
+        for c, column in enumerate(sound.T):
+            known = column[np.isfinite(column)]
+            if len(known):
+                low, high = self.lowest[c], self.highest[c]
+                self.lowest[c] = float(known.min()) if low is None else min(low, float(known.min()))
+                self.highest[c] = float(known.max()) if high is None else max(high, float(known.max()))
         self.gaps += int(block.gap.sum())
+        if block.time is not None and len(block):
+            self.undated += int((~np.isfinite(block.time)).sum())
+            self.begins = float(block.time[0]) if self.begins is None else self.begins
 
 
-def make_features(
-    maker: Features, rows: LogRows, held: Array, missing: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], Array]:
-    """Features of the next rows, (B, k) each: their indices and values.
+def _make_features(maker: Features, block: Block, held: Array, missing: NDArray[np.bool_]) -> Active:
+    """Features of the next rows.
 
     ``held`` are the readings, the last one held where one is ``missing``. Rows between two gaps are made at a time:
     after a gap traces start anew.
     """
-    inner = np.flatnonzero(rows.gap[1:]) + 1
+    inner = np.flatnonzero(block.gap[1:]) + 1
     pieces = []
-    for begin, end in pairwise([0, *inner.tolist(), len(rows)]):
+    for begin, end in pairwise([0, *inner.tolist(), len(block)]):
         piece = slice(begin, end)
-        if rows.gap[begin]:
+        if block.gap[begin]:
             maker.cut()
-        inputs = rows[piece]
-        pieces.append(maker(held[piece], time=inputs.time, labels=inputs.labels, missing=missing[piece]))
-    return np.concatenate([phi.indices for phi in pieces]), np.concatenate([phi.values for phi in pieces])
+        time = None if block.time is None else block.time[piece]
+        labels = {name: column[piece] for name, column in block.labels.items()}
+        pieces.append(maker(held[piece], time=time, labels=labels, missing=missing[piece]))
+    return Active(np.concatenate([phi.indices for phi in pieces]), np.concatenate([phi.values for phi in pieces]))
 
 
 class RowChecksum:
@@ -665,61 +559,52 @@ def catch_stop() -> Iterator[StopRequest]:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A log that has been learned from; its predictions and readings lie in parts.
+    """A log that has been learned from; what was predicted lies in parts.
 
     Args:
         log: The log.
-        horde: The Horde after the last row.
+        forecaster: All that was learned.
         clock: The clock after the last row; None without times.
         counts: What was counted in the readings.
         guard: The guard of the readings after the last row.
-        derived: The intervals and alarms after the last row.
-        asked: The questions of one line after the last row.
-        makers: The state of each maker of features before the first row.
         store: The parts.
         seconds: How long learning took.
     """
 
     log: OpenedLog
-    horde: Horde
+    forecaster: Forecaster
     clock: Clock | None
     counts: ReadingCounts
     guard: ReadingGuard
-    derived: Derived
-    asked: Asked
-    makers: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
     store: PartStore
     seconds: float
 
     @property
     def learners(self) -> int:
         """The number of learners."""
-        return sum(learner.K or 1 for learner in self.horde.learners)
+        return sum(learner.K or 1 for learner in self.forecaster.horde.learners)
 
     @property
     def frozen(self) -> int:
         """How many learners have diverged, and stay as they were."""
-        return sum(int(learner.frozen.sum()) for learner in self.horde.learners)
+        return sum(int(learner.frozen.sum()) for learner in self.forecaster.horde.learners)
+
+    @property
+    def constant(self) -> list[str]:
+        """The signals that never changed."""
+        pairs = zip(self.log.table.names, self.counts.lowest, self.counts.highest, strict=True)
+        return [name for name, lowest, highest in pairs if lowest == highest]
 
     def guarded_counts(self) -> dict[str, dict[str, int]]:
         """How many readings of each signal were pulled in and taken for missing, where there are any."""
         return self.guard.counts(self.log.table.names)
 
-    @cached_property
-    def further_scores(self) -> list[dict[str, Any]]:
-        """The scores that follow those of signals and horizons: of all that is answered, and of own questions."""
-        return [*self.asked.summary(), *self.derived.returns.scores()]
-
     def unused_columns(self) -> dict[str, str]:
         """Columns of text that neither features nor questions use, and why."""
         used = {config["of"] for config in self.log.settings.features or () if config["kind"] == "one_hot"}
-        used |= {question.policy.column for question in self.horde.questions if question.policy is not None}
+        used |= {gvf.policy.column for gvf in self.forecaster.returns.questions if gvf.policy is not None}
         why = f"text column with fewer than 2 or more than {WORDS} distinct values in the first rows"
         return {name: why for name in self.log.table.categories if name not in used}
-
-    def features(self, maker: int) -> Features:
-        """One of the makers of features as it was before the first row."""
-        return Features.load(*self.makers[maker])
 
 
 class ResumePoint(NamedTuple):
@@ -817,25 +702,24 @@ def learn_log(log: OpenedLog, resumption: Resumption, progress: Progress) -> Lea
     """
     began = time.perf_counter()
     store, identity, checksum, point = resumption
-    guard = log.new_guard()
-    horde = log.warmed_up(guard)
-    makers = [maker.save() for maker in horde.makers]
+    guard, timing = log.new_guard(), Timing.of(log.table.clock(), log.table.dated)
+    horde = log.warmed_up(guard) if point is None else point.horde
+    forecaster = Forecaster(horde, log.settings, timing, log.rows)
     if point is None:
         store.clear()
         clock, counts = log.table.clock(), ReadingCounts.none(len(log.table.names))
     else:
-        horde = point.horde
-        store.drop(horde.rows, *KINDS)
+        store.drop(horde.rows, PREDICTIONS)
+        forecaster.restore(point.state)
         began -= float(point.state["seconds"])
         clock = None if point.state["clock"] is None else Clock.restore(point.state["clock"])
         counts = ReadingCounts(**point.state["counts"])
         guard = ReadingGuard.restore(point.state["guard"])
         if point.state["increments"] is not None:
             log.table.increments = Increments.restore(point.state["increments"])
-    derived, asked = _derive(log, horde, store)
-    for note in describe_default(log.settings, asked):
+    for note in describe_default(log.settings, timing.step):
         _log.warning("%s: %s", log.table.name, note)
-    writer = _PartWriter(log, store, horde.names, derived, asked)
+    writer = _PartWriter(log, store, forecaster)
 
     def save(**further: Any) -> None:
         writer.flush()
@@ -851,21 +735,19 @@ def learn_log(log: OpenedLog, resumption: Resumption, progress: Progress) -> Lea
             "counts": asdict(counts),
             "seconds": time.perf_counter() - began,
         }
-        horde.save(store.folder / "model.safetensors", **state, **further)
+        horde.save(store.folder / "model.safetensors", **state, **forecaster.state(), **further)
 
     due = time.perf_counter() + SAVE
     remaining = horde.rows < log.rows
     with catch_stop() as request:
         for block in log.table.blocks(block_rows(len(horde.questions)), horde.rows, clock) if remaining else ():
             checksum.add(block)
-            predictions = horde.advance(guard.mark(block))
+            writer.add(block, forecaster(guard.mark(block)))
             counts.add(block)
             end = block.row + len(block)
-            writer.add(block, predictions, horde.answers if end > log.rows // 2 else {})
             progress("learning", end, log.rows)
             if request.signal is not None:
                 break
-            # Always after whole blocks: a run that resumes from here cuts the rows at the same places.
             now = time.perf_counter()
             if now >= due and end < log.rows:
                 save()
@@ -875,149 +757,59 @@ def learn_log(log: OpenedLog, resumption: Resumption, progress: Progress) -> Lea
             save()
             raise KeyboardInterrupt(request.signal)
         log.check_rows(horde.rows)
-        grid = None if log.table.grid is None else log.table.grid.state()
-        save(**derived.state(), **asked.state(), grid=grid)
+        save(grid=None if log.table.grid is None else log.table.grid.state())
         if request.signal is not None:
             raise KeyboardInterrupt(request.signal)
-    return Learned(log, horde, clock, counts, guard, derived, asked, makers, store, time.perf_counter() - began)
+    return Learned(log, forecaster, clock, counts, guard, store, time.perf_counter() - began)
 
 
-def _derive(log: OpenedLog, horde: Horde, store: PartStore) -> tuple[Derived, Asked]:
-    """Intervals, alarms and answers as they are after the rows that parts have been written of."""
-    settings = log.settings
-    own = len(settings.questions)
-    derived = Derived(horde, settings.coverage, settings.false_alarm_rate, log.table.dated, own, log.rows)
-    columns = [*horde.names, *(name for name, _, _ in derived.names), "row", "time"]
-    asked = make_asked(settings, log.table.names, Timing.of(log.table.clock(), log.table.dated), columns, log.rows)
-    for begin in store.starts("readings"):
-        rows = LogRows.from_table(store.read("readings", begin), log.table.categories)
-        table = store.read("predictions", begin)
-        predictions = np.stack([table.column(name).to_numpy() for name in horde.names], axis=1)
-        derived(predictions, rows.values, rows.gap, rows.time, rows.guarded, rows.labels)
-        asked(Block(begin, rows.values, rows.time, rows.labels, gap=rows.gap, guarded=rows.guarded), predictions)
-    return derived, asked
-
-
-def make_asked(
-    settings: Settings, signals: Sequence[str], timing: Timing, columns: Collection[str], rows: int | None = None
-) -> Asked:
-    """The questions of the settings, and by default the value and the mean of every signal at every horizon.
-
-    Args:
-        settings: The settings, with their defaults.
-        signals: All signals of the stream.
-        timing: What is known of its times.
-        columns: The other columns of the predictions: a question that would have the same column is not asked by
-            default, and refused if it is asked.
-        rows: The number of rows, where it is known.
-    """
-    predict, horizons = settings.predict or (), settings.horizons or ()
-    default: list[str] = []
-    if not (settings.exponential_only or (settings.exponential_only is None and len(predict) > MOST_SIGNALS)):
-        default = default_questions(predict, horizons, timing.step)
-    default = [text for text in default if not {text, *(f"{text}.{end}" for end in ENDS)}.intersection(columns)]
-    learned = [(signal, horizon) for signal in predict for horizon in horizons]
-    asked = Asked(settings.ask, signals, timing, settings.coverage, rows, default, learned)
-    asked.check_names(columns)
-    return asked
-
-
-def describe_default(settings: Settings, asked: Asked) -> list[str]:
-    """What there is to say before a run about the values at each horizon: that there are none, or at other times."""
-    count, step = len(settings.predict or ()), asked.timing.step
-    if not asked.default and settings.exponential_only is None and count > MOST_SIGNALS:
-        return [
-            f"values at each horizon are left out, with {count:,} signals: choose at most {MOST_SIGNALS} with "
-            "'predict', ask for one with 'ask', or set exponential_only = false."
-        ]
-    if step is None or not asked.default:
-        return []
-    spans = {
-        horizon: durations.seconds(horizon) / step for horizon in settings.horizons or () if isinstance(horizon, str)
-    }
-    between = {
-        horizon: durations.format_duration(max(1, math.ceil(rows - 0.5 - 1e-6)) * step)
-        for horizon, rows in spans.items()
-        if abs(rows - round(rows)) > 0.05
-    }
-    return [
-        f"{length} is not a whole number of rows: the value at +{length} is that of the nearest reading, at +{nearest}."
-        for length, nearest in between.items()
-    ]
-
-
-class _LearnedRows(NamedTuple):
-    """A block that was learned from, its predictions, the differences of its component answers from them, how many
-    numbers these are, and what is derived from them: intervals and alarms, and answers to questions of one line."""
-
-    block: Block
-    predictions: Array
-    answers: Mapping[str, NDArray[np.float32]]
-    size: int
-    derived: Mapping[str, NDArray[Any]]
-    asked: Array
+def describe_default(settings: Settings, step: float | None) -> list[str]:
+    """What there is to say before a run about its horizons: that values are at other times, or cannot be asked for."""
+    predict, horizons, notes = settings.predict or (), settings.horizons or (), []
+    fractions = [h for h in horizons if not isinstance(h, str) and h != int(h)]
+    unnamed = [name for name in predict if "`" in name]
+    if fractions or unnamed:
+        listed = ", ".join([*map(str, fractions), *map(repr, unnamed)])
+        notes.append(f"{listed}: no question can ask for this, so that there is no forecast of it.")
+    for horizon in horizons:
+        if step is None or not isinstance(horizon, str):
+            continue
+        rows = durations.seconds(horizon) / step
+        if abs(rows - round(rows)) > 0.05:
+            nearest = durations.format_duration(max(1, math.ceil(rows - 0.5 - 1e-6)) * step)
+            notes.append(
+                f"{horizon} is not a whole number of rows: the value at +{horizon} is that of the nearest reading, at "
+                f"+{nearest}."
+            )
+    return notes
 
 
 class _PartWriter:
-    """Writes the predictions, readings and component answers of a log in parts, with intervals and alarms.
+    """Writes what is said at the rows of a log in parts."""
 
-    Component answers are kept as their differences from the prediction, in float32, where they are scored: in the
-    second half of the log. A row takes four bytes an answer and question.
-    """
+    def __init__(self, log: OpenedLog, store: PartStore, forecaster: Forecaster) -> None:
+        self._table, self._store, self._forecaster = log.table, store, forecaster
+        self._waiting: list[tuple[Block, Said]] = []
 
-    def __init__(self, log: OpenedLog, store: PartStore, names: Sequence[str], derived: Derived, asked: Asked) -> None:
-        self._log, self._store, self._names, self._derived, self._asked = log, store, names, derived, asked
-        self._waiting: list[_LearnedRows] = []
-
-    def add(self, block: Block, predictions: Array, answers: Mapping[str, Array]) -> None:
-        """The next block. Parts are written before too many numbers wait.
-
-        Intervals, alarms and answers are computed here, not when a part is written: each block then takes about as
-        long as the one before, and the time that is left can be told from it.
-        """
-        rows = LogRows.from_block(block)
-        derived = self._derived(predictions, rows.values, rows.gap, rows.time, rows.guarded, rows.labels)
-        with np.errstate(all="ignore"):
-            differences = {name: (answer - predictions).astype(np.float32) for name, answer in answers.items()}
-        width = predictions.shape[1] * (1 + len(answers)) + block.values.shape[1] + len(block.labels)
-        asked = self._asked(block, predictions)
-        self._waiting.append(_LearnedRows(block, predictions, differences, len(block) * width, derived, asked))
-        if sum(learned.size for learned in self._waiting) >= WAITING:
+    def add(self, block: Block, said: Said) -> None:
+        """The next block. Parts are written before too many numbers wait."""
+        self._waiting.append((block, said))
+        if sum(of_block.asked.size + of_block.own.size for _, of_block in self._waiting) >= WAITING:
             self.flush()
 
     def flush(self) -> None:
         """Write the blocks that wait."""
         due, self._waiting = self._waiting, []
-        if due:
-            self._write(due)
-
-    def _write(self, due: Sequence[_LearnedRows]) -> None:
-        import pyarrow as pa
-
-        rows = LogRows.join([LogRows.from_block(learned.block) for learned in due])
-        predictions = np.concatenate([learned.predictions for learned in due])
-        begin, table = due[0].block.row, self._log.table
-        scored = [learned for learned in due if learned.answers]
-        if scored:
-            answers = {}
-            for name in scored[0].answers:
-                values = np.concatenate([learned.answers[name] for learned in scored])
-                answers[name] = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
-            self._store.write("answers", scored[0].block.row, answers, compress=False)  # (a tenth smaller at best)
-        columns: dict[str, Any] = {"row": np.concatenate([learned.block.numbers for learned in due])}
-        if rows.time is not None:
-            columns["time"] = _stamps(rows.time, table.zone) if table.dated else rows.time
-        columns |= dict(zip(self._names, predictions.T, strict=True))
-        columns |= self._derived.columns(_join([learned.derived for learned in due]))
-        replies = np.concatenate([learned.asked for learned in due]).reshape(len(predictions), -1)
-        columns |= dict(zip(self._asked.names, np.ascontiguousarray(replies.T), strict=True))
-        self._store.write("readings", begin, rows.columns())
-        self._store.write("predictions", begin, columns)
-
-
-def _join(blocks: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """The arrays of several blocks, by name, one after the other."""
-    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+        if not due:
+            return
+        blocks = [block for block, _ in due]
+        columns: dict[str, Any] = {"row": np.concatenate([block.numbers for block in blocks])}
+        times = [block.time for block in blocks if block.time is not None]
+        if times:
+            seconds = np.concatenate(times)
+            columns["time"] = _stamps(seconds, self._table.zone) if self._table.dated else seconds
+        said = Said(*(np.concatenate(arrays) for arrays in zip(*(said for _, said in due), strict=True)))
+        self._store.write(PREDICTIONS, blocks[0].row, columns | self._forecaster.columns(said))
 
 
 def _stamps(seconds: Array, zone: str | None) -> pa.Array:

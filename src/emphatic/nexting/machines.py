@@ -36,7 +36,7 @@ from emphatic.common.names import suggestion
 from emphatic.common.parts import open_writer
 from emphatic.hordes.horde import Horde
 from emphatic.learning.returns import UndiscountedWarning
-from emphatic.nexting.intervals import alarms_by_signal
+from emphatic.nexting.alarms import alarms_by_signal
 from emphatic.nexting.learning import (
     FIRST,
     Progress,
@@ -49,6 +49,8 @@ from emphatic.nexting.learning import (
     make_horde,
     open_log,
 )
+from emphatic.nexting.outlook import values_at
+from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.scoring import ScoreTable, score_log
 from emphatic.nexting.settings import Settings, default_horizons
 from emphatic.tables import Table
@@ -229,7 +231,6 @@ def run_machine(
     folder: Path,
     roles: Mapping[str, ColumnRole],
     teacher: Horde | None = None,
-    offline: bool = True,
     with_page: bool = False,
     progress: Progress = lambda phase, done, total: None,
 ) -> dict[str, Any]:
@@ -244,7 +245,6 @@ def run_machine(
         folder: The folder of the machine, for its predictions, its model and its record.
         roles: What the columns are.
         teacher: With shared weights, the Horde to go on with.
-        offline: Whether the predictions are compared with an offline fit.
         with_page: Whether the page of the machine is written as well, for its section in the report.
         progress: Called now and then.
 
@@ -271,16 +271,15 @@ def run_machine(
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", UndiscountedWarning)
             learned = learn_log(log, resumption, progress)
-            scored = score_log(learned, offline, progress)
+            scored = score_log(learned, progress)
         scored.summary[0]["reading"] = reading = ingest_summary(scored)
         seconds = {"reading": log.seconds, "learning": learned.seconds, "scoring": scored.seconds}
-        record |= {"reading": reading, "curves": scored.curves, "seconds": seconds}
+        record |= {"reading": reading, "seconds": seconds}
         record |= {"settings": learned.log.settings.table()}
         if with_page:
             with atomic_file(folder / "page.html") as page:
                 page.write(render_report(scored, seconds).encode())
-        del scored.summary[0]["reading"]
-        record |= {"summary": scored.summary, "asked": learned.further_scores}
+        record |= {"signals": scored.summary[0]["signals"], "summary": scored.summary[1:]}
         store = learned.store
         os.replace(store.folder / "predictions", folder / "predictions.parquet")
         shutil.copyfile(store.folder / "model.safetensors", folder / "model.safetensors")
@@ -310,7 +309,7 @@ def run_here(tasks: Iterator[tuple[int, MachineTask]], count: int) -> Iterator[t
 # ---------------------------------------------------------------------- all machines
 
 
-class Models(Mapping[str, Horde]):
+class Models(Mapping[str, Predictor]):
     """The model of each machine by name, read from its file when it is asked for.
 
     Args:
@@ -320,8 +319,8 @@ class Models(Mapping[str, Horde]):
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = dict(files)
 
-    def __getitem__(self, machine: str) -> Horde:
-        return Horde.load(self._files[machine])
+    def __getitem__(self, machine: str) -> Predictor:
+        return Predictor.load(self._files[machine])[0]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -355,7 +354,7 @@ def run_machines(job: Nexting, resume: bool = False, run_tasks: RunTasks = run_h
         roles = _find_roles(rows, signals)
         settings = _fill(rows, roles, job.settings, signals)
         _check_sections(settings, rows.names)
-        run = {"settings": settings.table(), "rows": rows.checksum(), "offline": job.offline}
+        run = {"settings": settings.table(), "rows": rows.checksum()}
         _begin(job.out, run, folder, resume)
         teacher, of_machines = _make_teacher(rows, roles, settings) if settings.share else (None, settings)
         single = replace(of_machines, by=None, share=None, sections=None, pivot=job.settings.pivot or False)
@@ -367,7 +366,7 @@ def run_machines(job: Nexting, resume: bool = False, run_tasks: RunTasks = run_h
             for i, name in enumerate(rows.names):
                 of_machine = folder / f"{i:06d}"
                 options: dict[str, Any] = {"folder": of_machine, "roles": roles, "teacher": weights}
-                options |= {"offline": job.offline, "with_page": name in with_page}
+                options["with_page"] = name in with_page
                 yield i, partial(run_machine, name, rows.table(i), single, **options)
                 if weights is not None and (of_machine / "model.safetensors").exists():
                     weights = Horde.load_with(of_machine / "model.safetensors")[0]  # (each machine asks anew)
@@ -526,13 +525,10 @@ def _write(
     if reading["time"].get("why") and not first["reading"]["time"].get("why"):
         reading["time"] = first["reading"]["time"]
     for _, record in learned:  # in place: with many machines two copies of all scores would not fit
-        for name in ("summary", "asked", "curves"):
+        for name in ("signals", "summary"):
             record[name] = [{"machine": record["machine"], **entry} for entry in record[name]]
-    summary, asked, curves = (
-        [entry for _, record in learned for entry in record[name]] for name in ("summary", "asked", "curves")
-    )
-    summary += asked
-    summary[0]["reading"] = reading
+    signals, scores = ([entry for _, record in learned for entry in record[name]] for name in ("signals", "summary"))
+    summary = [{"reading": reading, "signals": signals}, *scores]
     filled = Settings.of(first["settings"] | {name: getattr(settings, name) for name in ("by",)})
     filled = replace(filled, share=settings.share, sections=settings.sections)
     began = clock_time.perf_counter()
@@ -542,12 +538,9 @@ def _write(
         file.write(page.encode())
     with atomic_file(out / "summary.json") as file:
         file.writelines(_json_pieces(summary))
-    model = Horde.load(models[str(learned[-1][1]["machine"])])
     unfinished_file(out).unlink()
     shutil.rmtree(folder, ignore_errors=True)
-    return NextingResult(
-        ScoreTable(summary), curves, model, filled, reading["rows"], seconds, out, models=Models(models)
-    )
+    return NextingResult(ScoreTable(summary), filled, reading["rows"], seconds, out, models=Models(models))
 
 
 def _json_pieces(summary: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
@@ -625,7 +618,7 @@ def _place(file: Path, place: Path) -> None:
         shutil.copyfile(file, place)
 
 
-def save_models(models: Mapping[str, Horde], out: Path) -> None:
+def save_models(models: Mapping[str, Predictor], out: Path) -> None:
     """Write the model of each machine to its place in a folder.
 
     Args:
@@ -649,12 +642,12 @@ def describe_machine(record: Mapping[str, Any]) -> dict[str, Any]:
     """A machine in a few facts: its rows, the medians of its scores, and its alarms; or why it has no scores."""
     facts = {"name": record["machine"], "rows": record["rows"]}
     if "why" in record:
-        return facts | {"variance_explained": None, "skill": None, "alarms": None, "why": record["why"]}
-    scores = record["summary"]
-    for name in ("variance_explained", "skill"):
-        known = [score[name] for score in scores if score[name] is not None]
+        return facts | {"variance_explained": None, "skill_best": None, "alarms": None, "why": record["why"]}
+    of_values = [score for score, _ in values_at(record["summary"])]
+    for name in ("variance_explained", "skill_best"):
+        known = [score[name] for score in of_values if score[name] is not None]
         facts[name] = statistics.median(known) if known else None
-    facts["alarms"] = sum(alarms_by_signal(scores).values())
+    facts["alarms"] = sum(alarms_by_signal([record]).values())
     return facts
 
 
@@ -712,12 +705,12 @@ def _render(
 def _columns() -> list[Any]:
     from emphatic.report.page import Column, amount, share
 
-    skill = "1 − MSE / MSE(persistence), median over signals and horizons: above 0 is better than persistence"
+    skill = "1 − MSE / MSE of the best baseline, median over signals and horizons: above 0 is better"
     return [
         Column("machine", "name"),
         Column("rows", "rows", amount),
         Column("variance explained", "variance_explained", share, hint="median over signals and horizons"),
-        Column("skill", "skill", share, hint=skill),
+        Column("skill", "skill_best", share, hint=skill),
         Column("alarms", "alarms", amount),
     ]
 
@@ -730,15 +723,14 @@ def _section(i: int, record: Mapping[str, Any], page: Path, plots: Any) -> dict[
     if "why" in record:
         return {"id": f"machine-{i}", "name": record["machine"], "why": record["why"], "scores": "", "cards": []}
     columns = [
-        Column("signal", "signal"),
-        Column("horizon", "horizon", str, order="gamma"),
+        Column("question", "text"),
+        Column("verdict", "verdict"),
         Column("variance explained", "variance_explained", share),
-        Column("skill", "skill", share),
+        Column("skill", "skill_best", share),
         Column("RMSE", "rmse", amount),
         Column("in the interval", "coverage", share),
-        Column("alarms", "alarms", amount),
     ]
-    drawn = [(label, plot) for label, plot in read_plots(page.read_text("utf-8")) if plot.group == "signals"]
-    cards = [(label.partition(":")[0], plots(plot, f"{record['machine']}, {label}")) for label, plot in drawn]
+    drawn = [(label, plot) for label, plot in read_plots(page.read_text("utf-8")) if plot.group == "outlook"]
+    cards = [("Forecast", plots(plot, f"{record['machine']}, {label}")) for label, plot in drawn]
     scores = table(columns, record["summary"], sort=True, tall=True)
     return {"id": f"machine-{i}", "name": record["machine"], "why": "", "scores": scores, "cards": cards}

@@ -27,18 +27,18 @@ import orjson
 from numpy.typing import NDArray
 
 from emphatic.answers.asked import KINDS, Asked
-from emphatic.answers.language import parse_all
+from emphatic.answers.language import parse, parse_all
 from emphatic.answers.timing import Timing
-from emphatic.asking.gvfs import MARKS
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_lock
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.intervals import ENDS, OF_A_SIGNAL, WHY, Derived
-from emphatic.nexting.learning import choose_columns, make_asked, make_guard, make_horde
+from emphatic.nexting.alarms import OF_A_SIGNAL, WHY
+from emphatic.nexting.forecaster import Forecaster, Said
+from emphatic.nexting.gvfs import MARKS
+from emphatic.nexting.learning import choose_columns, make_guard, make_horde
 from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.questions import durations
-from emphatic.questions.gvf import GVF
 from emphatic.tables import Block, Clock, ReadingGuard
 from emphatic.tables.columns import Increments
 from emphatic.tables.fields import Notation
@@ -58,8 +58,8 @@ from emphatic.tables.pipe import (
 )
 from emphatic.tables.text import LOOK_LINES, is_nested
 
-__all__ = ["ENDS", "ENGINE", "OF_A_SIGNAL", "Every", "LineFormat", "Live", "Outcome", "Prediction", "Predictor"]
-__all__ += ["WHY", "PersistenceWarmUp", "compile_for_live", "compile_for_questions", "format_lines", "question_keys"]
+__all__ = ["Every", "LineFormat", "Live", "Outcome", "PersistenceWarmUp", "Prediction", "Predictor"]
+__all__ += ["compile_for_live", "format_lines"]
 
 logger = logging.getLogger("emphatic.nexting")
 
@@ -116,88 +116,105 @@ class Every:
         return True
 
 
-def question_keys(questions: Iterable[GVF]) -> list[tuple[str, str]]:
-    """The two keys under which each question is in a line of predictions.
-
-    A plain question is under its signal and horizon, a question that the user wrote under its name and horizon, or γ.
-    """
-    keys: dict[tuple[str, str], None] = {}
-    for question in questions:
-        name, _, horizon = question.name.rpartition("@")
-        if question.name != f"{question.cumulant}@{question.horizon}":
-            length = question.gamma if question.horizon is None else question.horizon
-            text = "" if callable(length) else length if isinstance(length, str) else f"{length:g}"
-            name, horizon = question.name, text
-        keys[(name, horizon) if (name, horizon) not in keys else (name, question.name)] = None
-    return list(keys)
-
-
 #: Whether there is an alarm, and the reasons by their numbers, as they stand in a line.
 _TRUTHS, _REASONS = (b"false", b"true"), (b"null", *(f'"{reason}"'.encode() for reason in WHY))
+#: What a line has of each prediction besides its value.
+_BOUNDS = ("low", "high")
 
 
 class LineFormat:
     """The form of a line of predictions: {"step": …, "time": …, "predictions": {signal: {horizon: value}}, …}.
 
-    Then follow "low" and "high", the ends of the predictions' intervals, of the same form; and "anomaly", "alarm" and
-    "why", {signal: value} for each of ``signals``. Where questions were ``asked``, there is also "asked", {question:
-    {"answer": value, "low": value, "high": value, "usual": value}}. Where answers to own questions are unsupported or
-    impossible, "marks" has the word, of the form of "predictions".
+    A prediction is the answer to ``SIGNAL at +h``, or to a question of the user's own. Then follow "low" and "high",
+    the ends of their intervals, of the same form; and "anomaly", "alarm" and "why", {signal: value} for each signal
+    that is predicted. All other questions are under "asked", {question: {"answer": value, "low": value, "high": value,
+    "usual": value}}. Where answers to own questions are unsupported or impossible, "marks" has the word, of the form of
+    "predictions".
 
     Args:
-        questions: The questions, in the order of the predictions.
         signals: The signals that have alarms.
-        asked: The questions of one line.
+        values: The signal and the horizon of each value that is predicted.
+        own: The name and the horizon of each question of the user's own.
+        places: The places of the values among all that is asked.
+        asked: The texts of all that is asked.
     """
 
-    def __init__(self, questions: Iterable[GVF], signals: Iterable[str], asked: Sequence[str] = ()) -> None:
-        #: The keys of each question.
-        self.keys = question_keys(questions)
-        #: The horizons of each name, with the numbers of their questions.
+    def __init__(
+        self,
+        signals: Iterable[str],
+        values: Sequence[tuple[str, str]],
+        own: Sequence[tuple[str, str]] = (),
+        places: Sequence[int] | None = None,
+        asked: Sequence[str] = (),
+    ) -> None:
+        self.signals = tuple(signals)
+        #: The two keys of each prediction: its signal or name, and its horizon; those of own questions come last.
+        self.keys, self.own = [*values, *own], tuple(own)
+        #: The horizons of each name, with the numbers of their predictions.
         self.places: dict[str, dict[str, int]] = {}
         for q, (name, horizon) in enumerate(self.keys):
             self.places.setdefault(name, {})[horizon] = q
-        #: The places of the predictions, then of the low and the high ends, in the order of a line.
-        order = np.array([q for at in self.places.values() for q in at.values()])
-        self._order = np.concatenate([kind * len(order) + order for kind in range(1 + len(ENDS))])
+        self._values = np.array(range(len(values)) if places is None else places, np.int64)
+        shown = {*self._values.tolist()}
+        #: The questions under "asked", and their places among all that is asked.
+        self.asked = tuple(text for q, text in enumerate(asked) if q not in shown)
+        self._asked = np.array([q for q in range(len(asked)) if q not in shown], np.int64)
+        self._order = np.array([q for at in self.places.values() for q in at.values()], np.int64)
         bodies = (", ".join(f"{_literal(h)}: %s" for h in at) for at in self.places.values())
         body = ", ".join(f"{_literal(name)}: {{{inner}}}" for name, inner in zip(self.places, bodies, strict=True))
-        entries = "".join(f', "{kind}": {{{body}}}' for kind in ("predictions", *ENDS))
-        self.signals = tuple(signals)
+        entries = "".join(f', "{kind}": {{{body}}}' for kind in ("predictions", *_BOUNDS))
         body = ", ".join(f"{_literal(name)}: %s" for name in self.signals)
         entries += "".join(f', "{kind}": {{{body}}}' for kind in OF_A_SIGNAL)
-        self.asked = tuple(asked)
         if self.asked:
             body = ", ".join(f'"{kind}": %s' for kind in KINDS)
             entries += ', "asked": {' + ", ".join(f"{_literal(text)}: {{{body}}}" for text in self.asked) + "}"
         template = '{"step": %s, "time": %s' + entries + "}\n"
-        count = 2 + len(self._order) + len(OF_A_SIGNAL) * len(self.signals) + len(KINDS) * len(self.asked)
+        count = 2 + 3 * len(self.keys) + len(OF_A_SIGNAL) * len(self.signals) + len(KINDS) * len(self.asked)
         #: A line in pieces: texts, and between them the fields.
         self._pieces = [b""] * (2 * count + 1)
         self._pieces[::2] = (template % (("\0",) * count)).encode().split(b"\0")
 
+    @classmethod
+    def of(cls, forecaster: Forecaster) -> LineFormat:
+        """That of what a forecaster says."""
+        texts = forecaster.asked.texts
+        about = [(q, question) for q, question in enumerate(map(parse, texts)) if question.value_of is not None]
+        values = [(str(question.value_of), f"{question.length}") for _, question in about]
+        if len({*values}) < len(values):  # asked for in two ways, such as "x at +3" and "`x` at +3"
+            about = [pair for n, pair in enumerate(about) if values[n] not in values[:n]]
+            values = [*dict.fromkeys(values)]
+        own = []
+        for gvf in forecaster.returns.questions:
+            length = gvf.gamma if gvf.horizon is None else gvf.horizon
+            text = "" if callable(length) else length if isinstance(length, str) else f"{length:g}"
+            own.append((gvf.name, gvf.name if (gvf.name, text) in values else text))
+        return cls(forecaster.signals, values, own, [q for q, _ in about], texts)
+
+    def predictions(self, said: Said) -> NDArray[np.float64]:
+        """Value, low and high of each prediction (…, Q, 3), in the order of ``keys``."""
+        values = said.asked[..., self._values, :3]
+        return np.concatenate([values, said.own[..., :3]], axis=-2) if said.own.shape[-2] else values
+
     def write(self, prediction: Prediction) -> bytes:
         """A prediction as a line of JSON; a value that is not finite is null."""
-        Q, S, derived = len(self._order), len(self.signals), prediction.derived
-        if derived:
-            low, high, anomaly, alarm, why = map(derived.__getitem__, (*ENDS, *OF_A_SIGNAL))
-            numbers = np.concatenate((prediction.values, low, high, anomaly, prediction.asked.reshape(-1)))
-            words = [*map(_TRUTHS.__getitem__, alarm.tolist()), *map(_REASONS.__getitem__, why.tolist())]
-        else:
-            unknown = np.full(Q - len(prediction.values) + S, np.nan)
-            numbers = np.concatenate((prediction.values, unknown, prediction.asked.reshape(-1)))
+        S, said = len(self.signals), prediction.said
+        values = np.ascontiguousarray(prediction.values[self._order].T).reshape(-1)
+        if said is None:
+            numbers = np.concatenate((values, np.full(S, np.nan)))
             words = [b"null"] * (2 * S)
-        numbers[:Q] = numbers[self._order]
-        numbers = numbers[: Q + S + len(KINDS) * len(self.asked)]
+        else:
+            numbers = np.concatenate((values, said.anomaly, said.asked[self._asked].reshape(-1)))
+            words = [*(_TRUTHS[why > 0] for why in said.why.tolist()), *map(_REASONS.__getitem__, said.why.tolist())]
         texts = orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
         pieces = self._pieces.copy()
         head = b"%d" % prediction.step, _write_time(prediction.time)
-        pieces[1::2] = (*head, *texts[: Q + S], *words, *texts[Q + S :])
-        if "mark" in derived and derived["mark"].any():
+        begin = len(values) + S
+        pieces[1::2] = (*head, *texts[:begin], *words, *texts[begin:])
+        if said is not None and said.mark.any():
             marks: dict[str, dict[str, str | None]] = {}
-            for q in np.flatnonzero(derived["mark"]).tolist():
-                name, horizon = self.keys[q]
-                marks.setdefault(name, {})[horizon] = MARKS[derived["mark"][q]]
+            for g in np.flatnonzero(said.mark).tolist():
+                name, horizon = self.keys[len(self._values) + g]
+                marks.setdefault(name, {})[horizon] = MARKS[said.mark[g]]
             pieces[-1] = pieces[-1][:-2] + b', "marks": ' + json.dumps(marks, ensure_ascii=False).encode() + b"}\n"
         return b"".join(pieces)
 
@@ -208,14 +225,12 @@ class Prediction(NamedTuple):
     Attributes:
         step: The number of the reading.
         time: Its time as it was written.
-        values: The prediction of each question.
+        values: Value, low and high of each prediction (Q, 3), as ``LineFormat.keys`` names them.
         format: The form of its line.
         readings: The readings of the signals, NaN where missing.
         seconds: The time as a number.
         gap: Whether the reading does not follow the one before it.
-        derived: What ``emphatic.nexting.intervals`` derived from them, by kind: "low" and "high", a value for each
-            question, "anomaly", "alarm" and "why", a value for each signal that is predicted; empty in the warm-up.
-        asked: The answer, low end, high end and usual answer of each question of one line, (Q, 4).
+        said: All that is said at it; None in the warm-up.
     """
 
     step: int
@@ -225,8 +240,7 @@ class Prediction(NamedTuple):
     readings: Sequence[float] = ()
     seconds: float = math.nan
     gap: bool = False
-    derived: Mapping[str, NDArray[Any]] = {}
-    asked: NDArray[np.float64] = np.empty((0, 4))
+    said: Said | None = None
 
     @property
     def line(self) -> bytes:
@@ -256,9 +270,8 @@ Waiting = Sequence[tuple[int, Reading]]
 
 
 class PersistenceAnswers(NamedTuple):
-    """The present reading of each signal as the answer at every horizon: the questions, when, and the values."""
+    """The present reading of each signal as the value at every horizon: when, and the predictions."""
 
-    questions: list[GVF]
     time: float
     time_text: object
     values: NDArray[np.float64]
@@ -282,8 +295,7 @@ class PersistenceWarmUp:
         self._form: tuple[Any, ...] = ()  # what the parser was made for
         self._held = 0  # readings whose values are in _present
         self._present: dict[str, float] = {}
-        self._names: tuple[str, ...] = ()  # whose questions and lines these are
-        self._questions: list[GVF] = []
+        self._names: tuple[str, ...] = ()  # whose lines these are
         self._format = LineFormat((), ())
         self._settings = replace(settings, horizons=settings.horizons or tuple(horizons))
         #: The readings to warm up on, by the rule for all streams; horizons as durations count once the step is known.
@@ -315,12 +327,13 @@ class PersistenceWarmUp:
         self._hold(row.values)
         self._held = len(waiting)
         names = tuple(self._predict or self._parser.names)
-        if self._names != names:  # (80 questions take longer to make than a reading takes to learn)
+        if self._names != names:  # (80 of them take longer to make than a reading takes to learn)
             self._names = names
-            self._questions = [GVF(name, horizon=horizon) for name in names for horizon in self._horizons]
-            self._format = LineFormat(self._questions, dict.fromkeys(str(gvf.cumulant) for gvf in self._questions))
-        values = np.repeat([self._present.get(name, np.nan) for name in names], len(self._horizons))
-        return PersistenceAnswers(self._questions, row.time, row.time_text, values, self._format)
+            horizons = [horizon if isinstance(horizon, str) else f"{horizon:g}" for horizon in self._horizons]
+            self._format = LineFormat(names, [(name, horizon) for name in names for horizon in horizons])
+        present = np.repeat([self._present.get(name, np.nan) for name in names], len(self._horizons))
+        values = np.stack([present, np.full(len(present), np.nan), np.full(len(present), np.nan)], axis=1)
+        return PersistenceAnswers(row.time, row.time_text, values, self._format)
 
     def _hold(self, values: Sequence[float]) -> None:
         assert self._parser is not None
@@ -355,30 +368,17 @@ class _Waiting(NamedTuple):
 class _Model(NamedTuple):
     """What every reading needs once the warm-up is complete."""
 
-    horde: Horde
+    forecaster: Forecaster
     parser: RowParser
-    derived: Derived
     format: LineFormat
-    asked: Asked
     grid: Grid | None = None
 
     @classmethod
-    def of(
-        cls,
-        horde: Horde,
-        settings: Settings,
-        notation: Notation,
-        timing: Timing,
-        grid: Grid | None = None,
-        asked: Asked | None = None,
-    ) -> _Model:
-        dated = notation.time is not None and notation.time.dated
-        derived = Derived(horde, settings.coverage, settings.false_alarm_rate, dated, len(settings.questions))
+    def of(cls, forecaster: Forecaster, notation: Notation, grid: Grid | None = None) -> _Model:
+        """Those of a forecaster."""
+        horde = forecaster.horde
         parser = RowParser(horde.makers[0].signals, horde.categories, notation)
-        if asked is None:
-            columns = [*horde.names, *(name for name, _, _ in derived.names)]
-            asked = make_asked(settings, parser.names, timing, columns)
-        return cls(horde, parser, derived, LineFormat(horde.questions, derived.signals, asked.texts), asked, grid)
+        return cls(forecaster, parser, LineFormat.of(forecaster), grid)
 
     def rows(self, reading: Reading, row: ParsedRow) -> list[ParsedRow]:
         """The rows to learn from that a reading completes: itself, or those of the grid of time."""
@@ -410,8 +410,8 @@ class Predictor:
     >>> outcomes = predictor.take((t + 1, {"x": t % 5}) for t in range(100))
     >>> outcomes[1], outcomes[2].line[:60]
     (None, b'{"step": 2, "time": null, "predictions": {"x": {"2": 2.0}}, ')
-    >>> outcomes[-1].step, outcomes[-1].derived["low"] < outcomes[-1].values
-    (99, array([ True]))
+    >>> outcomes[-1].step, outcomes[-1].format.keys, outcomes[-1].values.shape
+    (99, [('x', '2')], (1, 3))
     """
 
     def __init__(
@@ -448,18 +448,47 @@ class Predictor:
 
     @property
     def horde(self) -> Horde | None:
-        """The model; None in the warm-up."""
-        return None if self._model is None else self._model.horde
+        """The horde; None in the warm-up."""
+        return None if self._model is None else self._model.forecaster.horde
 
     @property
-    def derived(self) -> Derived:
-        """Intervals and alarms; RuntimeError in the warm-up."""
-        return self._require().derived
+    def forecaster(self) -> Forecaster:
+        """All that is learned; RuntimeError in the warm-up."""
+        return self._require().forecaster
 
     @property
     def asked(self) -> Asked:
-        """The questions of one line; RuntimeError in the warm-up."""
-        return self._require().asked
+        """The questions; RuntimeError in the warm-up."""
+        return self.forecaster.asked
+
+    def observe(self, reading: Reading) -> dict[str, Any]:
+        """Learn from one more reading; what is said at it, by the columns of ``predictions.parquet``.
+
+        It is empty in the warm-up. ValueError if the reading cannot be used, which then changes nothing.
+
+        Args:
+            reading: {name: value}, as a line of a pipe has it, with its time where the stream has times.
+        """
+        outcome = self.take([(self.step + 1, reading)])[0]
+        if isinstance(outcome, Malformed):
+            raise ValueError(str(outcome))
+        if outcome is None or outcome.said is None:
+            return {}
+        columns = self.forecaster.columns(outcome.said.row(None))
+        return {name: column.tolist()[0] for name, column in columns.items()}
+
+    def summary(self) -> list[dict[str, Any]]:
+        """The scores so far, as the objects of ``summary.json`` from the second on."""
+        return self.forecaster.summary()
+
+    def save(self, path: str | os.PathLike[str], **more: Any) -> None:
+        """Write the model to a file, from which ``load`` continues.
+
+        Args:
+            path: The file.
+            more: What else is saved with it.
+        """
+        self.forecaster.horde.save(path, **self.state(), **more)
 
     def ask(self, text: str) -> None:
         """Ask one more question of one line, which is learned from now on; ValueError if it cannot be asked.
@@ -471,7 +500,7 @@ class Predictor:
             asked = parse_all([*self.settings.ask, text])
             self.settings = replace(self.settings, ask=tuple(question.text for question in asked))
             return
-        self._model.asked.add(text)
+        self._model.forecaster.asked.add(text)
         self._set_asked(self._model)
 
     def stop_asking(self, text: str) -> None:
@@ -485,7 +514,7 @@ class Predictor:
                 raise ValueError(f"{text!r} is not among the questions.")
             self.settings = replace(self.settings, ask=tuple(t for t in self.settings.ask if t != text.strip()))
             return
-        self._model.asked.remove(text)
+        self._model.forecaster.asked.remove(text)
         self._set_asked(self._model)
 
     def ask_further(self, settings: Settings, path: Path) -> None:
@@ -510,10 +539,9 @@ class Predictor:
             logger.warning("%s: using the settings stored in the model. Ignored, because they differ: %s.", path, names)
 
     def _set_asked(self, model: _Model) -> None:
-        texts = tuple(question.text for question in model.asked.questions)
+        texts = tuple(question.text for question in model.forecaster.asked.questions)
         self.settings = replace(self.settings, ask=texts)
-        form = LineFormat(model.horde.questions, model.derived.signals, model.asked.texts)
-        self._model = model._replace(format=form)
+        self._model = model._replace(format=LineFormat.of(model.forecaster))
 
     @property
     def format(self) -> LineFormat:
@@ -657,8 +685,8 @@ class Predictor:
 
     def _learn(self, waiting: list[_Waiting], outcomes: list[Outcome]) -> None:
         """Learn from readings and fill in their predictions. One that the horde refuses changes nothing."""
-        horde, parser, derived, form, asked, grid = self._require()
-        if len(waiting) > 1 and any(question.policy is not None for question in horde.questions):
+        forecaster, parser, form, grid = self._require()
+        if len(waiting) > 1 and any(question.policy is not None for question in forecaster.returns.questions):
             for reading in waiting:  # the marks of a line are those of its own row
                 self._learn([reading], outcomes)
             return
@@ -671,7 +699,7 @@ class Predictor:
         if guard is not None:
             guard.mark(block)
         try:
-            predictions = horde.advance(block, learn=self.learn)
+            said = forecaster(block, self.learn)
         except ValueError as error:
             if len(waiting) == 1:
                 outcomes[waiting[0].place] = self._reject(waiting[0].number, Malformed(str(error)))
@@ -683,23 +711,13 @@ class Predictor:
             self._follow(waiting, clock)
         self.guard, self.increments = guard, increments
         self.readings += len(waiting) if grid is None else 0
-        kinds = derived(predictions, block.values, block.gap, block.time, block.guarded, block.labels)
-        answers = asked(block, predictions)
+        values = form.predictions(said)
         for i, reading in enumerate(waiting):
             row = reading.row
             if self.every(self.step, row.time):
-                here = {kind: values[i] for kind, values in kinds.items()}
                 read = row.values if increments is None else block.values[i].tolist()
                 outcomes[reading.place] = Prediction(
-                    self.step,
-                    row.time_text,
-                    predictions[i],
-                    form,
-                    read,
-                    row.time,
-                    bool(block.gap[i]),
-                    here,
-                    answers[i],
+                    self.step, row.time_text, values[i], form, read, row.time, bool(block.gap[i]), said.row(i)
                 )
             self.step += 1
 
@@ -796,7 +814,8 @@ class Predictor:
         clock = table.clock()
         guard = make_guard(settings, table.names)
         horde = make_horde(settings, None if clock is None else clock.step).warm_up(table, rows, guard)
-        model = _Model.of(horde, settings, table.notation, Timing.of(clock, table.dated))
+        forecaster = Forecaster(horde, settings, Timing.of(clock, table.dated))
+        model = _Model.of(forecaster, table.notation)
         questions = self.settings.ask if self._resilient else ()
         self.settings, self.clock, self.guard, self._model = settings, clock, guard, model
         for text in questions:  # a stranger may have asked them before the signals were known
@@ -807,10 +826,8 @@ class Predictor:
                 logger.warning("%s The question is dropped.", error)
         model = self._require()
         for block in table.blocks(horde.block_rows, clock=clock):
-            predictions = horde.advance(guard.mark(block))
-            self.step += len(predictions)
-            derived = model.derived(predictions, block.values, block.gap, block.time, block.guarded, block.labels)
-            answers = model.asked(block, predictions)
+            said = forecaster(guard.mark(block))
+            self.step += len(block)
         model = self._model = model._replace(grid=table.grid)
         self.increments = table.increments
         if clock is not None and clock.backwards:
@@ -832,17 +849,9 @@ class Predictor:
             row = ParsedRow(block.values[-1].tolist(), labels, end, time.write(end), {}, True)
         if not self.every(self.step - 1, row.time):
             return None
-        kinds = {kind: values[-1] for kind, values in derived.items()}
-        return Prediction(
-            self.step - 1,
-            row.time_text,
-            predictions[-1],
-            model.format,
-            row.values,
-            row.time,
-            derived=kinds,
-            asked=answers[-1],
-        )
+        final = said.row(-1)
+        values = model.format.predictions(final)
+        return Prediction(self.step - 1, row.time_text, values, model.format, row.values, row.time, said=final)
 
     # ------------------------------------------------------------------ saving
 
@@ -909,8 +918,7 @@ class Predictor:
             "notation": notation.config(),
             "grid": None if model.grid is None else model.grid.state(),
             "table": {},
-            **model.derived.state(),
-            **model.asked.state(),
+            **model.forecaster.state(),
         }
 
     @classmethod
@@ -944,7 +952,7 @@ class Predictor:
 
         Args:
             horde: The horde.
-            state: What was saved with it: by ``state``, by a run on a table, or nothing.
+            state: What was saved with it: by ``state``, or by a run on a table.
             learn: Whether to learn.
             every: Which readings get a prediction.
             unit: What messages call a reading.
@@ -959,11 +967,10 @@ class Predictor:
         grid = None if state.get("grid") is None else Grid.restore(state["grid"])
         increments = state.get("increments")
         predictor.increments = None if increments is None else Increments.restore(increments)
-        dated = notation.time is not None and notation.time.dated
-        asked = Asked.load(state, horde.makers[0].signals)
-        timing = Timing.of(predictor.clock, dated) if asked is None else asked.timing
-        predictor._model = _Model.of(horde, predictor.settings, notation, timing, grid, asked)
-        predictor.derived.restore(state)
+        asked = Asked.load(state, horde.signals)
+        forecaster = Forecaster(horde, predictor.settings, asked.timing, asked=asked)
+        forecaster.restore(state)
+        predictor._model = _Model.of(forecaster, notation, grid)
         return predictor
 
 
@@ -1170,8 +1177,6 @@ def _log_to_stderr() -> Iterator[None]:
 #: Readings of the warm-up, and after it: a block, and single ones.
 _KERNEL_WARM_UP, _KERNEL_BLOCKS = 98, (30, 1, 1)
 _KERNEL_HORIZONS = (2, 9)
-#: A question of one line: all of them need the same kernels.
-_ASKED = ("level at +3 rows",)
 #: A question with a policy, in a column of the readings.
 _WITH_POLICY = (
     {"name": "if on", "cumulant": "level", "horizon": 2, "policy": {"column": "state", "target": {"on": 1.0}}},
@@ -1186,14 +1191,10 @@ def compile_for_live(settings: Settings | None = None) -> None:
             which kernels there are.
     """
     settings = settings or Settings()
-    asked = _ASKED if settings.ask else ()
     plain = Settings(
         rule=settings.rule,
         stepsize=settings.stepsize,
-        rates=settings.rates,
         horizons=_KERNEL_HORIZONS,
-        ask=asked,
-        exponential_only=settings.exponential_only,
         questions=_WITH_POLICY if any("policy" in question for question in settings.questions) else (),
     )
     with _silence(), tempfile.TemporaryDirectory() as folder:
@@ -1204,15 +1205,9 @@ def compile_for_live(settings: Settings | None = None) -> None:
         for count in _KERNEL_BLOCKS:
             predictor.take(readings[at : at + count])
             at += count
-        assert predictor.horde is not None
         path = Path(folder) / "model"
-        predictor.horde.save(path, **predictor.state())
+        predictor.save(path)
         Predictor.load(path)
-
-
-def compile_for_questions() -> None:
-    """Compile or load what questions of one line need, which may be asked at any time."""
-    Asked(_ASKED, ("level",), Timing(None))(Block(0, np.zeros((10, 1)), None, {}))
 
 
 def _readings(count: int) -> Iterator[dict[str, Any]]:

@@ -7,11 +7,8 @@ the template.
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,19 +16,12 @@ from numpy.typing import NDArray
 
 from emphatic.answers.asked import Asked
 from emphatic.answers.periods import describe_periods
-from emphatic.asking.gvfs import ASKED_KEYS, Card, FollowedGVFs, make_cards, make_gvf_cards
 from emphatic.common import versions
-from emphatic.learning.inputs import refusal
-from emphatic.nexting.intervals import alarms_by_signal
-from emphatic.nexting.outlook import (
-    Outlook,
-    SignalVerdict,
-    make_outlook,
-    read_forecasts,
-    read_verdict,
-    unit_of,
-)
-from emphatic.nexting.scoring import Scored, SignalPlot, Stretch
+from emphatic.nexting.alarms import alarms_by_signal
+from emphatic.nexting.cards import ASKED_KEYS, Card, make_cards, make_gvf_cards
+from emphatic.nexting.gvfs import FollowedGVFs
+from emphatic.nexting.outlook import Outlook, SignalVerdict, make_outlook, unit_of
+from emphatic.nexting.scoring import Scored
 from emphatic.questions.durations import format_duration
 from emphatic.report.page import (
     NONE,
@@ -45,7 +35,6 @@ from emphatic.report.page import (
     percent,
     piece,
     render_page,
-    seconds,
     share,
     table,
     text,
@@ -53,6 +42,7 @@ from emphatic.report.page import (
     with_digits,
 )
 from emphatic.report.plots import Line, Marks, Panel, Plot
+from emphatic.scores.verdicts import describe_baseline
 
 __all__ = ["FILES", "NextingPage", "nexting_page", "render_report"]
 
@@ -66,13 +56,10 @@ FILES = {
     "model.safetensors": "the trained model",
 }
 
-#: The four that are compared: where a score keeps each ("" is the score itself), and its name on the page.
-RIVALS = {"": "online", "offline": "offline fit", "persistence": "persistence", "mean": "running mean"}
-
-#: The ink of rows in alarm.
-ALARM = "c1"
-#: Signals whose plots stand open; those after them are folded.
-OPEN = 8
+#: Signals whose forecasts are drawn, at most: a page with more would be too large to open.
+DRAWN = 100
+#: The scores of a question that have a column of their own.
+_SCORES = ("variance_explained", "rmse", "mae", "skill_best", "coverage", "known")
 
 
 # ---------------------------------------------------------------------- from a run
@@ -85,30 +72,23 @@ def render_report(scored: Scored, seconds: Mapping[str, float]) -> str:
         scored: The scores, with the learners and the table that they are of.
         seconds: How long each phase took.
     """
-    learned, summary = scored.learned, scored.summary
+    learned, summary, horde = scored.learned, scored.summary, scored.learned.forecaster.horde
     settings, dated = learned.log.settings, learned.log.table.dated
     rule = "true online emphatic TD(λ)" if settings.rule in (None, "true_online_etd") else settings.rule
-    features = max(maker.n for maker in learned.horde.makers)
-    learners = f"{count(learned.learners, 'learner')} on {count(features, 'feature')}"
-    errors = {"ours": "rmse", "persistence": "persistence", "mean": "mean"}
+    features = max(maker.n for maker in horde.makers)
+    learners = f"{count(learned.learners, 'learner')} of {rule} on {count(features, 'feature')}"
     return nexting_page(
         NextingPage(
             title=learned.log.table.name.replace("\\", "/").split("/")[-1],
-            intro=f"{_describe_span(scored)} Learned online in one pass by {rule}: {learners}.",
-            scores=summary,
-            curves={"rows": scored.curves[0]["rows"]}
-            | {name: [curve[key] for curve in scored.curves] for name, key in errors.items()},
-            signals=scored.plots,
+            intro=f"{_describe_span(scored)} Learned online in one pass, with {learners}.",
+            summary=summary,
             quality=_quality(scored),
             settings=settings.table(),
             seconds=seconds,
             versions=versions("pyarrow"),
-            upcoming=scored.upcoming,
-            asked=learned.asked,
-            returns=learned.derived.returns,
+            asked=learned.forecaster.asked,
+            returns=learned.forecaster.returns,
             outlooks=_outlooks(scored),
-            when=_moment(dated, scored.span[1]),
-            reading=summary[0].get("reading", {}) if summary else {},
             files=FILES,
             command="tail -f READINGS | emphatic nexting - --model model.safetensors",
             toml=settings.toml(),
@@ -121,21 +101,12 @@ def render_report(scored: Scored, seconds: Mapping[str, float]) -> str:
 
 def _outlooks(scored: Scored) -> list[Outlook]:
     """What is expected of each signal, in the order of the log."""
-    history, learned = scored.history, scored.learned
-    if history is None or not len(history.rows[0]):
-        return []
-    origin, step = float(history.rows[0][-1]), history.timing.step
-    summary = [*scored.summary, *learned.further_scores]
-    forecasts = read_forecasts(summary, origin, step)
-    units = (scored.summary[0].get("reading") or {}).get("units") or {}
-    outlooks: list[Outlook] = []
-    for signal in history.signals:
-        verdict = read_verdict(summary, signal)
-        periods = sorted(learned.horde.periods.get(signal, ()), key=lambda period: -period.rows)
-        period = periods[0].rows * (step or 1.0) if periods else None
-        unit = unit_of(signal, units)
-        outlooks.append(make_outlook(history, signal, forecasts.get(signal, []), verdict, period, unit))
-    return outlooks
+    asked, summary = scored.learned.forecaster.asked, scored.summary[1:]
+    units = scored.summary[0]["reading"].get("units") or {}
+    return [
+        make_outlook(asked, summary, row["signal"], row, unit_of(row["signal"], units))
+        for row in scored.summary[0]["signals"][:DRAWN]
+    ]
 
 
 def _describe_span(scored: Scored) -> str:
@@ -152,7 +123,7 @@ def _describe_span(scored: Scored) -> str:
 def _quality(scored: Scored) -> dict[str, Any]:
     """What was counted while the table was read and learned from, besides what ``summary.json`` has of it."""
     learned, table = scored.learned, scored.learned.log.table
-    clock, hold = learned.clock, learned.horde.hold
+    clock, horde = learned.clock, learned.forecaster.horde
     quality: dict[str, Any] = {"rows": learned.log.rows}
     if clock is not None and np.isfinite(clock.step):
         quality["usual step"] = format_duration(clock.step) if table.dated else f"{clock.step:g}"
@@ -163,12 +134,12 @@ def _quality(scored: Scored) -> dict[str, Any]:
         ]
         quality["irregular steps"] = clock.irregular
         quality["times that go backwards or repeat"] = clock.backwards + clock.repeats
-    missing = zip(table.names, hold.missing.tolist(), hold.longest.tolist(), strict=True)
+    missing = zip(table.names, horde.hold.missing.tolist(), horde.hold.longest.tolist(), strict=True)
     quality["missing"] = {name: (absent, longest) for name, absent, longest in missing if absent}
-    clipped = (counts for maker in learned.horde.makers for counts in maker.clipped.items())
+    clipped = (counts for maker in horde.makers for counts in maker.clipped.items())
     quality["clipped"] = {name: beyond for name, beyond in clipped if any(beyond)}
-    quality["constant"] = scored.constant
-    if periods := describe_periods(learned.horde.periods):
+    quality["constant"] = learned.constant
+    if periods := describe_periods(learned.forecaster.asked.periods):
         quality["periods found"] = periods
     if learned.frozen:
         quality["learners frozen after diverging"] = learned.frozen
@@ -202,23 +173,14 @@ def _when(dated: bool, time: float) -> str:
 class NextingPage:
     """All that the page shows, as plain data; what is empty is left out.
 
-    - ``scores``: one mapping per signal × horizon, with ``signal``, ``horizon`` (a text, or a number of steps),
-      ``gamma``, ``rmse``, ``variance_explained``, the same two under ``first_half``, ``persistence``, ``mean`` and
-      ``offline``, ``ratio_to_offline`` (of the variances explained), ``known`` (rows scored), and of the intervals
-      ``coverage``, ``interval_score`` and ``calibrated``. Any number may be None or missing.
-    - ``curves``: ``rows``, where each piece of the log ends, and under ``ours``, ``persistence`` and ``mean`` for each
-      score in turn the RMSE in each piece, None or NaN where unknown.
-    - ``signals``: their horizons are those of the scores.
+    - ``summary``: the objects of ``summary.json``.
     - ``quality``: ``rows``, ``usual step``, ``gaps``, ``longest gaps`` [(row, from, to)], ``missing`` {signal: (count,
       longest run)}, ``clipped`` {source: (below, above)} and ``constant`` [names]; whatever else is in it is shown as
       it is.
-    - ``upcoming``: one mapping per signal, with ``signal``, ``now`` (its last reading) and ``predictions`` from there,
-      {horizon: value}, and the ends ``low`` and ``high`` of their intervals; ``when`` says when that was.
-    - ``asked``: the questions of one line, after the last row; ``returns``: the user's own questions.
-    - ``outlooks``: each signal's recent readings, forecasts, seasonal shape and verdict, which open the page.
+    - ``asked``: the questions after the last row; ``returns``: the user's own questions.
+    - ``outlooks``: each signal's recent readings, forecasts and verdict, which open the page.
     - ``alarms``: those with the highest scores, with ``when``, ``signal``, ``rows``, ``anomaly``, ``why``;
-      ``false_alarm_rate``: how many false ones per row were put up with. Scores then count all ``alarms`` of a signal.
-    - ``reading``: how the table was read, as ``summary.json`` has it.
+      ``false_alarm_rate``: how many false ones per row were put up with.
     - ``files``: the files beside the page and what they hold; ``command``: how to go on live.
     - ``toml``: the settings as they can be pasted; otherwise ``settings``: nested mappings. ``seconds``: how long each
       stage took. ``versions``: of what took part. ``coverage``: the one that intervals are to have.
@@ -226,16 +188,11 @@ class NextingPage:
 
     title: str
     intro: str
-    scores: Sequence[Row]
-    curves: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    signals: Sequence[SignalPlot] = ()
+    summary: Sequence[Row]
     quality: Row = field(default_factory=dict)
     settings: Row = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
-    upcoming: Sequence[Row] = ()
-    when: str = ""
-    reading: Row = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     toml: str = ""
@@ -245,31 +202,6 @@ class NextingPage:
     asked: Asked | None = None
     returns: FollowedGVFs | None = None
     outlooks: Sequence[Outlook] = ()
-
-    @cached_property
-    def horizons(self) -> list[Any]:
-        """The horizons in their order, from the shortest."""
-        return list(dict.fromkeys(score["horizon"] for score in self.scores))
-
-    @cached_property
-    def shades(self) -> dict[Any, float]:
-        """Each horizon with its shade, from 0 (the shortest) to 1 (the longest)."""
-        return {horizon: i / max(1, len(self.horizons) - 1) for i, horizon in enumerate(self.horizons)}
-
-    @cached_property
-    def score_of(self) -> dict[tuple[str, Any], Row]:
-        """The score of each signal and horizon."""
-        return {(score["signal"], score["horizon"]): score for score in self.scores}
-
-    @cached_property
-    def place_of(self) -> dict[str, int]:
-        """The number of each signal's plot."""
-        return {signal.name: i for i, signal in enumerate(self.signals)}
-
-    def link(self, signal: str) -> str:
-        """A signal's name, which leads to its plot where there is one."""
-        place = self.place_of.get(signal)
-        return signal if place is None else piece("link", f"#signal-{place}", signal)
 
 
 def _question_cards(page: NextingPage, plots: Plots) -> list[Card]:
@@ -281,21 +213,13 @@ def _question_cards(page: NextingPage, plots: Plots) -> list[Card]:
 
 def nexting_page(page: NextingPage) -> str:
     """The page as HTML, complete in itself."""
-    for name, many in page.curves.items():
-        if name != "rows" and len(many) != len(page.scores):
-            wanted = f"have one curve for each of the {len(page.scores)} scores"
-            raise refusal(f"curves[{name!r}]", "nexting_page", wanted, str(len(many)))
     plots = Plots()
     sections: dict[str, tuple[str, Any]] = {
         "outlook": ("Forecast", _outlook(page, plots)),
         "asked": ("Questions", _question_cards(page, plots)),
-        "next": ("Weighted means", _upcoming(page)),
         "alarms": ("Alarms", _alarms(page)),
-        "summary": ("Summary", _summary(page)),
-        "signals": ("Signals", _signals(page, plots)),
-        "curves": ("Learning curves", _curves(page, plots)),
         "scores": ("Scores", _scores(page)),
-        "quality": ("Data quality", _quality_tables(page.quality, page.reading)),
+        "quality": ("Data quality", _quality_tables(page.quality, page.summary[0]["reading"])),
         "files": ("Files", _files(page)),
         "settings": ("Settings", page.settings or page.versions),
         "time": ("Time", time_table(page.seconds)),
@@ -310,26 +234,9 @@ def nexting_page(page: NextingPage) -> str:
         versions=page.versions,
         asked_keys=ASKED_KEYS,
         toml=page.toml,
-        upcoming=sections.pop("next")[1],
         times=sections.pop("time")[1],
         **{name: shown for name, (_, shown) in sections.items()} | {"settings": page.settings},
     )
-
-
-def _horizon_label(horizon: float | str) -> str:
-    """A horizon as text: a number is of steps."""
-    return count(horizon, "step") if known(horizon) else str(horizon)
-
-
-def _median(values: Iterable[Any]) -> float | None:
-    """The median of the numbers that are known, None if none is."""
-    numbers = [value for value in values if known(value)]
-    return statistics.median(numbers) if numbers else None
-
-
-def _of(score: Row, rival: str, what: str) -> Any:
-    """A number of a score, or of one of its baselines; None if there is none."""
-    return ((score.get(rival) or {}) if rival else score).get(what)
 
 
 # ---------------------------------------------------------------------- what a person looks for first
@@ -355,12 +262,11 @@ def _outlook(page: NextingPage, plots: Plots) -> Row | None:
         ),
         "keys": keys,
         "options": {str(i): outlook.signal for i, outlook in enumerate(outlooks)},
-        "verdicts": [_verdict_words(page, outlook) for outlook in outlooks],
+        "verdicts": [_verdict_words(outlook) for outlook in outlooks],
         "table": _outlook_table(page, outlooks),
         "of_all": of_all if len(outlooks) > 1 else "",
         "rows": len(outlooks),
         "judged": judged,
-        "seasons": any(outlook.seasons for outlook in outlooks),
     }
 
 
@@ -399,14 +305,14 @@ def _outlook_panel(outlook: Outlook) -> Panel:
     return Panel(title, lines, frame, marks, (), origin)
 
 
-def _verdict_words(page: NextingPage, outlook: Outlook) -> Row:
+def _verdict_words(outlook: Outlook) -> Row:
     """The verdict in a sentence, and the facts behind it."""
     verdict, unit = outlook.verdict, f" {outlook.unit}" if outlook.unit else ""
-    sentence = verdict.sentence or _without_forecast(page, outlook.signal)
+    sentence = verdict.sentence or f"No value of {outlook.signal} was forecast."
     facts = []
     if known(verdict.skill):
-        about = f"mean over {_rows(verdict.horizon)}" if verdict.of_mean else f"at +{_rows(verdict.horizon)}"
-        facts.append(f"Skill {_skill(verdict)} over {verdict.baseline_words} ({verdict.baseline}), {about}")
+        over = f"{verdict.baseline_words} ({verdict.baseline}), at +{_rows(verdict.horizon)}"
+        facts.append(f"Skill {_skill(verdict)} over {over}")
     if known(verdict.rmse) and known(verdict.baseline_rmse):
         facts.append(f"error (RMSE) {amount(verdict.rmse)}{unit}, baseline {amount(verdict.baseline_rmse)}{unit}")
     if outlook.forecasts:
@@ -418,21 +324,6 @@ def _verdict_words(page: NextingPage, outlook: Outlook) -> Row:
         at = f"{farthest} +{_rows(final.horizon)} ({moment})"
         facts.append(f"{at}: {with_digits(final.mean, width)}{unit}{bounds}")
     return {"sentence": sentence, "kind": verdict.kind.replace(" ", "-"), "facts": " · ".join(facts)}
-
-
-def _without_forecast(page: NextingPage, signal: str) -> str:
-    """What is said of a signal without values at +h."""
-    if signal in (page.quality.get("constant") or ()):
-        return f"{signal} never changes."
-    explained = [(page.score_of.get((signal, h)) or {}).get("variance_explained") for h in page.horizons]
-    scores = [(value, h) for value, h in zip(explained, page.horizons, strict=True) if known(value)]
-    if not scores:
-        return f"{signal} could not be scored."
-    value, horizon = max(scores, key=lambda score: score[0])
-    return (
-        f"The mean of what {signal} does next (horizon {_horizon_label(horizon)}) is predicted with a variance "
-        f"explained of {share(value)}. No value at a time ahead was forecast."
-    )
 
 
 def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
@@ -485,63 +376,11 @@ def _skill(verdict: SignalVerdict) -> str:
     return share(verdict.skill) + bounds
 
 
-def _upcoming(page: NextingPage) -> Row | None:
-    """The prediction of each signal from the last row, at every horizon, with its interval, beside the last reading."""
-    if not page.upcoming:
-        return None
-    unsure = {(score["signal"], score["horizon"]) for score in page.scores if score.get("calibrated") is False}
-    rows = []
-    for entry in page.upcoming:
-        latest = entry.get("now")
-        low, high = ((entry.get(end) or {}).get(page.horizons[0]) for end in ("low", "high"))
-        width = high - low if known(low) and known(high) else None
-        row: dict[str, Any] = {
-            "signal": page.link(entry["signal"]),
-            "now": _with_width(latest, width),
-            "value now": latest,
-        }
-        for i, horizon in enumerate(page.horizons):
-            row[f"value {i}"] = entry["predictions"].get(horizon)
-            row[str(i)] = _with_interval(entry, horizon, (entry["signal"], horizon) in unsure)
-        rows.append(row)
-    columns = [Column("signal", "signal"), Column("last value", "now", str, order="value now")]
-    columns += [
-        Column(_horizon_label(h), str(i), Html, "weighted mean of future values, by horizon", order=f"value {i}")
-        for i, h in enumerate(page.horizons)
-    ]
-    shown = {entry["signal"] for entry in page.upcoming}
-    return {
-        "when": page.when,
-        "unsure": any(signal in shown for signal, _ in unsure),
-        "rows": len(rows),
-        "table": table(columns, rows, sort=True, tall=True),
-    }
-
-
-def _with_interval(entry: Row, horizon: float | str, unsure: bool) -> Html | None:
-    """A prediction, and below it the interval; one that is not calibrated yet has a question mark."""
-    value, low, high = ((entry.get(kind) or {}).get(horizon) for kind in ("predictions", "low", "high"))
-    if value is None:
-        return None
-    if not (known(low) and known(high)):
-        return text(_with_width(value))
-    ends = " to ".join(with_digits(end, high - low) for end in (low, high))
-    return piece("interval", with_digits(value, high - low), ends, unsure)
-
-
-def _with_width(value: float | None, width: float | None = None) -> str:
-    """A quantity with as many digits as its interval shows; without one three, of a large number all before the point:
-    predictions of it differ in the last ones."""
-    if width is None and known(value) and abs(value) >= 1e5:
-        return f"{value:,.0f}".replace("-", "−") if abs(value) < 1e15 else amount(value)
-    return with_digits(value, width)
-
-
 def _alarms(page: NextingPage) -> Row | None:
     """A row for each alarm, in the order of time; nothing if none were looked for."""
     if page.false_alarm_rate is None:
         return None
-    total = sum(alarms_by_signal(page.scores).values())
+    total = sum(alarms_by_signal(page.summary).values())
     columns = [
         Column("signal", "signal"),
         Column("when", "when"),
@@ -549,7 +388,7 @@ def _alarms(page: NextingPage) -> Row | None:
         Column("score", "anomaly", amount),
         Column("why", "why"),
     ]
-    rows = [{**alarm, "signal": page.link(alarm["signal"])} for alarm in page.alarms]
+    rows = [dict(alarm) for alarm in page.alarms]
     return {
         "total": count(total, "alarm") if total else "",
         "rows_per_false_alarm": f"{1.0 / page.false_alarm_rate:,.0f}",
@@ -561,221 +400,41 @@ def _alarms(page: NextingPage) -> Row | None:
 # ---------------------------------------------------------------------- scores
 
 
-def _summary(page: NextingPage) -> Row:
-    """A sentence or two, the median over signals for each horizon, and why numbers are missing."""
-    lines = []
-    for horizon in page.horizons:
-        scores = [score for score in page.scores if score["horizon"] == horizon]
-        line: dict[str, Any] = {"horizon": _horizon_label(horizon)}
-        line |= {
-            name: _median(_of(score, rival, "variance_explained") for score in scores) for rival, name in RIVALS.items()
-        }
-        line["meter"] = piece("meter", min(max(line["online"] or 0.0, 0.0), 1.0))
-        line["coverage"] = _coverage(scores)
-        lines.append(line)
-    columns = [Column("horizon", "horizon")]
-    columns += [Column(name, name, share, rival="best") for name in RIVALS.values()]
-    columns.insert(2, Column("", "meter"))
-    if page.coverage is not None:
-        hint = "measured coverage of the intervals, median over the signals"
-        columns.append(Column(f"in the {percent(page.coverage)} interval", "coverage", str, hint=hint))
-    signals = len({score["signal"] for score in page.scores})
-    rows, learning = page.quality.get("rows"), page.seconds.get("learning")
-    passed = f" of {amount(rows)} rows" if rows is not None else ""
-    took = f", in {seconds(learning)}" if learning is not None else ""
-    questions = f"{count(signals, 'signal')} predicted at {count(len(lines), 'horizon')}"
-    lead = f"{questions}, learned in one pass over a log{passed}{took}."
-    explained = [f"{percent(line['online'])} at {line['horizon']}" for line in lines if line["online"] is not None]
-    if explained:
-        median = " for the median signal" if signals > 1 else ""
-        lead += f" Variance explained of the weighted means{median}: {', '.join(explained)}."
-    return {"lead": lead, "table": table(columns, lines), "reasons": _reasons(page.scores)}
-
-
-def _coverage(scores: Sequence[Row]) -> str | None:
-    """The median coverage of a horizon's intervals, unless those of most signals are not calibrated yet."""
-    middle = _median(score.get("coverage") for score in scores)
-    if middle is None:
-        return None
-    calibrated = [score.get("calibrated") for score in scores if known(score.get("coverage"))]
-    return percent(middle) if 2 * sum(map(bool, calibrated)) > len(calibrated) else "not calibrated yet"
-
-
-def _reasons(scores: Sequence[Row]) -> list[str]:
-    """Why a column is empty, where it is so for some signals at least."""
-    concerned: dict[str, list[Row]] = {}
-    for score in scores:
-        for name, why in (score.get("reasons") or {}).items():
-            if name in ("variance_explained", "offline"):
-                shown = "Offline fit" if name == "offline" else "Variance explained"
-                concerned.setdefault(f"{shown}: {why}", []).append(score)
-    return [f"– {why} ({_describe_scores(subset, scores)})." for why, subset in concerned.items()]
-
-
-def _describe_scores(subset: Sequence[Row], scores: Sequence[Row]) -> str:
-    """Which of the scores these are: "all", or the signals and, where not all of theirs, the horizons."""
-    if len(subset) == len(scores):
-        return "all"
-    names = list(dict.fromkeys(score["signal"] for score in subset))
-    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    horizons = {score["horizon"] for score in scores}
-    if len(names) * len(horizons) == len(subset):
-        return listed
-    return f"{listed} at {', '.join(map(_horizon_label, dict.fromkeys(score['horizon'] for score in subset)))}"
-
-
 def _scores(page: NextingPage) -> Html | None:
-    """Every signal and horizon beside its baselines; a signal's name leads to its plot."""
-    if not page.scores:
-        return None
+    """Every question beside its best baseline."""
     rows = []
-    for score in page.scores:
-        row = {
-            "signal": page.link(score["signal"]),
-            "horizon": _horizon_label(score["horizon"]),
-            "first": _of(score, "first_half", "variance_explained"),
-            "calibrated": {None: None, True: "yes", False: "not yet"}[score.get("calibrated")],
-        }
-        row |= {
-            name: score.get(name)
-            for name in ("gamma", "ratio_to_offline", "skill", "known", "coverage", "interval_score")
-        }
-        row |= {what + rival: _of(score, rival, what) for what in ("variance_explained", "rmse") for rival in RIVALS}
-        rows.append(row)
+    for place, score in enumerate(page.summary[1:]):
+        of_best = (score["baselines"].get(score["best_baseline"]) or {}) if score["best_baseline"] else {}
+        rows.append(
+            {
+                "text": score["text"],
+                "place": place,
+                "badge": piece("badge", score["verdict"].replace(" ", "-"), score["verdict"], ""),
+                "baseline": describe_baseline(score["best_baseline"] or ""),
+                "of_best": of_best.get("variance_explained"),
+                "rmse_of_best": of_best.get("rmse"),
+            }
+            | {name: score.get(name) for name in _SCORES}
+        )
+    if not rows:
+        return None
     explained, error = "variance explained", "RMSE"
-    skill = "1 − MSE / MSE(persistence): above 0 is better than persistence"
-    columns = [Column("signal", "signal"), Column("horizon", "horizon", order="gamma")]
-    columns += [Column(name, "variance_explained" + r, share, explained, "explained") for r, name in RIVALS.items()]
-    columns += [
-        Column("÷ offline", "ratio_to_offline", share, explained, hint="online divided by the offline ridge fit"),
-        Column("skill", "skill", share, explained, hint=skill),
-        Column("first half", "first", share, explained, hint="online, in the first half of the log"),
+    skill = "1 − MSE / MSE of the best baseline"
+    columns = [
+        Column("question", "text", order="place"),
+        Column("verdict", "badge", Html, order="skill_best"),
+        Column("skill", "skill_best", share, hint=skill),
+        Column("best baseline", "baseline"),
+        Column("online", "variance_explained", share, explained),
+        Column("baseline", "of_best", share, explained),
+        Column("online", "rmse", amount, error),
+        Column("baseline", "rmse_of_best", amount, error),
+        Column("MAE", "mae", amount),
     ]
-    columns += [Column(name, "rmse" + rival, amount, error, "error", -1) for rival, name in RIVALS.items()]
     if page.coverage is not None:
-        over = f"{percent(page.coverage)} interval"
-        columns += [
-            Column("coverage", "coverage", share, over, hint="measured coverage"),
-            Column("interval score", "interval_score", amount, over, hint="width plus a penalty for returns outside"),
-            Column("calibrated", "calibrated", str, over),
-        ]
-    columns.append(Column("rows scored", "known", amount))
+        columns.append(Column(f"in the {percent(page.coverage)} interval", "coverage", share))
+    columns.append(Column("windows known", "known", amount))
     return table(columns, rows, sort=True, tall=True)
-
-
-# ---------------------------------------------------------------------- plots
-
-
-def _signals(page: NextingPage, plots: Plots) -> Row | None:
-    """For each signal a column of panels: its readings, then for each horizon the prediction and the actual return."""
-    if not page.signals:
-        return None
-    shades, score_of = page.shades, page.score_of
-    ours = "prediction, short to long horizon"
-    if page.coverage is not None:
-        ours += f", with its {percent(page.coverage)} interval"
-    keys = [("reading", "reading"), ("truth", "actual return"), ("hue", ours)]
-    stretches = [stretch for signal in page.signals for stretch in (signal.close, signal.whole)]
-    if any(stretch is not None and stretch.alarm is not None for stretch in stretches):
-        keys.append((ALARM, "alarm"))
-    rows_per_point = max((signal.whole.each for signal in page.signals if signal.whole), default=1)
-    cards = []
-    for signal in page.signals:
-        views = {"close": signal.close, "whole": signal.whole or signal.close}
-        scores = {horizon: score_of.get((signal.name, horizon), {}) for horizon in shades}
-        plot = Plot({name: _signal_panels(stretch, shades, scores) for name, stretch in views.items()}, "signals")
-        explained = (f"{_horizon_label(h)} {share(score.get('variance_explained'))}" for h, score in scores.items())
-        drawing = plots(plot, f"{signal.name}: readings, predictions and actual returns")
-        cards.append((signal.name, " · ".join(explained), drawing))
-    return {
-        "keys": [Key(*key) for key in keys],
-        "cards": cards,
-        "open": OPEN,
-        "rows_per_point": amount(rows_per_point) if rows_per_point > 1 else "",
-    }
-
-
-def _signal_panels(stretch: Stretch, shades: Mapping[Any, float], scores: Mapping[Any, Row]) -> list[Panel]:
-    readings = [Line(stretch.x, stretch.reading, "reading", "reading", width=1.2)]
-    if stretch.alarm is not None:
-        readings.append(Line(stretch.x, stretch.alarm, "alarm", ALARM, width=3.0))
-    panels = [Panel("reading", readings)]
-    for horizon, shade in shades.items():
-        lines = []
-        if horizon in stretch.predictions:  # broad, below: where the two agree, both are seen
-            ours, low, high = stretch.predictions[horizon], stretch.low.get(horizon), stretch.high.get(horizon)
-            lines.append(Line(stretch.x, ours, "prediction", "hue", shade, width=3.2, low=low, high=high))
-        if horizon in stretch.returns:
-            lines.append(Line(stretch.x, stretch.returns[horizon], "actual return", "truth", width=1.1))
-        panels.append(Panel(f"{_horizon_label(horizon)} · {_describe_score(scores[horizon])}", lines))
-    return panels
-
-
-def _describe_score(score: Row) -> str:
-    """How good the predictions of a panel are, and their intervals."""
-    explained = f"variance explained {share(score.get('variance_explained'))}"
-    if score.get("calibrated") is False:
-        return f"{explained} · interval not calibrated yet"
-    if known(score.get("coverage")):
-        return f"{explained} · {percent(score['coverage'])} inside the interval"
-    return explained
-
-
-def _curves(page: NextingPage, plots: Plots) -> Row | None:
-    """A panel for each horizon: the error in each piece of the log, for all signals or for a chosen one."""
-    if not page.curves:
-        return None
-    rows = np.array(page.curves["rows"], np.float64)
-    shape = (len(page.scores), len(rows))
-    errors = {name: np.array(page.curves[name], np.float64).reshape(shape) for name in ("ours", "persistence", "mean")}
-    signals = list(dict.fromkeys(score["signal"] for score in page.scores))
-    shades = page.shades
-    place = {(score["signal"], score["horizon"]): i for i, score in enumerate(page.scores)}
-    of_horizon = {h: [i for (_, horizon), i in place.items() if horizon == h] for h in shades}
-    views = {"all": [_all_signals(rows, errors, of_horizon[h], h, shade) for h, shade in shades.items()]}
-    for j, signal in enumerate(signals):
-        horizons = [h for h in shades if (signal, h) in place]
-        views[str(j)] = [_single_signal(rows, errors, place[signal, h], h, shades[h]) for h in horizons]
-    across = min(4, len(shades))
-    drawing = plots(
-        Plot(views, "curves", across, min(2, across)), "Learning curves: the error of the predictions along the log"
-    )
-    options = {"all": "All signals, relative to the running mean"}
-    options |= {str(j): f"{signal}, RMSE in its own unit" for j, signal in enumerate(signals)}
-    keys = [Key("hue", "online"), Key("baseline", "persistence (dashed), running mean (dotted)")]
-    return {"pieces": len(rows), "keys": keys, "options": options, "plot": drawing}
-
-
-def _all_signals(
-    rows: Array, errors: Mapping[str, Array], places: list[int], horizon: float | str, shade: float
-) -> Panel:
-    mean = np.where(errors["mean"][places] > 0, errors["mean"][places], np.nan)
-    ours, persistence = errors["ours"][places] / mean, errors["persistence"][places] / mean
-    middles = [_medians(ours), _medians(persistence)]
-    lines = [Line(rows, signal, "", "hue", shade, width=1, opacity=0.22, hover=False) for signal in ours]
-    lines.append(Line(rows, np.ones(len(rows)), "running mean", "baseline", dash="dot", width=1.2))
-    lines.append(Line(rows, middles[1], "persistence", "baseline", dash="dash"))
-    lines.append(Line(rows, middles[0], "online", "hue", shade, width=2.4))
-    # The first pieces of a slow start would flatten all the rest.
-    top = max([1.0, *(float(v) for middle in middles for v in middle if not math.isnan(v))])
-    return Panel(_horizon_label(horizon), lines, (0.0, 1.08 * min(top, 2.0)))
-
-
-def _medians(many: Array) -> list[float]:
-    """Down the columns, of what is not NaN; NaN where all is."""
-    if not np.isnan(many).any():
-        return np.median(many, axis=0).tolist() if len(many) else [math.nan] * many.shape[1]
-    numbers = [column[~np.isnan(column)] for column in many.T]
-    return [float(np.median(column)) if len(column) else math.nan for column in numbers]
-
-
-def _single_signal(rows: Array, errors: Mapping[str, Array], i: int, horizon: float | str, shade: float) -> Panel:
-    lines = [
-        Line(rows, errors["mean"][i], "running mean", "baseline", dash="dot", width=1.2),
-        Line(rows, errors["persistence"][i], "persistence", "baseline", dash="dash"),
-        Line(rows, errors["ours"][i], "online", "hue", shade, width=2.4),
-    ]
-    return Panel(_horizon_label(horizon), lines)
 
 
 # ---------------------------------------------------------------------- data, files

@@ -5,8 +5,8 @@ A run has phases, each a function from a record to a record:
     settings → ``open_log`` → OpenedLog → ``learn_log`` → Learned → ``score_log`` → Scored → ``write_results``
 
 The table is read through once, in blocks, to learn from; a file of text also once before, to count its rows, on which
-the default horizons and the warm-up depend. Predictions and readings are written in parts, through which scoring goes
-(``emphatic.nexting.scoring``). Nothing in memory grows with the rows but one bit a question.
+the default horizons and the warm-up depend. What is predicted is written in parts, through which scoring goes
+(``emphatic.nexting.scoring``). Nothing in memory grows with the rows.
 """
 
 from __future__ import annotations
@@ -18,27 +18,25 @@ import os
 import shutil
 import time as clock_time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emphatic.answers.asked import Asked
-from emphatic.answers.language import parse
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import UNFINISHED, hold_folder
 from emphatic.common.names import suggests_keywords
 from emphatic.common.parts import open_writer
 from emphatic.engines.generated import compile_in_background
-from emphatic.hordes.horde import Horde
 from emphatic.learning.inputs import refusal
 from emphatic.learning.returns import UndiscountedWarning
-from emphatic.nexting.intervals import alarms_by_signal
+from emphatic.nexting.alarms import alarms_by_signal
 from emphatic.nexting.learning import (
     Learned,
     Progress,
@@ -50,10 +48,10 @@ from emphatic.nexting.learning import (
 )
 from emphatic.nexting.machines import Models, run_machines, save_models, unfinished_file
 from emphatic.nexting.outlook import unit_of
+from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.scoring import Scored, ScoreTable, import_pandas, score_log
 from emphatic.nexting.settings import Settings
 from emphatic.questions.durations import format_duration, seconds
-from emphatic.scores.returns import rows_to_score
 from emphatic.stepsizes import StepSize
 from emphatic.tables import Table
 from emphatic.tables.grid import arrangement_lines
@@ -63,23 +61,16 @@ if TYPE_CHECKING:
 
     from emphatic.report.plots import Panel, Plot
 
-__all__ = ["FILES", "Nexting", "NextingResult", "Progress", "holds_results", "load", "run"]
+__all__ = ["FILES", "Nexting", "NextingResult", "Progress", "holds_results", "load", "load_model", "run"]
 
 _log = logging.getLogger(__name__)
 
-#: The kernels that a second process compiles: one that this process needs soon, while it compiles those before it,
-#: then those that are needed after the others, of which those that take longest come first.
+#: The kernels that a second process compiles, of which those that take longest come first.
 _LATE = (
-    "hordes.ridge_kernels.rows",
     "answers.kernels.advance",
     "answers.kernels.close",
     "answers.kernels.decide",
-    "hordes.blend_kernels.combine",
-    "nexting.interval_kernels.intervals",
-    "hordes.season_kernels.rows",
     "nexting.alarm_kernels.alarms",
-    "scores.kernels.repeat_path",
-    "scores.kernels.follow_climate",
 )
 #: Names that a line lists at most.
 _LISTED = 6
@@ -87,7 +78,7 @@ _LISTED = 6
 _FORECAST = 10
 #: The columns of the table of scores.
 _SUMMARY_COLUMNS = (
-    *("machine", "text", "question", "signal", "horizon", "verdict", "best_baseline", "skill_best", "skill_best_low"),
+    *("machine", "text", "kind", "signal", "horizon", "verdict", "best_baseline", "skill_best", "skill_best_low"),
     *("skill_best_high", "rmse", "variance_explained", "brier", "coverage", "known"),
 )
 #: The columns of the two tables in a notebook, in words.
@@ -125,32 +116,43 @@ class NextingResult:
     """The result of ``run``.
 
     Args:
-        summary: The scores as in ``summary.json``: one dict per signal and horizon, then one per question in one line
-            (with the key ``text``), then one per question of your own (with the key ``question``).
-        curves: The learning curves, one dict for each of those, with the error in each of 20 pieces of the log.
-        model: The horde, to continue with (``observe``, ``run``) or to ``save``.
+        summary: The objects of ``summary.json``: the first has ``reading`` and ``signals``; then comes one for each
+            question, with its ``text``.
         settings: All settings, including those found from the data.
         rows: The number of rows.
         seconds: The seconds that each phase took.
         out: The folder that was written, or None.
-        models: With ``by``, the model of each machine; ``model`` is then that of the last machine, or with ``share``
-            the one that all machines share.
+        models: With ``by``, the model of each machine.
     """
 
     summary: ScoreTable
-    curves: list[dict[str, Any]]
-    model: Horde
     settings: Settings
     rows: int
     seconds: dict[str, float]
     out: Path | None
-    models: Mapping[str, Horde] = field(default_factory=dict, repr=False)
+    models: Mapping[str, Predictor] = field(default_factory=dict, repr=False)
     _predictions: pa.Table | None = field(default=None, repr=False)
     _page: str | None = field(default=None, repr=False)
     _checkpoint: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.summary = ScoreTable(self.summary, _SUMMARY_COLUMNS)
+
+    @cached_property
+    def model(self) -> Predictor:
+        """The model, to continue with (``observe``, ``ask``) or to ``save``: as the run left it when you first use it.
+
+        With ``by`` it is that of the last machine, or with ``share`` the one that all machines share.
+        """
+        if self.models:
+            return self.models[list(self.models)[-1]]
+        if self.out is not None:
+            return load_model(self.out / "model.safetensors")
+        assert self._checkpoint is not None
+        with TemporaryDirectory(prefix="emphatic-") as folder:
+            file = Path(folder) / "model.safetensors"
+            file.write_bytes(self._checkpoint)
+            return load_model(file)
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -171,30 +173,29 @@ class NextingResult:
         >>> result.verdict[0]["sentence"]
         'noise is predicted no better than with the mean.'
         """
-        machines = [(score.get("machine"), row) for score in self.summary for row in score.get("signals", ())]
-        return ScoreTable(row if machine is None else {"machine": machine, **row} for machine, row in machines)
+        return ScoreTable(self.summary[0]["signals"])
 
     @property
     def baselines(self) -> ScoreTable:
-        """The error of each baseline for each question: ``question``, ``baseline``, ``rmse``, ``variance_explained``.
+        """The error of each baseline for each question: ``text``, ``baseline``, ``rmse``, ``variance_explained``.
 
         >>> import emphatic
         >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5])
         >>> [row["baseline"] for row in result.baselines][:2]
-        ['persistence', 'mean']
+        ['persistence', 'past_mean']
         """
         return ScoreTable(
             ({"machine": score["machine"]} if "machine" in score else {})
-            | {"question": _name_question(score), "baseline": name}
+            | {"text": score["text"], "baseline": name}
             | measures
-            for score in self.summary
+            for score in self.summary[1:]
             for name, measures in score.get("baselines", {}).items()
         )
 
     @property
     def predictions(self) -> Any:
-        """The predictions, an Arrow table: ``row``, ``time`` if there is one, a column per question, and the bounds of
-        its interval, ``.low`` and ``.high``.
+        """The predictions, an Arrow table: ``row``, ``time`` if there is one, a column per question, the bounds of its
+        interval, ``.low`` and ``.high``, and the ``.usual`` answer.
 
         With an output folder they are read from its file when you first use them.
         """
@@ -218,7 +219,7 @@ class NextingResult:
         >>> import emphatic
         >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5])
         >>> result.to_pandas().columns[:2].tolist()
-        ['row', 'x@5']
+        ['row', 'x at +5']
         """
         import_pandas()
         frame = self.predictions.to_pandas()
@@ -227,34 +228,29 @@ class NextingResult:
     def forecast(self) -> ScoreTable:
         """What is predicted from the last row on.
 
-        The columns are ``signal``, ``time``, ``mean``, ``low``, ``high``, ``horizon`` and ``kind``.
-        ``mean`` is the expected value of the signal at ``time``, the answer to ``SIGNAL at +H``, with its interval from
-        ``low`` to ``high``; ``kind`` is then "value". If a signal has no such answer, ``mean`` is the prediction
-        ``SIGNAL@H``, the weighted mean of all future values, and ``kind`` is "mean". If rows have no times, ``time`` is
+        The columns are ``signal``, ``time``, ``mean``, ``low``, ``high``, ``horizon`` and ``kind``, a row for each
+        question about a signal by itself. ``mean`` is the answer, with its interval from ``low`` to ``high``. A value
+        (``kind`` "at") is that at ``time``; of others ``time`` is the end of the window. If rows have no times, it is
         the number of the row.
 
         >>> import emphatic
         >>> x = np.sin(np.arange(500) / 9)
-        >>> result = emphatic.nexting.run({"x": x}, ask=["x at +3"], horizons=[5], exponential_only=True)
-        >>> forecast = result.forecast()
-        >>> forecast[0]["signal"], forecast[0]["time"], round(forecast[0]["mean"], 1)
-        ('x', 502, -0.7)
+        >>> forecast = emphatic.nexting.run({"x": x}, horizons=[3]).forecast()
+        >>> [(row["kind"], row["time"], round(row["mean"], 1)) for row in forecast]
+        [('at', 502, -0.7), ('mean', 502, -0.8)]
         """
         return ScoreTable(_forecast_rows(self))
 
-    def plot(self, signal: str | None = None, *, view: str = "") -> Any:
+    def plot(self, signal: str | None = None) -> Any:
         """Draw recent readings of a signal, its forecast at each horizon with the interval, and the best baseline.
 
-        It is the first plot of the report, as a figure of matplotlib. If no values at +h were predicted, and for the
-        whole log, the weighted means are drawn.
+        It is the first plot of the report, as a figure of matplotlib.
 
         Args:
             signal: The signal; default: the first.
-            view: "means" for the weighted means at the end of the log, "whole" for those of the whole log.
 
         >>> import emphatic
-        >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5], ask=["x at +3"])
-        >>> figure = result.plot("x")
+        >>> figure = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5]).plot("x")
         >>> figure.axes[0].get_title(loc="left")
         'x: recent readings and forecast'
         >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()][-1]
@@ -262,24 +258,15 @@ class NextingResult:
         """
         from emphatic.report.plots import draw_file, read_plots
 
-        means: dict[str, Plot] = {}
-        forecasts: dict[str, Plot] = {}
-        for label, plot in read_plots(self.report()):
+        plots: dict[str, Plot] = {}
+        for _, plot in read_plots(self.report()):
             for name in self.settings.predict or ():
-                if label == name or label.startswith(f"{name}: "):
-                    means.setdefault(name, plot)
                 if plot.group == "outlook" and (panel := _panel_of(plot, name)) is not None:
-                    forecasts.setdefault(name, replace(plot, views={"": [_name_shapes(panel, self.settings)]}))
-        if signal is None:
-            signal = next(iter({**means, **forecasts}), None)
-        if signal in forecasts and view == "":
-            return draw_file(forecasts[signal], legend=True)
-        if signal not in means:
-            names = ", ".join({**means, **forecasts}) or "none"
-            raise ValueError(f"There is no plot of {signal!r}. Signals with a plot: {names}.")
-        figure = draw_file(means[signal], view=view if view in means[signal].views else "", legend=True)
-        figure.suptitle(f"{signal}: weighted means of future values", x=0.01, ha="left", fontsize=10)
-        return figure
+                    plots.setdefault(name, replace(plot, views={"": [_name_shapes(panel, self.settings)]}))
+        signal = next(iter(plots), None) if signal is None else signal
+        if signal not in plots:
+            raise ValueError(f"There is no plot of {signal!r}. Signals with a plot: {', '.join(plots) or 'none'}.")
+        return draw_file(plots[signal], legend=True)
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the files of the run to a folder, as ``out`` would have: predictions, scores, report and model.
@@ -350,7 +337,7 @@ class NextingResult:
         return page
 
     def __repr__(self) -> str:
-        return f"NextingResult({len(self.summary)} questions, {self.rows:,} rows, {self.model!r})"
+        return f"NextingResult({len(self.summary) - 1} questions, {self.rows:,} rows)"
 
 
 @suggests_keywords
@@ -380,13 +367,12 @@ def run(
     step: str | None = None,
     stepsize: str | Mapping[str, Any] | StepSize | None = None,
     ask: str | Sequence[str] | None = None,
-    exponential_only: bool | None = None,
+    weighted: bool | None = None,
     coverage: float | None = None,
     false_alarm_rate: float | None = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    offline: bool = True,
     progress: Progress | None = None,
 ) -> NextingResult:
     """Learn predictions of signals at several horizons in one pass over a table, and score them: ``emphatic nexting``.
@@ -425,19 +411,17 @@ def run(
         query: The query of a database or a time series store, in its own language; default: its only table.
         range: What to read of a time series store: a duration up to now such as "30d", or "START/END".
         step: The time between two rows of a time series store, such as "1min".
-        stepsize: The step-size method, a name or an object of ``emphatic.stepsizes``; default: three rates, whose
-            predictions are combined.
+        stepsize: The step-size method, a name or an object of ``emphatic.stepsizes``; default: a fixed step size.
         ask: Questions in one line of text, such as "P(power > 5 within 1h)" or "power at +6h" (see docs/ask.md). Each
             adds a column with its answers, and an object, marked by ``text``, at the end of the summary.
-        exponential_only: Whether to predict only the weighted means, without the value at each horizon and the mean
-            until then. By default these are left out if there are more than 64 signals.
+        weighted: Whether to ask for the weighted mean of all that follows too, of each signal at each horizon, such as
+            "power@1h".
         coverage: The target coverage of the intervals; default: 0.8.
         false_alarm_rate: The target number of false alarms per row and signal; default: 0.00025.
-        config: These and more settings (``rates``, ``rule``, ``features``, ``questions``; see docs/settings.md) as a
+        config: These and more settings (``rate``, ``rule``, ``features``, ``questions``; see docs/settings.md) as a
             mapping or the path of a TOML file; the other arguments override it.
         resume: Whether to continue the run that was interrupted in ``out``.
         overwrite: Whether to replace the results in ``out``.
-        offline: Whether to compute the offline fit, with which the predictions are compared.
         progress: Called now and then with the phase, how much is done, and of how much: 0 while that is not known.
 
     >>> import numpy as np
@@ -445,8 +429,8 @@ def run(
     >>> t = np.arange(1000)
     >>> result = emphatic.nexting.run({"wave": np.sin(t / 9), "level": np.cos(t / 9)}, predict="wave", horizons=[2, 10])
     >>> result.predictions.column_names[:3]
-    ['row', 'wave@2', 'wave@10']
-    >>> [round(score["variance_explained"], 1) for score in result.summary[:2]]
+    ['row', 'wave at +2', 'wave at +2.low']
+    >>> [round(score["variance_explained"], 1) for score in result.summary[1:3]]
     [1.0, 1.0]
     """
     if out is None and resume:
@@ -479,7 +463,7 @@ def run(
         step=step,
         stepsize=_config(stepsize),
         ask=ask,
-        exponential_only=exponential_only,
+        weighted=weighted,
         coverage=coverage,
         false_alarm_rate=false_alarm_rate,
     )
@@ -490,14 +474,14 @@ def run(
                 check_free(folder)
         else:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="emphatic-"))) / "nexting"
-        result = Nexting(data, settings, folder, progress or silent, offline).run(resume)
+        result = Nexting(data, settings, folder, progress or silent).run(resume)
         return result if out is not None else result.in_memory()
 
 
 def load(folder: str | os.PathLike[str]) -> NextingResult:
     """The result of an earlier run, from its folder.
 
-    Learning curves and the seconds of each phase are not in the files: ``curves`` and ``seconds`` are empty.
+    The seconds of each phase are not in the files: ``seconds`` is empty.
 
     Args:
         folder: The output folder of ``run`` or ``emphatic nexting``, or one that ``NextingResult.save`` wrote.
@@ -520,13 +504,25 @@ def load(folder: str | os.PathLike[str]) -> NextingResult:
     models = {
         machine["name"]: path / machine["model"] for machine in reading.get("machines", ()) if machine.get("model")
     }
-    file = list(models.values())[-1] if models else path / "model.safetensors"
-    model, state = Horde.load_with(file)
-    _continue_asking(model, state)
-    settings = Settings.of(state["settings"]) if isinstance(state.get("settings"), Mapping) else Settings()
-    if models:
-        settings = replace(settings, by=reading["by"])
-    return NextingResult(ScoreTable(summary), [], model, settings, reading["rows"], {}, path, models=Models(models))
+    settings = load_model(list(models.values())[-1] if models else path / "model.safetensors").settings
+    settings = replace(settings, by=reading["by"]) if models else settings
+    return NextingResult(ScoreTable(summary), settings, reading["rows"], {}, path, models=Models(models))
+
+
+def load_model(path: str | os.PathLike[str]) -> Predictor:
+    """The model of a run, of a pipe or of a service, which continues with ``observe``.
+
+    Args:
+        path: The file, such as ``model.safetensors``.
+
+    >>> import emphatic, tempfile
+    >>> folder = tempfile.mkdtemp() + "/results"
+    >>> result = emphatic.nexting.run({"x": np.sin(np.arange(500) / 9)}, horizons=[5], out=folder)
+    >>> model = emphatic.nexting.load_model(folder + "/model.safetensors")
+    >>> list(model.observe({"x": 0.3}))[:2]
+    ['x at +5', 'x at +5.low']
+    """
+    return Predictor.load(path)[0]
 
 
 def silent(*_: object) -> None:
@@ -580,39 +576,22 @@ def _name_shapes(panel: Panel, settings: Settings) -> Panel:
     return replace(panel, title=f"{panel.title}: recent readings and forecast", lines=lines, marks=marks)
 
 
-def _name_question(score: Mapping[str, Any]) -> str:
-    """The name of a question of the summary: its text, the name of one's own, or its signal and horizon."""
-    name = score.get("text") or score.get("question")
-    return str(name) if name else f"{score['signal']}@{score['horizon']}"
-
-
 def _as_json(summary: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)
 
 
 def _forecast_rows(result: NextingResult) -> Iterator[dict[str, Any]]:
     """The rows of ``NextingResult.forecast``."""
-    step = result.reading.get("step")
+    step, ends_of = result.reading.get("step"), _last_rows(result)
     dated = "time" in result.predictions.column_names
-    ends_of = _last_rows(result)
-    answered = set()
-    for score in result.summary:
-        if score.get("kind") != "at" or score.get("answer") is None:
+    for score in result.summary[1:]:
+        if score.get("signal") is None or score["answer"] is None:
             continue
-        name = score.get("signal") or parse(score["text"]).body.strip("`")
-        answered.add((score.get("machine"), name))
+        machine = {"machine": score["machine"]} if "machine" in score else {}
         when = _later(ends_of[score.get("machine")], score["horizon"], step, dated)
-        yield {"signal": name, "time": when, "mean": score["answer"], "low": score["low"], "high": score["high"]} | (
-            {"horizon": score["horizon"], "kind": "value"}
-        )
-    for score in result.summary:
-        if "signal" not in score or "text" in score or (score.get("machine"), score["signal"]) in answered:
-            continue
-        row, column = ends_of[score.get("machine")], f"{score['signal']}@{score['horizon']}"
-        ends = {key: row.get(f"{column}{end}") for key, end in (("mean", ""), ("low", ".low"), ("high", ".high"))}
-        forecast = {"signal": score["signal"], "time": _later(row, score["horizon"], step, dated), **ends}
-        forecast |= {"horizon": score["horizon"], "kind": "mean"}
-        yield {"machine": score["machine"], **forecast} if "machine" in score else forecast
+        ends = {end: score[end] for end in ("low", "high")}
+        forecast = {"signal": score["signal"], "time": when, "mean": score["answer"], **ends}
+        yield machine | forecast | {"horizon": score["horizon"], "kind": score["kind"]}
 
 
 def _last_rows(result: NextingResult) -> dict[str | None, dict[str, Any]]:
@@ -665,14 +644,12 @@ class Nexting:
         settings: What to predict, and how.
         out: The output folder.
         progress: Called now and then with the phase, how much is done, and of how much (0 while that is not known).
-        offline: Whether the predictions are compared with an offline fit.
     """
 
     source: object
     settings: Settings
     out: Path
     progress: Progress = silent
-    offline: bool = True
 
     def run(self, resume: bool = False) -> NextingResult:
         """Learn, score, and write all files.
@@ -692,8 +669,7 @@ def run_job(job: Nexting, resume: bool) -> NextingResult:
     """
     was_stopped, is_finished = (job.out / UNFINISHED).exists(), (job.out / "model.safetensors").exists()
     with hold_folder(job.out), ExitStack() as stack:
-        left_out = "answers." if job.settings.exponential_only else "\0"
-        stack.enter_context(compile_in_background([name for name in _LATE if not name.startswith(left_out)]))
+        stack.enter_context(compile_in_background(_LATE))
         if resume and is_finished and not was_stopped:
             raise ValueError(f"{job.out}: nothing to resume: the run there is finished.")
         point = find_point(job.out) if resume else None
@@ -706,10 +682,8 @@ def run_job(job: Nexting, resume: bool) -> NextingResult:
                 warnings.simplefilter("ignore", UndiscountedWarning)
                 learned = learn_log(log, resumption, job.progress)
                 _log_learning(learned)
-                scored = score_log(learned, job.offline, job.progress)
+                scored = score_log(learned, job.progress)
                 _log.info("scored in %.1f s", scored.seconds)
-                # Before any file is in its place: afterwards nothing may fail.
-                _continue_asking(learned.horde, learned.asked.state())
                 seconds = write_results(scored, job.out)
                 _log.info("wrote %s", job.out)
         except BaseException as error:
@@ -721,15 +695,7 @@ def run_job(job: Nexting, resume: bool) -> NextingResult:
             if isinstance(error, OSError) and error.strerror and not error.filename:
                 error.filename = str(job.out)  # a full disk does not say which
             raise
-    summary = [*scored.summary, *learned.further_scores]
-    return NextingResult(ScoreTable(summary), scored.curves, learned.horde, log.settings, log.rows, seconds, job.out)
-
-
-def _continue_asking(model: Horde, state: Mapping[str, Any]) -> None:
-    """Let a model answer the questions in text of its run: what was saved with it has them."""
-    asked = Asked.load(state, model.signals)
-    if asked is not None:
-        model.continue_asking(asked)
+    return NextingResult(ScoreTable(scored.summary), log.settings, log.rows, seconds, job.out)
 
 
 def _log_learning(learned: Learned) -> None:
@@ -753,8 +719,7 @@ def write_results(scored: Scored, out: Path) -> dict[str, float]:
     began, learned = clock_time.perf_counter(), scored.learned
     store = learned.store
     scored.summary[0]["reading"] = ingest_summary(scored)
-    summary = [*scored.summary, *learned.further_scores]
-    (store.folder / "summary").write_text(_as_json(summary), "utf-8")
+    (store.folder / "summary").write_text(_as_json(scored.summary), "utf-8")
     seconds = {"reading": learned.log.seconds, "learning": learned.seconds, "scoring": scored.seconds}
     seconds["report"] = clock_time.perf_counter() - began
     (store.folder / "report").write_text(render_report(scored, seconds), "utf-8")
@@ -811,19 +776,17 @@ def _increments(table: Table) -> list[dict[str, Any]]:
 
 
 def _unscored(scored: Scored) -> list[dict[str, Any]]:
-    learned, settings = scored.learned, scored.learned.log.settings
+    learned = scored.learned
     unscored: list[dict[str, Any]] = []
-    for name in settings.predict or ():
-        if learned.counts.first[learned.log.table.names.index(name)] < 0:
-            unscored.append({"signal": name, "why": "it has no value in the whole log"})
-        elif name in scored.constant:
-            unscored.append({"signal": name, "why": "it never changes"})
-    for horizon, gamma in zip(settings.horizons or (), learned.horde.gamma, strict=False):
-        needed = rows_to_score(float(gamma))
-        if learned.log.rows < needed:
-            why = f"the log is too short: {needed:,} rows are needed"
-            unscored.append({"horizon": horizon, "why": why, "rows": needed})
-    return unscored
+    for name, lowest in zip(learned.log.table.names, learned.counts.lowest, strict=True):
+        if name in learned.forecaster.signals and (lowest is None or name in learned.constant):
+            why = "it has no value in the whole log" if lowest is None else "it never changes"
+            unscored.append({"signal": name, "why": why})
+    short = {}
+    for score in scored.summary[1:]:
+        if score["kind"] == "at" and score["default"] and not score["scored"]:
+            short[score["horizon"]] = "no window of the second half is known"
+    return unscored + [{"horizon": horizon, "why": why} for horizon, why in short.items()]
 
 
 def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
@@ -885,7 +848,7 @@ def ingest_lines(facts: Mapping[str, Any]) -> list[str]:
         unused = [f"{column['name']!r} ({column['why']})" for column in facts["columns_left_out"]]
         lines.append(f"Columns left out: {_list(unused)}.")
     if facts["unscored"]:
-        for kind, what in (("signal", "Not scored"), ("horizon", "Weighted means not scored")):
+        for kind, what in (("signal", "Not scored"), ("horizon", "Not scored at")):
             reasons = [f"{item[kind]} ({item['why']})" for item in facts["unscored"] if kind in item]
             lines += [f"{what}: {_list(reasons)}."] if reasons else []
     return lines
@@ -924,16 +887,16 @@ def forecast_lines(
         units: The units of signals, if they are known.
 
     >>> score = {"text": "x at +2", "kind": "at", "signal": "x", "horizon": 2, "answer": 1.5, "low": 1.0, "high": 2.0}
-    >>> forecast_lines([score | {"headline": True}], 0.8)
+    >>> forecast_lines([score | {"default": True}], 0.8)
     ['Forecast from the last row, with 80% intervals:', '  x: 1.50 (1.00 to 2.00) at +2 rows']
-    >>> forecast_lines([score | {"headline": True, "signal": f"x{i}"} for i in range(12)])[-1]
+    >>> forecast_lines([score | {"default": True, "signal": f"x{i}"} for i in range(12)])[-1]
     '  … and 2 more signals in report.html'
     """
     from emphatic.report.page import with_digits
 
     forecasts: dict[str, list[str]] = {}
     for score in summary:
-        if score.get("kind") != "at" or not score.get("headline") or score.get("answer") is None:
+        if score.get("kind") != "at" or not score["default"] or score["answer"] is None:
             continue
         signal, horizon, low, high = (score[name] for name in ("signal", "horizon", "low", "high"))
         unit = unit_of(signal, units or {})
@@ -952,13 +915,13 @@ def forecast_lines(
     return [line.replace("−", "-") for line in lines]
 
 
-def alarm_lines(summary: Iterable[Mapping[str, Any]]) -> list[str]:
+def alarm_lines(summary: Sequence[Mapping[str, Any]]) -> list[str]:
     """How many alarms each signal had.
 
     Args:
         summary: The objects of ``summary.json``.
 
-    >>> alarm_lines([{"signal": "x", "alarms": 0}, {"signal": "y", "alarms": 3}, {"text": "x at +1h"}])
+    >>> alarm_lines([{"signals": [{"signal": "x", "alarms": 0}, {"signal": "y", "alarms": 3}]}])
     ['Alarms: 3 (y 3); report.html lists them.']
     """
     counts = {name: count for name, count in alarms_by_signal(summary).items() if count}

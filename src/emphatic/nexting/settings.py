@@ -40,8 +40,6 @@ __all__ = ["Settings", "default_features", "default_horizons"]
 ENGINE = "sparse"
 #: The false alarms per row and signal, by default, and the fewest: beyond that a score has no digits left.
 FALSE_ALARM_RATE, LEAST_RATE = 2.5e-4, 1e-15
-#: With a ``stepsize``: rates as factors of what the method says.
-FACTORS = (0.3, 1.0, 3.0)
 
 #: Round durations in seconds: 1 to 500 µs and ms, 1 to 30 s, 1 to 30 min, 1 to 48 h, 3 d to 2 years.
 _ROUND = [
@@ -112,6 +110,10 @@ def _time_range(text: str, now: float) -> tuple[float, float] | None:
     return moments if moments[0] < moments[1] else None
 
 
+def _is_rate(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 < value < math.inf
+
+
 def _is_alarm_rate(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and LEAST_RATE <= value < 1
 
@@ -147,15 +149,14 @@ class Settings:
         query: The query of a database or a time series store.
         range: What to read of a time series store: a duration up to now, or START/END.
         step: The time between two rows of a time series store.
-        rates: The step sizes, as factors of 1 / mean φ·φ.
+        rate: α of the learners, as a factor of 1 / mean φ·φ.
         rule: The rule that learns.
         stepsize: The step-size method.
         features: The features, as a list of configurations.
         related: For each signal, the signals that its questions see.
         questions: Questions besides every signal at every horizon.
         ask: Questions in one line of text, such as "P(power > 5 within 1h)".
-        exponential_only: Whether the value at each horizon and the mean up to it are left out; by default they are
-            where there are more than 64 signals.
+        weighted: Whether the weighted mean of what follows is asked for too, of each signal at each horizon.
         coverage: The target coverage of the intervals.
         false_alarm_rate: The target number of false alarms per row and signal.
     """
@@ -305,11 +306,11 @@ class Settings:
         panel=_READ,
         commands=_FILE,
     )
-    rates: tuple[float, ...] | None = setting(
-        help="Step sizes of the learners, as multiples of 1 / mean φ·φ, or with a stepsize, of the method's step size; "
-        "default: 0.1, 0.3 and 1, for bounded_etd 0.3, with a stepsize 0.3, 1 and 3.",
-        must="a list",
-        is_valid=is_list,
+    rate: float | None = setting(
+        help="Step size of the learners as a multiple of 1 / mean φ·φ, or with a stepsize, of the method's step size; "
+        "default: 0.1, for questions with a policy 0.3, with a stepsize 1.",
+        must="a number above 0",
+        is_valid=_is_rate,
     )
     rule: str | None = setting(
         help="Name of the learning rule; default: bounded_etd for questions with a policy, else true_online_etd.",
@@ -317,7 +318,7 @@ class Settings:
         is_valid=lambda value: isinstance(value, str),
     )
     stepsize: str | Mapping[str, Any] | None = setting(
-        help="Step-size method (auto, autostep, …). Default: three fixed rates, whose predictions are combined.",
+        help="Step-size method (auto, autostep, …); default: a fixed step size.",
     )
     features: tuple[Mapping[str, Any], ...] | None = setting(
         help="Features, each a table with its kind and options; default: chosen for the table.",
@@ -342,8 +343,8 @@ class Settings:
         from_keyword=_one_or_several,
         commands=_EVERYWHERE,
     )
-    exponential_only: bool | None = setting(
-        help="Predict only the weighted means, without the value at each horizon and the mean until then.",
+    weighted: bool | None = setting(
+        help="Ask for the weighted mean of what follows too, of each signal at each horizon.",
         must="true or false",
         is_valid=lambda value: isinstance(value, bool),
         flag_type=bool,
@@ -382,7 +383,7 @@ class Settings:
             key: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
             for key, value in table.items()
         }
-        settings = cls(**values)._with_factors()
+        settings = cls(**values)
         try:
             settings.check(name)
         except RecursionError:
@@ -400,15 +401,11 @@ class Settings:
             settings = cls.read(Path(config))
         else:
             raise refusal("config", name, "be the path of a TOML file, a mapping or Settings", repr(config))
-        settings = replace(settings, **merge_keywords(cls, keywords, name))._with_factors()
+        settings = replace(settings, **merge_keywords(cls, keywords, name))
         settings.check(name)
         if settings.by is None and (settings.share or settings.sections):
             raise ValueError(f"{name}: 'share' and 'sections' need the column with the machines: by=…")
         return settings
-
-    def _with_factors(self) -> Settings:
-        """With a ``stepsize``, rates are factors of the method's own; ``FACTORS`` unless rates are set."""
-        return self if self.rates is not None or self.stepsize is None else replace(self, rates=FACTORS)
 
     def check(self, name: str = "settings") -> None:
         """Raise ValueError if a setting is not valid; ``name`` says where the settings come from."""
@@ -522,11 +519,6 @@ class Settings:
         step = None if clock is None else clock.step
         return _gammas(self.horizons or (), step)
 
-    @property
-    def least_squares(self) -> bool:
-        """Whether ridges stand beside the learners; with a single rate, its learner's prediction is the answer."""
-        return self.rates is None or len(self.rates) > 1
-
     def reading_options(self) -> ReadingOptions:
         """What the settings say about the readings of a live stream."""
         from emphatic.tables.table import ReadingOptions, arrange
@@ -560,12 +552,22 @@ class Settings:
         time_range = None if self.range is None else _time_range(self.range, now)
         return Request(self.query, time_range, None if self.step is None else _duration(self.step))
 
+    def learned(self) -> list[tuple[str, float | str]]:
+        """The signals and horizons of which TD learns weighted means: all that is predicted, then those asked for."""
+        pairs: list[tuple[str, float | str]] = [(name, h) for name in self.predict or () for h in self.horizons or ()]
+        if any("@" in text for text in self.ask):
+            from emphatic.answers.language import parse_all
+
+            asked = [question for question in parse_all(self.ask) if question.kind == "weighted"]
+            pairs += [(q.signal, q.length) for q in asked if q.signal is not None and q.signal in (self.predict or ())]
+        return list(dict.fromkeys(pairs))
+
     def gvfs(self) -> list[GVF]:
-        """Every signal at every horizon, and the questions of the settings."""
+        """The weighted means that TD learns, and the questions of the settings."""
         from emphatic.questions.gvf import GVF
 
-        nexting = [GVF(signal, horizon=h) for signal in self.predict or () for h in self.horizons or ()]
-        return nexting + [GVF.from_config(table) for table in self.questions]
+        learned = [GVF(signal, horizon=horizon) for signal, horizon in self.learned()]
+        return learned + [GVF.from_config(table) for table in self.questions]
 
     def differences(self, other: Settings) -> list[str]:
         """The names of what is set here and is another there; what is left to its default does not count.

@@ -1,18 +1,13 @@
-"""Scores of the predictions of a log: the actual returns, measures, and baselines.
+"""Scores of predictions: the actual returns, and verdicts beside baselines.
 
-The prediction at row t is made after row t was read. It predicts a weighted mean of the values that follow,
+The prediction at row t is made after row t was read. That of a weighted mean predicts
 
     G_t = (1 − γ) Σ_{k≥0} γᵏ x_{t+1+k}
 
-in the unit of the signal. It is scored only if nearly all of the weight was read (``known_return``). Questions are
-ordered by signal, then horizon: question q = c·H + h.
-
-A ``Baseline`` or a ``Measure`` of another package is found by its entry point, and scored under its name.
+in the unit of the signal. It is scored only if nearly all of the weight was read (``known_return``).
 """
 
-from emphatic.scores.baselines import STRENGTHS, Baseline, offline, running_mean
-from emphatic.scores.measures import PIECES, Measure, Moments, Summary, measures, summary
 from emphatic.scores.returns import KNOWN, known_return
+from emphatic.scores.verdicts import Verdict, describe_baseline, judge_errors
 
-__all__ = ["KNOWN", "PIECES", "STRENGTHS", "Baseline", "Measure", "Moments", "Summary", "known_return", "measures"]
-__all__ += ["offline", "running_mean", "summary"]
+__all__ = ["KNOWN", "Verdict", "describe_baseline", "judge_errors", "known_return"]

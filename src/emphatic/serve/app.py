@@ -37,7 +37,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from emphatic.answers.language import describe_answer, describe_learning
-from emphatic.nexting.outlook import History, make_outlook, read_forecasts, read_verdict, unit_of, values_at
+from emphatic.nexting.outlook import make_outlook, unit_of, values_at
 from emphatic.nexting.predictor import Prediction
 from emphatic.serve.ids import check_id
 from emphatic.serve.metrics import write_metrics
@@ -81,6 +81,8 @@ _FILES = {
     "/static/uplot.js": ("report/uplot/uPlot.iife.min.js", "text/javascript"),
     "/static/uplot.css": ("report/uplot/uPlot.min.css", "text/css"),
 }
+#: Rows before the first since the start that a page gets.
+_HISTORY = 1000
 #: Rows in one event at most, and seconds between events and between status events.
 _ROWS = 512
 _PAUSE, _STATUS = 0.1, 1.0
@@ -480,7 +482,7 @@ def describe_status(service: Service, signal: str | None = None) -> dict[str, An
         **describe_sources(service),
     }
     if signal is not None:
-        status["error"] = {horizon: error for name, horizon, error in service.rmse() if name == signal}
+        status["error"] = {horizon: error for _, horizon, error in service.rmse(signal)}
     return status
 
 
@@ -516,36 +518,28 @@ def describe_forecast(service: Service, signal: str) -> dict[str, Any]:
             learning = f"preparing: {service.waiting:,} readings wait until the model is built"
         return {"signal": signal, "learning": learning, "forecasts": []}
     asked = service.predictor.asked
-    scores = [score for score in asked.summary() if score["kind"] == "at" and score["signal"] == signal]
-    time, reading = _recent_readings(service, signal)
-    if not scores or not len(time):
+    summary = asked.summary()
+    outlook = make_outlook(asked, summary, signal, asked.judge_signals([signal]).get(signal), unit_of(signal))
+    known = [describe_learning(score) for score, about in values_at(summary) if about == signal]
+    if not known or not len(outlook.time):
         return {"signal": signal, "learning": "", "forecasts": []}
-    history = History([signal], asked.timing)
-    history.add(time, reading[:, None])
-    origin, step = float(time[-1]), asked.timing.step or 1.0
-    verdict = read_verdict(scores, signal, asked.judge_signals([signal]))
-    forecasts = read_forecasts(scores, origin, asked.timing.step).get(signal, [])
-    outlook = make_outlook(history, signal, forecasts, verdict, unit=unit_of(signal))
+    origin, step = float(outlook.time[-1]), asked.timing.step or 1.0
 
-    def line(times: Sequence[float], **values: Sequence[float]) -> dict[str, Any]:
-        rows = {"ahead": [(time - origin) / step for time in times], **values}
-        return {name: [number if math.isfinite(number) else None for number in column] for name, column in rows.items()}
+    def line(times: NDArray[np.float64], **values: NDArray[np.float64]) -> dict[str, Any]:
+        rows = {"ahead": (times - origin) / step, **values}
+        return {
+            name: [number if math.isfinite(number) else None for number in column.tolist()]
+            for name, column in rows.items()
+        }
 
-    forecasts, (baseline_time, baseline) = list(outlook.forecasts), (column.tolist() for column in outlook.baseline)
-    if not len(outlook.baseline[0]):
-        # It repeats readings that are not at hand, as after a restart: what is known is its value at each horizon.
-        known = {score["horizon"]: asked.baselines(score["text"]).get(verdict.baseline) for score in scores}
-        forecasts = [forecast._replace(baseline=known.get(forecast.horizon)) for forecast in forecasts]
-        there = [(forecast.time, forecast.baseline) for forecast in forecasts if forecast.baseline is not None]
-        baseline_time, baseline = [when for when, _ in there], [value for _, value in there]
-    path_time, path, low, high = (column.tolist() for column in outlook.path)
+    (time, mean, low, high), (baseline_time, baseline) = outlook.path, outlook.baseline
     return {
         "signal": signal,
         "unit": outlook.unit,
-        "learning": describe_learning(scores[0]),
-        "verdict": verdict._asdict() | {"baseline_words": verdict.baseline_words},
-        "forecasts": [f._asdict() | {"ahead": (f.time - origin) / step} for f in forecasts],
-        "path": line(path_time, mean=path, low=low, high=high),
+        "learning": known[0],
+        "verdict": outlook.verdict._asdict() | {"baseline_words": outlook.verdict.baseline_words},
+        "forecasts": [f._asdict() | {"ahead": (f.time - origin) / step} for f in outlook.forecasts],
+        "path": line(time, mean=mean, low=low, high=high),
         "baseline": line(baseline_time, mean=baseline),
         "step": service.step,
     }
@@ -560,7 +554,8 @@ def describe_history(service: Service, signal: str) -> dict[str, Any] | None:
     """
     if service.warming_up or service.predictor.horde is None:
         return None
-    recent, (step, time, reading) = service.recent, _saved_readings(service, signal)
+    recent, (time, reading) = service.recent, service.predictor.asked.readings(signal, _HISTORY)
+    step = service.step - len(time) + np.arange(len(time))
     begin = recent.first if recent is not None and recent.end else service.step
     rows: dict[int, dict[str, Any]] = {}
     for at, seconds, value in zip(step.tolist(), time.tolist(), reading.tolist(), strict=True):
@@ -576,37 +571,6 @@ def describe_history(service: Service, signal: str) -> dict[str, Any] | None:
     names = ["time", "reading", "gap", "alarm", "anomaly", "why"]
     names += ["t"] if service.predictor.asked.timing.step is not None else []
     return {"step": older, "thin": True} | {name: [rows[at].get(name) for at in older] for name in names}
-
-
-def _saved_readings(
-    service: Service, signal: str
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Steps, times and readings of the last rows, as questions about the signal keep them: older ones thinly."""
-    asked = service.predictor.asked
-    columns = []
-    for text in asked.texts:
-        if all(about != signal for _, about in values_at([{"text": text}])):
-            continue
-        rows = asked.recent(text)
-        # (the rows of a question that was asked later are counted from then on)
-        columns.append(np.stack([rows["row"] - rows["row"][-1:].sum(), rows["time"], rows["now"]]))
-    if not columns:
-        return np.empty(0, np.int64), np.empty(0), np.empty(0)
-    age, time, reading = np.concatenate(columns, axis=1)
-    ages, places = np.unique(age, return_index=True)
-    return service.step - 1 + ages.astype(np.int64), time[places], reading[places]
-
-
-def _recent_readings(service: Service, signal: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Times and readings of the last rows: those since the start, and older ones that were saved."""
-    asked, recent = service.predictor.asked, service.recent
-    step, time, reading = _saved_readings(service, signal)
-    rows = None if recent is None or asked.timing.step is None else recent.columns(signal, 0, recent.size)
-    if rows is None or not len(step) or rows["step"][-1] < step[-1] - 1:
-        return time, reading
-    older = step < rows["step"][0]
-    times = np.concatenate([time[older], np.array(rows["t"], np.float64)])
-    return times, np.concatenate([reading[older], np.array(rows["reading"], np.float64)])
 
 
 # ---------------------------------------------------------------------- server-sent events

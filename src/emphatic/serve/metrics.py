@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
 
-from emphatic.nexting.predictor import ENDS
 from emphatic.serve.status import ConnectionStatus
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def write_metrics(service: Service, wrong_tokens: int = 0, failed_logins: int = 
     lines += _connection_metrics("source", service.sources)
     lines += _connection_metrics("publisher", service.publishers)
     errors = [({"signal": name, "horizon": horizon}, error) for name, horizon, error in service.rmse()]
-    lines += _samples("rmse", "Root mean square error of recent predictions.", errors)
+    lines += _samples("rmse", "Root mean square error of the predictions so far.", errors)
     lines += _prediction_metrics(service)
     return "\n".join(lines) + "\n"
 
@@ -134,18 +133,14 @@ def _prediction_metrics(service: Service) -> Iterator[str]:
     if latest is None:
         return
     keys = [{"signal": name, "horizon": horizon} for name, horizon in latest.format.keys]
-    yield from _samples("prediction", "The latest prediction.", zip(keys, latest.values.tolist(), strict=True))
-    for end in ENDS:
-        if end in latest.derived:
-            values = zip(keys, latest.derived[end].tolist(), strict=True)
-            bound = "lower" if end == "low" else "upper"
-            yield from _samples(f"interval_{end}", f"The {bound} bound of its interval.", values)
-    signals = [{"signal": name} for name in latest.format.signals]
-    kinds = (("anomaly", "anomaly_score", "How unusual the latest value is."), ("alarm", "alarm", "1 in an alarm."))
-    for kind, name, text in kinds:
-        if kind in latest.derived:
-            values = zip(signals, map(float, latest.derived[kind].tolist()), strict=True)
-            yield from _samples(name, text, values)
+    kinds = (("prediction", "The latest prediction."), ("interval_low", "The lower bound of its interval."))
+    for place, (name, text) in enumerate((*kinds, ("interval_high", "The upper bound of its interval."))):
+        yield from _samples(name, text, zip(keys, latest.values[:, place].tolist(), strict=True))
+    if latest.said is not None:
+        signals = [{"signal": name} for name in latest.format.signals]
+        scores, alarms = latest.said.anomaly.tolist(), (latest.said.why > 0).astype(float).tolist()
+        yield from _samples("anomaly_score", "How unusual the latest value is.", zip(signals, scores, strict=True))
+        yield from _samples("alarm", "1 in an alarm.", zip(signals, alarms, strict=True))
 
 
 def _samples(name: str, text: str, values: Iterable[tuple[Mapping[str, str], float | None]]) -> Iterator[str]:

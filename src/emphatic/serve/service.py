@@ -26,21 +26,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.asking.gvfs import MARKS
+from emphatic.answers.language import parse
 from emphatic.common.locks import hold_lock
-from emphatic.nexting.predictor import (
-    ENDS,
-    OF_A_SIGNAL,
-    WHY,
-    LineFormat,
-    Outcome,
-    Prediction,
-    Predictor,
-    compile_for_live,
-    compile_for_questions,
-)
+from emphatic.nexting.alarms import WHY
+from emphatic.nexting.gvfs import MARKS
+from emphatic.nexting.outlook import values_at
+from emphatic.nexting.predictor import LineFormat, Outcome, Prediction, Predictor, compile_for_live
 from emphatic.nexting.settings import Settings
-from emphatic.questions.gvf import LARGEST
 from emphatic.serve.ids import DEFAULT_FIELD, KnownIds, check_id, scoped_id
 from emphatic.serve.journal import Journal, JournalError, JournalState
 from emphatic.serve.metrics import Histogram
@@ -50,12 +42,11 @@ from emphatic.tables.pipe import BLOCK, JSON, Reading, TextForm
 from emphatic.tables.table import Malformed
 from emphatic.tables.text import NOT_AN_OBJECT, read_object
 
-__all__ = ["EndedError", "Inbox", "Incoming", "Publisher", "Receipt", "RecentRows", "RunningError", "Service"]
+__all__ = ["EndedError", "Inbox", "Incoming", "Publisher", "Receipt", "RecentRows", "Service"]
 __all__ += ["StreamConnection", "Traffic", "WarmingUp", "read_json", "read_lines", "with_ids"]
 
 logger = logging.getLogger("emphatic.serve")
 
-Array = NDArray[np.float64]
 #: Readings that may wait.
 _CAPACITY = 4096
 #: Readings that may be learned and not acknowledged, while the disk takes nothing.
@@ -307,12 +298,13 @@ class RecentRows:
 
     def __init__(self, names: Sequence[str], format: LineFormat) -> None:
         self.names, self.format = tuple(names), format
-        Q = len(format.keys)
-        self.size = max(256, min(_ROWS, _VALUES // (len(self.names) + (1 + len(ENDS)) * Q)))
-        self._readings, self._values = np.empty((self.size, len(self.names))), np.empty((self.size, Q))
+        Q, S = len(format.keys), len(format.signals)
+        self.size = max(256, min(_ROWS, _VALUES // (len(self.names) + 3 * Q)))
+        self._readings, self._values = np.empty((self.size, len(self.names))), np.empty((self.size, Q, 3))
+        self._anomaly, self._why = np.zeros((self.size, S)), np.zeros((self.size, S), np.int8)
+        self._mark = np.zeros((self.size, len(format.own)), np.int8)
         self._seconds, self._gap = np.empty(self.size), np.zeros(self.size, bool)
         self._time: list[object] = [None] * self.size
-        self._derived: dict[str, NDArray[Any]] = {}
         self._lock = threading.Lock()
         #: The steps that are kept: from ``first`` to before ``end``.
         self.first = self.end = 0
@@ -326,10 +318,9 @@ class RecentRows:
                 at = row.step % self.size
                 self._readings[at], self._values[at] = row.readings, row.values
                 self._seconds[at], self._gap[at], self._time[at] = row.seconds, row.gap, row.time
-                for kind, values in row.derived.items():
-                    if kind not in self._derived:
-                        self._derived[kind] = np.zeros((self.size, len(values)), values.dtype)
-                    self._derived[kind][at] = values
+                if row.said is not None:
+                    self._anomaly[at], self._why[at] = row.said.anomaly, row.said.why
+                    self._mark[at] = row.said.mark
                 self.end = row.step + 1
                 self.first = max(self.first, self.end - self.size)
 
@@ -344,25 +335,24 @@ class RecentRows:
             seconds, gap = self._seconds[at], self._gap[at].tolist()
             reading = self._readings[at, self.names.index(name)] if name in self.names else np.full(len(at), np.nan)
             places = self.format.places.get(name, {})
-            by_horizon = {
-                kind: {horizon: values[at, q] for horizon, q in places.items()}
-                for kind, values in {"predictions": self._values, **self._derived}.items()
-                if kind not in OF_A_SIGNAL
+            values = {horizon: self._values[at, q] for horizon, q in places.items()}
+            first_own = len(self.format.keys) - len(self.format.own)
+            marks = {
+                horizon: [MARKS[mark] for mark in self._mark[at, q - first_own].tolist()]
+                for horizon, q in places.items()
+                if q >= first_own
             }
-            by_signal = {}
+            alarms: dict[str, Any] = {}
             if name in self.format.signals:
                 c = self.format.signals.index(name)
-                by_signal = {kind: self._derived[kind][at, c] for kind in OF_A_SIGNAL if kind in self._derived}
+                why = self._why[at, c].tolist()
+                alarms = {"anomaly": _or_null(self._anomaly[at, c]), "alarm": [reason > 0 for reason in why]}
+                alarms["why"] = [None if reason == 0 else WHY[reason - 1] for reason in why]
             times = [self._time[i] for i in at]
         rows = {"step": steps.tolist(), "time": times, "t": _or_null(seconds), "reading": _or_null(reading), "gap": gap}
-        if "mark" in by_horizon:
-            marks = by_horizon.pop("mark").items()
-            rows["mark"] = {horizon: [MARKS[mark] for mark in column.tolist()] for horizon, column in marks}
-        for kind, columns in by_horizon.items():
-            rows[kind] = {horizon: _or_null(column) for horizon, column in columns.items()}
-        if "why" in by_signal:
-            rows["why"] = [None if reason == 0 else WHY[reason - 1] for reason in by_signal.pop("why").tolist()]
-        return rows | {kind: _or_null(column) for kind, column in by_signal.items()}
+        for kind, place in (("predictions", 0), ("low", 1), ("high", 2)):
+            rows[kind] = {horizon: _or_null(column[:, place]) for horizon, column in values.items()}
+        return rows | ({"mark": marks} if marks else {}) | alarms
 
 
 class RecentAlarms:
@@ -379,10 +369,12 @@ class RecentAlarms:
     def add(self, rows: Sequence[Prediction], recent: RecentRows) -> None:
         """The next rows, of which those in alarm are kept."""
         for row in rows:
-            for c in np.flatnonzero(row.derived["alarm"]).tolist():
+            said = row.said
+            for c in [] if said is None else np.flatnonzero(said.why).tolist():
+                assert said is not None
                 signal = recent.format.signals[c]
-                reading, score = float(row.readings[recent.names.index(signal)]), float(row.derived["anomaly"][c])
-                alarm = {"signal": signal, "step": row.step, "time": row.time, "why": WHY[row.derived["why"][c] - 1]}
+                reading, score = float(row.readings[recent.names.index(signal)]), float(said.anomaly[c])
+                alarm = {"signal": signal, "step": row.step, "time": row.time, "why": WHY[said.why[c] - 1]}
                 numbers = {"t": row.seconds, "reading": reading, "anomaly": score}
                 alarm |= {name: value if math.isfinite(value) else None for name, value in numbers.items()}
                 with self._lock:
@@ -421,88 +413,6 @@ class Traffic:
         until = time.monotonic() - self.SECONDS
         while self._blocks and self._blocks[0][0] < until:
             self._blocks.popleft()
-
-
-class RunningError:
-    """The root mean square error of recent predictions, by question, from the readings that followed.
-
-    The return G = Σ (1 − γ) γᵏ x of a prediction is known when γᵏ has become small. A fixed number of predictions wait
-    for that, spread over the time that it takes, however long the horizon. Averages forget with a memory of about 500
-    predictions. A reading that is missing or beyond ``LARGEST`` counts as the reading before it.
-    """
-
-    #: Rows that are counted together; only the predictions of the last of them may wait.
-    TOGETHER = 16
-
-    #: Predictions that wait for their return.
-    SLOTS = 48
-    #: A return is complete when this share of its weight is still to come.
-    REST = 0.02
-    MEMORY = 500.0
-
-    def __init__(self, gamma: Array, column: Sequence[int]) -> None:
-        with np.errstate(divide="ignore"):
-            horizon = np.where(gamma < 1.0, 1.0 / (1.0 - gamma), np.inf)
-        self._questions = np.flatnonzero((np.asarray(column) >= 0) & np.isfinite(horizon) & np.isfinite(gamma))
-        self._gamma, self._column = gamma[self._questions], np.asarray(column, np.intp)[self._questions]
-        # SLOTS predictions, at such intervals that the oldest is complete before its place is needed again
-        self._interval = np.ceil(np.log(self.REST) / np.log(np.maximum(self._gamma, 1e-12)) / (self.SLOTS - 1))
-        Q = len(self._questions)
-        self._G, self._weight = np.zeros((Q, self.SLOTS)), np.zeros((Q, self.SLOTS))
-        self._p = np.full((Q, self.SLOTS), np.nan)
-        self._since, self._next = np.full(Q, np.inf), np.zeros(Q, np.intp)
-        self._last = np.full(len(column) and int(max(column)) + 1, np.nan)
-        self._squares, self._count = np.zeros(Q), np.zeros(Q)
-        self._all = len(gamma)
-
-    def add(self, rows: Sequence[Prediction]) -> None:
-        """The rows of a block."""
-        if len(self._questions):
-            for start in range(0, len(rows), self.TOGETHER):
-                self._add(rows[start : start + self.TOGETHER])
-
-    def _add(self, rows: Sequence[Prediction]) -> None:
-        if any(row.gap for row in rows):
-            self._p[:] = np.nan  # the readings across a gap are not known
-            self._last[:] = np.nan
-            return
-        x = np.array([row.readings for row in rows])[:, : len(self._last)]
-        known = np.abs(x) <= LARGEST
-        if not known.all():
-            previous = np.where(np.isfinite(self._last), self._last, 0.0)
-            for row, there in zip(x, known, strict=True):
-                row[~there] = previous[~there]
-                previous = row
-        self._last = x[-1]
-        B = len(rows)
-        powers = self._gamma[:, None] ** np.arange(B)
-        ahead = (1.0 - self._gamma) * np.einsum("qb,bq->q", powers, x[:, self._column])
-        self._G += self._weight * ahead[:, None]
-        self._weight *= (self._gamma**B)[:, None]
-        done = np.isfinite(self._p) & (self._weight < self.REST)
-        if done.any():
-            error = np.where(done, self._G / (1.0 - self._weight) - self._p, 0.0)
-            count = done.sum(axis=1)
-            keep = (1.0 - 1.0 / self.MEMORY) ** count
-            self._squares = keep * self._squares + (error**2).sum(axis=1)
-            self._count = keep * self._count + count
-            self._p[done] = np.nan
-        self._since += B
-        due = np.flatnonzero(self._since >= self._interval)
-        slot = self._next[due]
-        p = rows[-1].values[self._questions[due]]
-        self._p[due, slot] = np.where(np.abs(p) <= LARGEST, p, np.nan)
-        self._G[due, slot], self._weight[due, slot] = 0.0, 1.0
-        self._next[due] = (slot + 1) % self.SLOTS
-        self._since[due] = 0
-
-    def rmse(self) -> list[float | None]:
-        """The error of each question; None where no return is known yet."""
-        errors: list[float | None] = [None] * self._all
-        for q, squares, count in zip(self._questions, self._squares, self._count, strict=True):
-            if count > 0:
-                errors[int(q)] = math.sqrt(squares / count)
-        return errors
 
 
 def _or_null(values: NDArray[Any]) -> list[float | None]:
@@ -561,7 +471,6 @@ class Service:
         self.latest: Prediction | None = None
         self.recent: RecentRows | None = None
         self.alarms = RecentAlarms()
-        self._errors: RunningError | None = None
         self._form = JSON
         #: Set once kernels are compiled; until then, and until they are learned from, readings are held back.
         self._compiled = threading.Event()
@@ -644,7 +553,6 @@ class Service:
         began = time.monotonic()
         try:
             compile_for_live(self.predictor.settings)
-            compile_for_questions()
         except Exception as error:  # whatever it is, learning shows whether it matters
             logger.warning("kernels could not be compiled ahead: %s", error)
         self._compile_seconds = time.monotonic() - began
@@ -732,12 +640,18 @@ class Service:
         self.sources.append(status)
         return status
 
-    def rmse(self) -> list[tuple[str, str, float | None]]:
-        """The error of recent predictions: name, horizon, root mean square."""
-        recent, errors = self.recent, self._errors
-        if recent is None or errors is None:
+    def rmse(self, signal: str | None = None) -> list[tuple[str, str, float | None]]:
+        """The error of the predictions so far: signal, horizon, root mean square.
+
+        Args:
+            signal: The signal; by default all.
+        """
+        if self.recent is None:
             return []
-        return [(*key, error) for key, error in zip(recent.format.keys, errors.rmse(), strict=True)]
+        asked = self.predictor.asked
+        about = [question for question in map(parse, asked.texts) if question.value_of is not None]
+        texts = [question.text for question in about if signal is None or question.value_of == signal]
+        return [(name, f"{score['horizon']}", score["rmse"]) for score, name in values_at(asked.summary(texts))]
 
     # ------------------------------------------------------------------ the thread
 
@@ -960,7 +874,7 @@ class Service:
         self.malformed += sum(isinstance(outcome, Malformed) for outcome in outcomes)
         predictions = []
         for place, outcome in enumerate(outcomes):
-            if isinstance(outcome, Prediction) and outcome.derived:
+            if isinstance(outcome, Prediction) and outcome.said is not None:
                 predictions.append(outcome)
             elif not isinstance(outcome, Malformed):  # in the warm-up
                 waiting += 1
@@ -969,21 +883,15 @@ class Service:
             self.latest = predictions[-1]
         if self.recent is None and self.predictor.horde is not None:
             self._watch()
-        if self.recent is not None and self._errors is not None:
+        if self.recent is not None:
             self.recent.add(predictions)
             self.alarms.add(predictions, self.recent)
-            self._errors.add(predictions)
         return outcomes
 
     def _watch(self) -> None:
         """Prepare what watchers see of a model."""
-        horde = self.predictor.horde
-        assert horde is not None
-        names = horde.makers[0].signals
+        names = self.predictor.forecaster.horde.makers[0].signals
         self.recent = RecentRows(names, self.predictor.format)
-        places = {name: c for c, name in enumerate(names)}
-        column = [places.get(q.cumulant, -1) if isinstance(q.cumulant, str) else -1 for q in horde.questions]
-        self._errors = RunningError(horde.gamma, column)
 
     # ------------------------------------------------------------------ the disk
 

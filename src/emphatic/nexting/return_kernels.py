@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Flags = NDArray[np.bool_]
 
-_f1, _f2, _f3 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2, 3))
-_r1, _r2, _r3 = (types.Array(types.float64, ndim, "C", readonly=True) for ndim in (1, 2, 3))
-_b1, _b2 = (types.Array(types.boolean, ndim, "C", readonly=True) for ndim in (1, 2))
+_f1, _f2 = (types.Array(types.float64, ndim, "C") for ndim in (1, 2))
+_r1 = types.Array(types.float64, 1, "C", readonly=True)
+_b1 = types.Array(types.boolean, 1, "C", readonly=True)
 
 #: Rows of a question that are open at a time, at most.
 OPEN_ROWS = 512
@@ -34,14 +34,8 @@ HEAD, OPEN, ROW, STRIDE, CLOSED = range(5)
 #: What an open row carries: its weight, its return so far, and the weight of what was read of it.
 WEIGHT, RETURN, SEEN = range(3)
 
-# Rates: what a question carries besides: the range of what is possible and the sum of returns; then the mean squared
-# error of each learner, and of the mean of the returns.
-RATE_LEAST, RATE_MOST, RATE_TOTAL, RATE_SQUARES = range(5, 9)
-#: Returns before which the middle rate answers, the returns that errors are averaged over, and the weight below which
-#: nothing is missing of a return, and of one that is a weighted mean.
-UNJUDGED, AVERAGED, NOTHING, MEAN_NOTHING = 20.0, 2000.0, 1e-3, 0.01
-#: How far beyond the range of what was seen an answer may lie, in its width.
-ROOM = 0.5
+#: The weight below which nothing is missing of a return, and of one that is a weighted mean.
+NOTHING, MEAN_NOTHING = 1e-3, 0.01
 
 # Scores: what a question carries besides, and what each of its open rows does.
 (
@@ -60,9 +54,9 @@ QUESTION = 15
 AT_ROW, HOUR, ANSWER, LOW, HIGH, USUAL, PAST_MEAN, NOW, SIZE = range(3, 12)
 FIELDS = 12
 #: What is fixed: whether the return is a weighted mean, the weight below which nothing is missing, the share of returns
-#: inside their intervals, the first row that is scored, and whether intervals are made here.
-MEAN_OF_WEIGHTS, ENOUGH, COVERAGE, HALF, INTERVALS = range(5)
-FIXED = 5
+#: inside their intervals, and the first row that is scored.
+MEAN_OF_WEIGHTS, ENOUGH, COVERAGE, HALF = range(4)
+FIXED = 4
 #: Errors that are remembered, and how often their quantiles are looked up.
 REMEMBERED, TICKS = 1000, 20
 #: Sums of either half: rows, returns, squares, errors, those of the baselines (persistence, past mean, climatology),
@@ -100,91 +94,6 @@ def _opens(state: Floats, rows: Floats) -> int:
     place = int(state[HEAD] + state[OPEN]) % len(rows)
     state[OPEN] += 1.0
     return place
-
-
-@register_jitable
-def _possible(carried: Floats, value: float, is_mean: bool) -> float:
-    """A value within what was seen so far, and where it need not be half its range beyond."""
-    if not carried[RATE_MOST] >= carried[RATE_LEAST]:
-        return value
-    room = 0.0 if is_mean else ROOM * (carried[RATE_MOST] - carried[RATE_LEAST])
-    if not math.isfinite(value):
-        value = 0.5 * (carried[RATE_LEAST] + carried[RATE_MOST])
-    within: float = min(carried[RATE_MOST] + room, max(carried[RATE_LEAST] - room, value))
-    return within
-
-
-@jit_for((_r3, _r2, _r2, _b2, _b1, _r1, _f2, _f3, _f2))
-def blend_rates(
-    V: Floats, R: Floats, gamma: Floats, taken: Flags, follows: Flags, unit: Floats, state: Floats, rows: Floats,
-    out: Floats,
-) -> int:  # fmt: skip
-    """Answer B rows of Q questions by the answers V (B, Q, E) of learners with different step sizes.
-
-    They and the mean of the returns so far are weighted by (the mean squared error so far)⁻⁴. ``R`` and ``gamma``
-    (B, Q) are of the steps that end in the rows, NaN where unknown; ``taken`` where the policy takes the action of that
-    step. An answer lies within the cumulants so far where ``unit`` (Q,) is above 0, R times it being a cumulant, and
-    otherwise within the returns so far and half their range beyond. ``state`` (Q, 9 + E + 1), ``rows`` (Q, open rows,
-    3 + E + 1).
-    """
-    B, Q, E = V.shape
-    members = np.empty(E + 1)
-    for q in range(Q):
-        carried, ring = state[q], rows[q]
-        size, is_mean = len(ring), unit[q] > 0.0
-        enough = MEAN_NOTHING if is_mean else NOTHING
-        for t in range(B):
-            if follows[t] and is_mean and math.isfinite(R[t, q]):
-                cumulant = R[t, q] * unit[q]
-                carried[RATE_LEAST], carried[RATE_MOST] = (
-                    min(carried[RATE_LEAST], cumulant),
-                    max(carried[RATE_MOST], cumulant),
-                )
-            if not follows[t] or not taken[t, q] or not math.isfinite(R[t, q]) or not math.isfinite(gamma[t, q]):
-                carried[OPEN] = 0.0
-            head, count = int(carried[HEAD]), int(carried[OPEN])
-            for i in range(count):
-                row = ring[(head + i) % size]
-                row[RETURN] += row[WEIGHT] * R[t, q]
-                row[WEIGHT] *= gamma[t, q]
-            while count > 0 and ring[head, WEIGHT] <= enough:
-                rate, y = max(1.0 / AVERAGED, 1.0 / (carried[CLOSED] + 1.0)), ring[head, RETURN]
-                if is_mean:
-                    y /= 1.0 - ring[head, WEIGHT]
-                for e in range(E + 1):
-                    off = y - ring[head, 3 + e]
-                    carried[RATE_SQUARES + e] += rate * (off * off - carried[RATE_SQUARES + e])
-                carried[CLOSED] += 1.0
-                carried[RATE_TOTAL] += y
-                if not is_mean:
-                    carried[RATE_LEAST], carried[RATE_MOST] = min(carried[RATE_LEAST], y), max(carried[RATE_MOST], y)
-                head, count = (head + 1) % size, count - 1
-            carried[HEAD], carried[OPEN] = head, count
-            for e in range(E):
-                members[e] = _possible(carried, V[t, q, e], is_mean)
-            members[E] = carried[RATE_TOTAL] / carried[CLOSED] if carried[CLOSED] > 0.0 else members[E // 2]
-            place = _opens(carried, ring)
-            if place >= 0:
-                ring[place, WEIGHT], ring[place, RETURN] = 1.0, 0.0
-                for e in range(E + 1):
-                    ring[place, 3 + e] = members[e]
-            if carried[CLOSED] < UNJUDGED:
-                # The middle rate, or where that has diverged the lowest one.
-                sound = E // 2 if members[E // 2] == V[t, q, E // 2] or members[0] != V[t, q, 0] else 0
-                out[t, q] = members[sound]
-                continue
-            smallest = np.inf
-            for e in range(E + 1):
-                smallest = min(smallest, carried[RATE_SQUARES + e])
-            smallest = max(smallest, 1e-300)
-            total, weights = 0.0, 0.0
-            for e in range(E + 1):
-                ratio = smallest / max(carried[RATE_SQUARES + e], smallest)
-                weight = ratio * ratio * ratio * ratio
-                total += weight * members[e]
-                weights += weight
-            out[t, q] = total / weights
-    return 0
 
 
 @register_jitable
@@ -237,18 +146,18 @@ def _learn_return(fixed: Floats, carried: Floats, row: Floats, y: float, climate
         carried[LEVEL_HIGH] += pace * ((1.0 if y > row[HIGH] else 0.0) - tail)
 
 
-@jit_for((_r1, _f1, _f2, _f2, _f1, _f2, _r1, _r1, _b1, _b1, _r1, _r1, _r1, _r1, _r1, _f2, _f2))
+@jit_for((_r1, _f1, _f2, _f2, _f1, _f2, _r1, _r1, _b1, _b1, _r1, _r1, _r1, _f2, _f2))
 def follow_returns(
     fixed: Floats, carried: Floats, rows: Floats, climate: Floats, ratios: Floats, sums: Floats, R: Floats,
-    gamma: Floats, taken: Flags, follows: Flags, now: Floats, hour: Floats, answer: Floats, low: Floats, high: Floats,
-    out: Floats, closed: Floats,
+    gamma: Floats, taken: Flags, follows: Flags, now: Floats, hour: Floats, answer: Floats, out: Floats,
+    closed: Floats,
 ) -> int:  # fmt: skip
     """Follow the returns of one question over B rows: intervals and the usual return at each, and scores.
 
     ``R``, ``gamma``, ``taken`` and ``follows`` (B,) are of the steps that end in the rows, R NaN where it is missing;
-    ``now`` is the present cumulant, NaN to compare with the last return; ``low`` and ``high`` are intervals that are
-    there already. ``out`` (B, 3) takes low, high and usual. The returns that become known go to ``closed``, an open row
-    each, with the return as ``RETURN``; their number is returned.
+    ``now`` is the present cumulant, NaN to compare with the last return. ``out`` (B, 3) takes low, high and usual. The
+    returns that become known go to ``closed``, an open row each, with the return as ``RETURN``; their number is
+    returned.
     """
     size, count_closed = len(rows), 0
     is_mean = fixed[MEAN_OF_WEIGHTS] > 0.0
@@ -289,17 +198,15 @@ def follow_returns(
         usual = (climate[h, 1] + 5.0 * mean) / (climate[h, 0] + 5.0)
         spread = (climate[h, 0] * climate[h, 2] + 20.0 * carried[ERROR]) / (climate[h, 0] + 20.0)
         spread = max(spread, 0.2 * carried[ERROR], 1e-300)
-        below, above = low[t], high[t]
-        if fixed[INTERVALS] > 0.0:
-            below = above = np.nan
-            if known > 50.0 and math.isfinite(answer[t]):
-                # (a weighted mean of cumulants lies between them)
-                room = 0.0 if is_mean else 0.1 * (carried[MOST] - carried[LEAST])
-                lowest = carried[LEAST] - room if carried[LEAST] < 0.0 else max(0.0, carried[LEAST] - room)
-                highest = carried[MOST] + room if carried[MOST] > 0.0 else min(0.0, carried[MOST] + room)
-                below = min(highest, max(lowest, answer[t] + spread * (carried[Q_LOW] - carried[LEVEL_LOW])))
-                above = max(lowest, min(highest, answer[t] + spread * (carried[Q_HIGH] + carried[LEVEL_HIGH])))
-                below, above = min(below, answer[t]), max(above, answer[t])
+        below = above = np.nan
+        if known > 50.0 and math.isfinite(answer[t]):
+            # (a weighted mean of cumulants lies between them)
+            room = 0.0 if is_mean else 0.1 * (carried[MOST] - carried[LEAST])
+            lowest = carried[LEAST] - room if carried[LEAST] < 0.0 else max(0.0, carried[LEAST] - room)
+            highest = carried[MOST] + room if carried[MOST] > 0.0 else min(0.0, carried[MOST] + room)
+            below = min(highest, max(lowest, answer[t] + spread * (carried[Q_LOW] - carried[LEVEL_LOW])))
+            above = max(lowest, min(highest, answer[t] + spread * (carried[Q_HIGH] + carried[LEVEL_HIGH])))
+            below, above = min(below, answer[t]), max(above, answer[t])
         out[t, 0], out[t, 1], out[t, 2] = below, above, usual
         at_row = carried[ROW]
         place = _opens(carried, rows)

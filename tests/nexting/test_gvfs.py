@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from emphatic import GVF, Horde, Policy
 from emphatic import features as f
-from emphatic.asking.gvfs import FollowedGVFs
+from emphatic.nexting.gvfs import FollowedGVFs
 from tests.asking.test_nexting import run
 from tests.support.streams import wave
 
