@@ -66,16 +66,14 @@ def test_a_stream_continues_from_what_was_saved(timing: Timing) -> None:
     asked.add("x - y at +3")
     asked(cut[0])
     loaded = Asked.load(asked.state(), ["x", "y"])
-    assert loaded is not None
     assert loaded.texts == asked.texts
     np.testing.assert_array_equal(loaded(cut[1]), asked(cut[1]))
     assert loaded.summary() == asked.summary()
-    assert Asked.load({}, ["x", "y"]) is None
     broken = asked.state()
     del broken["asked.0.answers.gram.0"]
-    with pytest.raises(ValueError, match="does not fit"):
-        Asked.load(broken, ["x", "y"])
-    assert asked.restarted().texts == asked.texts
+    for state in ({}, broken):
+        with pytest.raises(ValueError, match="does not fit"):
+            Asked.load(state, ["x", "y"])
 
 
 def test_scores_and_recent_rows() -> None:

@@ -128,15 +128,6 @@ def test_whatever_is_not_text_of_a_question_is_refused(text: str) -> None:
         parse(text)
 
 
-@pytest.mark.parametrize("text", ["x@1h", "`side 1` @ 24"])
-def test_a_weighted_mean_is_no_question_to_what_cannot_answer_it(text: str) -> None:
-    nearest = repr(text.replace(" @ ", "@").replace("@", " at +"))
-    with pytest.raises(ValueError, match="is not a question") as caught:
-        parse_all([text])
-    assert str(caught.value).endswith(f"Did you mean {nearest}?")
-    assert [question.kind for question in parse_all([text], weighted=True)] == ["weighted"]
-
-
 def test_questions_are_asked_once_about_signals_that_there_are() -> None:
     with pytest.raises(ValueError, match="asked twice"):
         parse_all(["x at +1", "x at +1"])
@@ -150,11 +141,13 @@ def test_questions_are_asked_once_about_signals_that_there_are() -> None:
 
 
 def test_answers_read_as_sentences() -> None:
-    score = {"text": "P(power > 5 within 1h)", "answer": 0.31, "usual": 0.12, "usual_by": "hour", "now": 1.0}
+    score = {"text": "P(power > 5 within 1h)", "kind": "event"}
+    score |= {"answer": 0.31, "usual": 0.12, "usual_by": "hour", "now": 1.0}
     assert describe_answer(score) == (
         "Within the next 1 h power exceeds 5 with probability 0.31 (usually 0.12 at this hour; so now)."
     )
-    until = {"text": "time until x < 2 up to 1d", "answer": 7200.0, "low": 3600.0, "high": 10800.0, "usual": 60.0}
+    until = {"text": "time until x < 2 up to 1d", "kind": "until"}
+    until |= {"answer": 7200.0, "low": 3600.0, "high": 10800.0, "usual": 60.0}
     assert describe_answer(until, last=0.0) == (
         "x falls below 2 in 2 h, between 1 h and 3 h, at about 1970-01-01 02:00 (1970-01-01 01:00 to 1970-01-01 03:00) "
         "(usually 1 min)."

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emphatic.answers.periods import Period, describe_periods, find_periods
+from emphatic.answers.periods import describe_periods, find_periods
 
 Array = NDArray[np.float64]
 
@@ -86,8 +86,7 @@ def test_a_period_is_kept_while_it_does_as_well() -> None:
 
 
 def test_the_periods_of_many_signals_are_said_in_one_line() -> None:
-    by_signal = {f"s{i}": [Period(1440, 0.5)] if i % 2 else [] for i in range(40)}
-    text = describe_periods(by_signal)
-    assert text.startswith("s1 every 1,440 rows (strength 0.50); s3 every")
-    assert text.endswith("s15 every 1,440 rows (strength 0.50); and 12 more signals")
+    text = describe_periods({f"s{i}": [24, 1440] if i % 2 else [] for i in range(40)})
+    assert text.startswith("s1 every 24 and every 1,440 rows; s3 every")
+    assert text.endswith("s15 every 24 and every 1,440 rows; and 12 more signals")
     assert describe_periods({"x": []}) == ""
