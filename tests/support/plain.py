@@ -22,11 +22,8 @@ CHUNK, WIDE = 7, 30
 #: workers that begin at the two ends meet where little is compiled.
 COMPILED_ON_IMPORT = (
     "emphatic.answers.kernels",
-    "emphatic.hordes.blend_kernels",
     "emphatic.features.kernels",
     "emphatic.hordes.possible_kernels",
-    "emphatic.hordes.ridge_kernels",
-    "emphatic.hordes.season_kernels",
     "emphatic.engines.magnitude",
     "emphatic.engines.scan",
     "emphatic.asking.return_kernels",

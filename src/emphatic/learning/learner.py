@@ -729,7 +729,7 @@ class Learner:
         finally:
             guard.users = 0
 
-    def _step_row(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays, afresh: bool = True) -> NDArray[Any]:
+    def _step_row(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays) -> NDArray[Any]:
         """``_step`` on one row, with less around it."""
         guard = self._guard
         if guard.users:
@@ -741,7 +741,7 @@ class Learner:
             engine, frozen = self._engine, self._frozen
             position = self._ahead + int(engine.scalars.item(self._leader, -1))
             rows, rows_next = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
-            answers = engine.learn_row(rows, rows_next, top, parameters, frozen, afresh)
+            answers = engine.learn_row(rows, rows_next, top, parameters, frozen)
             if np.count_nonzero(frozen):
                 self._pass(position + 1)
             return answers
@@ -1074,6 +1074,7 @@ def load(
             if value is not None:
                 raise refusal(name, "load", "be left out for a LeastSquares learner", show(value))
         return LeastSquares.load_with(path)[0]
+    checkpoint.check_not_of_nexting(path)
     return Learner._load(path, engine, rule, devices)[0]
 
 
@@ -1147,13 +1148,7 @@ class RecordedLearner:
     def step(self, phi: Rows, phi_next: Rows, parameters: Arrays) -> Array:
         """``learn`` from one step with all ``parameters``, where no φ is larger than ``top``; nothing is recorded."""
         assert self._top is not None
-        return self.learner._step_row(phi, phi_next, self._top, parameters, False)
-
-    def learn_row(self, phi: Rows, phi_next: Rows, parameters: Arrays) -> Array:
-        """``learn`` from one step with all ``parameters``, ``afresh``; nothing is recorded."""
-        top = self._top_next if phi is self._phi_next else _largest(phi.values)
-        self._phi_next, self._top_next = phi_next, _largest(phi_next.value)  # (of one row these are all values)
-        return self.learner._step_row(phi, phi_next, max(top, self._top_next), parameters)
+        return self.learner._step_row(phi, phi_next, self._top, parameters)
 
     def cut(self) -> None:
         """Start a new sequence."""
