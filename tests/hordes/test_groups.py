@@ -49,15 +49,11 @@ def horde_of_groups(**more: Any) -> Horde:
 
 def two_hordes(**more: Any) -> list[Horde]:
     """Of an array each has the part of its questions."""
-    return [
-        Horde(
-            [QUESTIONS[q] for q in of],
-            maker,
-            **{"rule": RULE}
-            | {name: value[of] if isinstance(value, np.ndarray) else value for name, value in more.items()},
-        ).warm_up(log())
-        for of, maker in ((FIRST, coarse()), (SECOND, fine()))
-    ]
+    hordes = []
+    for of, maker in ((FIRST, coarse()), (SECOND, fine())):
+        own: dict[str, Any] = {name: p[of] if isinstance(p, np.ndarray) else p for name, p in more.items()}
+        hordes.append(Horde([QUESTIONS[q] for q in of], maker, **({"rule": RULE} | own)).warm_up(log()))
+    return hordes
 
 
 def joined(first: Array, second: Array) -> Array:

@@ -394,11 +394,9 @@ class Group:
         bounds = self.possible.bounds if bounds is None else bounds
         answers = self.possible.clip(V, bounds) if self._is_bounded else V
         if self.setup.centred:
-            answers = answers + self.base
+            answers = answers + self.base if self.setup.scaled else (answers + self.base) / self.scale
         elif self.setup.scaled:
             answers = answers * self.scale
-        if self.setup.centred and not self.setup.scaled:
-            answers = answers / self.scale
         if not self._is_bounded:
             self._compare(answers, bounds)
         return answers

@@ -135,10 +135,8 @@ def has_entry(path: str | os.PathLike[str], *entries: str) -> bool:
 def check_not_of_nexting(path: str | os.PathLike[str]) -> None:
     """Refuse a model of ``nexting``, which has more than a horde: it is known by the settings that it holds."""
     if has_entry(path, "horde", "more", "settings"):
-        raise CheckpointError(
-            f"{os.fsdecode(path)!r} is a model of emphatic.nexting: emphatic.nexting.load_model(path) loads what "
-            "continues."
-        )
+        what = "is a model of emphatic.nexting: emphatic.nexting.load_model(path) loads what continues."
+        raise CheckpointError(f"{os.fsdecode(path)!r} {what}")
 
 
 def _header(where: str, metadata: dict[str, str], arrays: dict[str, Stored]) -> dict[str, Any]:

@@ -1085,7 +1085,7 @@ _OFF = ("alpha", "beta", "rho", "gamma_next", "R")
 
 
 class RecordedLearner:
-    """The learner of K questions. One that would diverge is ``frozen``: it keeps its last weights; the others continue.
+    """The learner of K questions. One that would diverge is frozen: it keeps its last weights; the others continue.
 
     ``constant`` has all parameters of a step, (1, K) each, of which I, ρ, γ' and R are passed anew in each step. No
     component of φ is larger than ``top``; where that is None, the components are checked.
@@ -1097,12 +1097,6 @@ class RecordedLearner:
         self._top_next = 0.0
         self._off = [at for at, name in enumerate(learner.rule.parameters) if name in _OFF]
         self._steps: list[tuple[Any, ...]] | None = [] if record else None
-
-    @property
-    def frozen(self) -> NDArray[np.bool_]:
-        """Which questions are frozen, (K,)."""
-        frozen: NDArray[np.bool_] = self.learner.frozen
-        return frozen
 
     def learn(
         self,
@@ -1122,13 +1116,12 @@ class RecordedLearner:
         ``afresh`` all is as ``Learner.run`` and ``Learner.predict`` would do it, bit for bit.
         """
         constant = self._constant if len(R) == 1 else [np.broadcast_to(p, R.shape) for p in self._constant]
-        if len(R) == 1 and not (afresh or extra) and self._steps is None and self._top is not None:
-            parameters = (constant[0] if alpha is None else alpha, I, constant[2], rho, gamma, R, *constant[6:])
-            return self.step(phi, phi_next, parameters)
         if extra:
             names = self.learner.rule.parameters
             constant = [extra.get(name, p) for name, p in zip(names, constant, strict=True)]
         parameters = (constant[0] if alpha is None else alpha, I, constant[2], rho, gamma, R, *constant[6:])
+        if len(R) == 1 and not (afresh or extra) and self._steps is None and self._top is not None:
+            return self.step(phi, phi_next, parameters)
         counts = self.learner.steps_taken if self._steps is not None else None
         top = self._top
         if top is None or afresh:
