@@ -37,29 +37,29 @@ VAGUE = frozenset(
 #: The largest size of the package, in code lines. It only falls, but for what these add once: ``bounded_etd`` and its
 #: default 500, ``bootstrap`` 600, ``jax`` and ``export`` 450, and ``answers`` 2,400 until all that it replaces is gone.
 #: What moves to another package takes its part of the limit along.
-CODE_LINES = 43_735
+CODE_LINES = 41_366
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
-    ".": 616,
+    ".": 614,
     "answers": 2_400,  # at most 2,400
     "asking": 628,
     "cli": 1_134,
     "common": 580,
     "control": 923,
     "data": 4,
-    "engines": 6_593,
+    "engines": 6_290,
     "features": 1_157,
-    "hordes": 3_563,
+    "hordes": 1_526,
     "learning": 2_566,
     "nexting": 5_808,
     "problems": 1_217,
-    "questions": 851,
+    "questions": 831,
     "report": 684,
     "rules": 2_279,
     "scores": 1_306,
     "serve": 2_968,
     "stepsizes": 830,
-    "streams": 389,
+    "streams": 382,
     "studies": 2_445,
     "tables": 4_794,
 }
@@ -67,11 +67,11 @@ PACKAGE_LINES = {
 LIMITS: dict[str, float] = {
     "code lines": CODE_LINES,
     **{f"code lines of {package}": lines for package, lines in PACKAGE_LINES.items()},
-    "modules": 223,  # more only for what CODE_LINES names, the modules that it needs
+    "modules": 216,  # more only for what CODE_LINES names, the modules that it needs
     "command-line options": 78,
     "mandatory dependencies": 11,
     "functions of complexity above 25": 36,
-    "arguments of a kernel": 42,
+    "arguments of a kernel": 40,
     "code lines of tests": 36_000,
     "code lines of benchmarks": 4_400,  # of these 500 for ``offpolicy`` and 400 for ``answers``
     "words of docs": 45_000,

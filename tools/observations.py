@@ -165,8 +165,6 @@ def hordes(inputs: dict[str, Any]) -> Observations:
             observed[f"Horde.run after warm_up, {table}.csv, {engine}"] = np.array(
                 horde.run(open_table(f"{table}.csv"))
             )
-    horde = new(least_squares=True).warm_up(open_table("dropped.csv"), 200)
-    observed["Horde.run with least squares"] = np.array(horde.run(open_table("dropped.csv")))
     observed["Horde.run without warm_up"] = np.array(new(engine="dense").run(open_table("whole.csv")))
     return observed
 

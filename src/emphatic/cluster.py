@@ -297,8 +297,7 @@ class ClusterHorde:
         engine: As for ``Horde``; "auto" chooses in the warm-up, for all questions together.
         block: The rows of a block of a table.
         checkpoint_every: How often the shards save checkpoints, in seconds or as a duration.
-        options: Further arguments of ``Horde``, except ``ask`` and ``record``. A shard gets as many CPUs as
-            ``threads``.
+        options: Further arguments of ``Horde``, except ``record``. A shard gets as many CPUs as ``threads``.
 
     >>> import numpy as np
     >>> from emphatic import GVF, features as f
@@ -328,9 +327,8 @@ class ClusterHorde:
     ) -> None:
         self._shards, self._block = whole("shards", shards, "ClusterHorde"), whole("block", block, "ClusterHorde")
         every = durations.seconds(checkpoint_every) if isinstance(checkpoint_every, str) else checkpoint_every
-        for name in ("ask", "record"):
-            if options.get(name):
-                raise refusal(name, "ClusterHorde", "be left out", repr(options[name]))
+        if options.get("record"):
+            raise refusal("record", "ClusterHorde", "be left out", repr(options["record"]))
         if callable(options.get("mu")):
             raise refusal("mu", "ClusterHorde", "be a number or a table, which a file can hold", "a function")
         # This Horde never learns. It reports at once what is wrong with an argument.
@@ -552,15 +550,14 @@ class ClusterHorde:
         maker.warm_up(values, names=names, time=block.time, labels=dict(block.labels))
         setup = self._template.setup
         rule = setup.kind["stepsize"].rule(setup.rule) if "stepsize" in setup.kind else setup.rule
-        learners = len(self.questions) * len(setup.rates)
-        return engines.choose(maker.n, learners, self._block, float(maker.active), rule)
+        return engines.choose(maker.n, len(self.questions), self._block, float(maker.active), rule)
 
     def _plans(self, manifest: _Manifest, step: float | None) -> Iterator[_Plan]:
         """Each shard's part of the questions, and of the options that have a number for each question."""
         template, Q = self._template, len(self.questions)
         edges = [int(shard * Q / self._shards + 0.5) for shard in range(self._shards + 1)]
         for begin, end in pairwise(edges):
-            setup = template.setup.of(np.arange(begin, end), Q)
+            setup = template.setup.of(np.arange(begin, end))
             arguments = {**self._options, **setup.extra, "rule": self._rule}
             arguments |= {"alpha": setup.alpha, "engine": manifest.engine, "stepsize": setup.kind.get("stepsize")}
             names = set(template.names[begin:end])

@@ -36,7 +36,7 @@ class CheckpointError(ValueError):
 
 
 class DivergenceWarning(UserWarning):
-    """A question of a Horde predicts what is impossible, or all of its learners diverged and are frozen.
+    """A question of a Horde predicts what is impossible, or its learner diverged and is frozen.
 
     Its predictions mean nothing from there on.
     """

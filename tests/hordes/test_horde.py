@@ -20,7 +20,6 @@ import emphatic
 from emphatic import GVF, CheckpointError, Horde, Policy
 from emphatic import features as f
 from emphatic.errors import DivergenceWarning
-from emphatic.hordes.blend import Blend
 from emphatic.learning import checkpoint, tensors
 from emphatic.learning.returns import UndiscountedWarning
 from emphatic.streams import open_table
@@ -88,9 +87,9 @@ def held(column: Array) -> Array:
 RULE = "true_online_etd"
 
 
-def horde_of(*questions: GVF, rates: Any = RATE, table: Table | None = None, **given: Any) -> Horde:
+def horde_of(*questions: GVF, rate: float | None = RATE, table: Table | None = None, **given: Any) -> Horde:
     """One learner of all questions, those with a policy too."""
-    return Horde(questions, f.Features(parts()), rates=rates, **{"rule": RULE, **given}).warm_up(table or log())
+    return Horde(questions, f.Features(parts()), rate=rate, **{"rule": RULE, **given}).warm_up(table or log())
 
 
 def phi_of(table: Table, gap: NDArray[np.bool_]) -> tuple[Array, float]:
@@ -269,47 +268,32 @@ def test_is_the_plain_loop(missing: bool, gaps: bool) -> None:
 def test_answers_in_units_of_the_return() -> None:
     table = log()
     questions = all_questions()
-    own = horde_of(*questions, rates=(0.1, 0.3, 1.0)).run(table)
-    horde = horde_of(*questions, rates=(0.1, 0.3, 1.0), scaled=False)
+    own = horde_of(*questions).run(table)
+    horde = horde_of(*questions, scaled=False)
     unit = np.where(np.isnan(horde.gamma), 1.0, 1 - horde.gamma)
     np.testing.assert_allclose(horde.run(table) * unit, own, rtol=1e-12)
 
 
-def test_without_a_blend_the_middle_rate_answers() -> None:
+@pytest.mark.parametrize(("rate", "rates"), [(None, (0.1, 0.3)), (0.7, (0.7, 0.7)), (np.float32(0.5), (0.5, 0.5))])
+def test_the_rate_is_by_default_that_of_the_kind_of_question(rate: Any, rates: tuple[float, float]) -> None:
+    """One rule learns questions without a policy and with one, at different rates."""
     table = log()
-    made = horde_of(*all_questions(), rates=[1.0, 0.1, 0.3]).run(table)
+    made = horde_of(*all_questions(), rate=rate).run(table)
     for q, (name, (question, expect)) in enumerate(CASES.items()):
-        blended = question.policy is None and question.terminal is None and name != "termination"
-        expected = plain(table, **expect(table), rate=0.3)
-        assert np.allclose(made[:, q], expected, rtol=1e-9) != blended, name
-
-
-@pytest.mark.parametrize("gaps", [False, True])
-def test_the_blend_is_of_the_plain_answers(gaps: bool) -> None:
-    table, gap = log(gaps=gaps), np.zeros(T, bool)
-    gap[[60, 61, 150]] = gaps
-    made = horde_of(*all_questions(), rates=(0.1, 0.3, 1.0), table=table).run(table)
-    for q, (name, (_, expect)) in enumerate(CASES.items()):
-        if name in ("column", "long", "next", "expression", "interest"):
-            quantities = expect(table)
-            V = np.stack([plain(table, **quantities, gap=gap, rate=rate) for rate in (0.1, 0.3, 1.0)], axis=1)
-            expected = Blend(np.array([quantities["gamma"]]), 3)(V[:, None], quantities["read"][:, None], ~gap)
-            np.testing.assert_allclose(made[:, q], expected[:, 0], rtol=1e-8, atol=1e-8, err_msg=name)
-
-
-BLENDED: dict[str, Any] = {"rule": RULE, "rates": (0.1, 0.3, 1.0)}
+        expected = plain(table, **expect(table), rate=rates[question.policy is not None])
+        np.testing.assert_allclose(made[:, q], expected, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
 @pytest.mark.parametrize("missing", [False, True])
 def test_row_by_row_is_the_log_in_any_cut(missing: bool) -> None:
     table = log(missing)
-    whole = horde_of(*all_questions(), table=table, **BLENDED).run(table)
-    by_row = horde_of(*all_questions(), table=table, **BLENDED)
+    whole = horde_of(*all_questions(), table=table).run(table)
+    by_row = horde_of(*all_questions(), table=table)
     np.testing.assert_allclose([by_row.observe(row) for row in rows_of(table)], whole, rtol=1e-10, atol=1e-10)
     assert by_row.rows == T
     K = by_row.learner.K
-    assert K == 45
-    horde, at = horde_of(*all_questions(), table=table, **BLENDED), 0
+    assert K == 15
+    horde, at = horde_of(*all_questions(), table=table), 0
     for size in (6, K, K + 1, 61, T - 2 * K - 68):  # one block has as many steps as there are learners
         made = horde.run({name: column[at : at + size] for name, column in table.items()})
         np.testing.assert_allclose(made, whole[at : at + size], rtol=1e-10, atol=1e-10)
@@ -320,14 +304,14 @@ def test_row_by_row_is_the_log_in_any_cut(missing: bool) -> None:
 
 def test_a_cut_is_a_gap() -> None:
     table = log(gaps=True)
-    whole = horde_of(*all_questions(), table=table, **BLENDED).run(table)
-    horde, made = horde_of(*all_questions(), table=table, **BLENDED), []
+    whole = horde_of(*all_questions(), table=table).run(table)
+    horde, made = horde_of(*all_questions(), table=table), []
     for t, row in enumerate(rows_of(table)):
         if t in (60, 61, 150):
             horde.cut()
         made.append(horde.observe(row))
     np.testing.assert_allclose(made, whole, rtol=1e-10, atol=1e-10)
-    uncut = horde_of(*all_questions(), **BLENDED)
+    uncut = horde_of(*all_questions())
     other = np.array([uncut.observe(row) for row in rows_of(table)])
     assert (np.abs(other - whole)[62:].max(axis=0) > 1e-6).all()
 
@@ -337,7 +321,7 @@ def test_an_observation_in_any_form() -> None:
     questions = [question for question in all_questions() if "way" not in str(question.policy)]
     names = horde_of(*questions).features.signals
     table["door"][:] = None
-    first, second, third = (horde_of(*questions, **BLENDED) for _ in range(3))
+    first, second, third = (horde_of(*questions) for _ in range(3))
     for t, row in enumerate(rows_of(table)[:60]):
         expected = first.observe(row)
         spare = {name: value for name, value in row.items() if isinstance(value, str) or value == value}
@@ -389,7 +373,7 @@ def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
         GVF("x", horizon=7, policy=Policy({"up": 0.5, "down": 0.5}, "way")),
     ]  # fmt: skip
     table = log() | {"time": np.datetime64("2020-01-01") + np.arange(T) * np.timedelta64(60, "s")}
-    horde = Horde(questions, features, **BLENDED).warm_up(table)
+    horde = Horde(questions, features).warm_up(table)
     when = 1.6e9
     good = {"x": 1.0, "y": 2.0, "end": 0.0, "move": 1.0, "mu": 0.5, "door": "open", "way": "up"}
     for t in range(30):
@@ -442,7 +426,11 @@ def test_tables_that_do_not_fit() -> None:
         ("questions", {"questions": ["x"]}),
         ("questions.*'x@2' twice", {"questions": [GVF("x", horizon=2)] * 2}),
         ("features", {"features": [f.Bias()]}),
-        *(("rates", {"rates": rates}) for rates in (0, -1, [], "0.3", {"td": 0.1}, [0.1, math.nan], math.inf)),
+        *(
+            ("'rate' parameter of Horde must be a finite number above 0. Got", {"rate": rate})
+            for rate in (0, -1, "0.3", [0.1], {"td": 0.1}, True, 1j, math.nan, math.inf, 10**400, np.float64(-1))
+        ),
+        ("rates", {"rates": 0.1}),
         ("rule", {"rule": "true_online_etc"}),
         ("beta", {"rule": "etd_beta"}),
         ("beta", {"rule": "true_online_etd", "beta": 0.5}),
@@ -470,19 +458,19 @@ def test_a_long_episode_is_no_cause_for_a_warning() -> None:
         horde_of(GVF("y", gamma=1.0))
 
 
-def test_a_question_whose_learners_all_diverge_is_named_once() -> None:
+def test_a_question_whose_learner_diverges_is_named_once() -> None:
     horde = Horde([GVF("x", gamma=1.0), GVF("x", horizon=5)], f.Features([f.Bias()]))
     with (
         pytest.warns(UndiscountedWarning),
-        pytest.warns(DivergenceWarning, match=r"^All learners of 'x@1\.0' diverged and are frozen.*Choose γ below 1"),
+        pytest.warns(DivergenceWarning, match=r"^The learner of 'x@1\.0' diverged and is frozen: .*Choose γ below 1"),
     ):
         horde.run({"x": np.full(2000, 5.0)})
     horde.observe({"x": 5.0})
-    assert horde.learner.frozen.reshape(3, 2).all(0).tolist() == [True, False]
-    single = Horde([GVF("x", horizon=5)], f.Features([f.Bias()]), rates=1e9).prepare(["x"])
-    single.begin({"x": 1.0})
-    with pytest.warns(DivergenceWarning):
-        assert len([single.learn(0, 1.0, {"x": 1.0}, terminated=False) for _ in range(100)]) == 100
+    assert horde.learner.frozen.tolist() == [True, False]
+    other = Horde([GVF("x", horizon=5), GVF("x", horizon=6)], f.Features([f.Bias()]), rate=1e9).prepare(["x"])
+    other.begin({"x": 1.0})
+    with pytest.warns(DivergenceWarning, match=r"^The learners of 'x@5', 'x@6' diverged and are frozen: their"):
+        assert len([other.learn(0, 1.0, {"x": 1.0}, terminated=False) for _ in range(100)]) == 100
 
 
 def test_wild_readings_and_a_learner_that_diverges() -> None:
@@ -490,9 +478,10 @@ def test_wild_readings_and_a_learner_that_diverges() -> None:
     table["x"][[50, 51, 120]] = 1e300, -1e300, 1.7e308
     questions = GVF("x", horizon=9), GVF("x / y", horizon=9)
     assert np.abs(horde_of(*questions, table=table).run(table)).max() < 50
-    horde = horde_of(*questions, rates=(0.1, 0.3, 1e9), table=table)
-    assert np.abs(horde.run(table)).max() < 50
-    assert horde.learner.frozen.tolist() == [False] * 4 + [True] * 2
+    horde = horde_of(*questions, rate=1.0, alpha=[0.1, 1e9], table=table)
+    with pytest.warns(DivergenceWarning, match="'x / y@9'"):
+        assert np.abs(horde.run(table)[:, 0]).max() < 50
+    assert horde.learner.frozen.tolist() == [False, True]
     assert np.isfinite(np.array([horde.observe(row) for row in rows_of(log())])).all()
 
 
@@ -502,9 +491,7 @@ def test_another_rule() -> None:
     gamma, lambda_ = 8 / 9, 5 / 9
     M = 1 - gamma * lambda_
     etd = horde_of(GVF("x", horizon=9), table=table).run(table)
-    td = horde_of(GVF("x", horizon=9), rule="true_online_td", engine="reference", rates=RATE * M, table=table).run(
-        table
-    )
+    td = horde_of(GVF("x", horizon=9), rule="true_online_td", engine="reference", rate=RATE * M, table=table).run(table)
     np.testing.assert_allclose(td, etd, rtol=1e-10, atol=1e-10)
 
 
@@ -532,7 +519,7 @@ def test_off_policy_answers_are_the_values_of_the_target() -> None:
             GVF("x", gamma=gamma, policy=Policy(target, "right"), name="counted"),
             GVF("x", gamma=gamma, name="as things go"),
         ],
-        f.Features([f.OneHot("s", categories=[0, 1, 2, 3, 4])]), rates=0.01,
+        f.Features([f.OneHot("s", categories=[0, 1, 2, 3, 4])]), rate=0.01,
     )  # fmt: skip
     made = horde.run(table)[-15_000:]
     late = state[-15_000:]
@@ -555,7 +542,7 @@ def saved_questions() -> list[GVF]:
 @pytest.mark.parametrize("at", [0, 1, 2, 59, 60, 61, 100])
 def test_goes_on_with_the_same_bits(at: int, tmp_path: Path) -> None:
     rows = rows_of(log())
-    horde = horde_of(*saved_questions(), **BLENDED)
+    horde = horde_of(*saved_questions())
 
     def go_on(horde: Horde, begin: int, end: int) -> list[list[float]]:
         out = []
@@ -649,8 +636,8 @@ def _damages() -> dict[str, Callable[[dict[str, Any], dict[str, Any]], None]]:
         return lambda header, arrays: header["horde"].pop(key)
 
     keys = (
-        "questions", "categories", "rates", "rule", "step", "scaled", "kind", "extra", "rows", "features", "hold",
-        "counts", "more", "signals", "mu", "alpha", "centred", "least_squares",
+        "questions", "categories", "rate", "rule", "step", "scaled", "kind", "extra", "rows", "features", "hold",
+        "counts", "more", "signals", "mu", "alpha", "centred",
     )  # fmt: skip
     return {
         "no horde": lambda header, arrays: header.pop("horde"),
@@ -663,7 +650,7 @@ def _damages() -> dict[str, Callable[[dict[str, Any], dict[str, Any]], None]]:
         "unknown signal": told("questions", 0, "cumulant", value="z"),
         "another rule": told("rule", value="td"),
         "another engine": told("kind", value={"engine": "warp"}),
-        "rates": told("rates", value=[0.1, 0.3]),
+        "rate": told("rate", value=-0.1),
         "counts": told("counts", value=[{"1": -1}] * 6),
         "counts of text": told("counts", value=[{"1": "many"}] * 6),
         "few counts": told("counts", value=[]),
@@ -674,9 +661,6 @@ def _damages() -> dict[str, Callable[[dict[str, Any], dict[str, Any]], None]]:
         "base NaN": array("horde.base", lambda a: a * np.nan),
         "now": array("horde.now", lambda a: a.astype(np.float32)),
         "fresh": array("horde.fresh", lambda a: a[1:]),
-        "blend": array("blend.vectors", lambda a: a[:1]),
-        "blend NaN": array("blend.scalars", lambda a: a * np.nan),
-        "no blend": without("blend.products"),
         "two rows": array("horde.indices", lambda a: np.vstack([a, a])),
         "indices out of range": array("horde.indices", lambda a: a + 1000),
         "negative indices": array("horde.indices", lambda a: a - 1000),
@@ -689,7 +673,7 @@ def _damages() -> dict[str, Callable[[dict[str, Any], dict[str, Any]], None]]:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    horde = horde_of(*saved_questions(), **BLENDED)
+    horde = horde_of(*saved_questions())
     horde.run(log())
     path = tmp_path_factory.mktemp("model") / "model"
     horde.save(path)
@@ -723,6 +707,19 @@ def test_files_of_others(model: bytes, tmp_path: Path) -> None:
         Horde.load(tmp_path / "none")
 
 
+def test_a_model_of_nexting_is_not_continued_as_a_horde(tmp_path: Path) -> None:
+    """It has more than the horde, which a horde that is loaded by itself would not continue."""
+    path, horde = tmp_path / "model", horde_of(GVF("x", horizon=3))
+    horde.save(path, settings={"horizons": [3]}, run="1")
+    for load in (Horde.load, emphatic.load):
+        with pytest.raises(CheckpointError, match=r"model' is a model of emphatic\.nexting: ") as caught:
+            load(path)
+        assert str(caught.value).endswith("emphatic.nexting.load_model(path) loads what continues.")
+    other, more = Horde.load_with(path)
+    assert more == {"settings": {"horizons": [3]}, "run": "1"}
+    assert other.run(log()).tolist() == horde.run(log()).tolist()
+
+
 # ---------------------------------------------------------------------------------------------------- memory
 
 
@@ -731,7 +728,7 @@ def test_memory_does_not_grow_with_the_rows() -> None:
         x = np.sin(np.arange(rows) * 0.1)
         table = open_table({"x": x})
         maker = f.Features([f.Bias(), f.SoftBins("x", bins=3)])
-        horde = Horde([GVF("x", horizon=h) for h in (2, 8)], maker, **BLENDED).warm_up(table)
+        horde = Horde([GVF("x", horizon=h) for h in (2, 8)], maker).warm_up(table)
         tracemalloc.start()
         for _ in horde.blocks(table):
             pass
@@ -745,7 +742,7 @@ def test_memory_does_not_grow_with_the_rows() -> None:
 
 
 def test_a_copy_is_another_horde() -> None:
-    horde = horde_of(GVF("x", horizon=3), **BLENDED)
+    horde = horde_of(GVF("x", horizon=3))
     horde.run(log())
     other = copy.deepcopy(horde)
     row = rows_of(log())[7]

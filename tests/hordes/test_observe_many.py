@@ -10,7 +10,6 @@ import pytest
 from emphatic import GVF, Horde, Policy
 from emphatic import features as f
 from emphatic.errors import DivergenceWarning
-from emphatic.hordes.group import Group
 
 B = 60
 
@@ -106,7 +105,7 @@ def test_the_position_goes_on_where_learners_are_frozen() -> None:
 
 
 def test_without_learning_rows_may_come_one_by_one_or_together() -> None:
-    """Traces of features go on, and neither learner nor blend learns."""
+    """Traces of features go on, and the learner does not learn."""
     features = f.Features([f.Bias(), f.SoftBins(f.Trace("x", steps=9), bins=4)])
     hordes = [Horde([GVF("y", horizon=5)], features, engine="sparse").warm_up(log()) for _ in range(2)]
     for each in hordes:
@@ -114,29 +113,3 @@ def test_without_learning_rows_may_come_one_by_one_or_together() -> None:
     x = rows()["x"]
     together = hordes[0].observe_many({"x": x}, learn=False)
     assert np.array_equal(together, [hordes[1].observe({"x": one}, learn=False) for one in x])
-
-
-def test_a_row_that_follows_and_lacks_nothing_goes_its_own_way_to_the_same_bits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    questions = [GVF("x", horizon=5), GVF("y", horizon=20), GVF(1.0, horizon=3, name="a constant")]
-    features = f.Features([f.Bias(), f.SoftBins(["x", "y"], bins=4)])
-    start = {name: log()[name] for name in "xy"}
-    made = [Horde(questions, features, engine="sparse", least_squares=True).warm_up(start) for _ in range(2)]
-    rng = np.random.default_rng(5)
-    values = np.sin(np.arange(300.0)[:, None] / [7.0, 11.0]) + 0.1 * rng.normal(size=(300, 2))
-    values[100, 1] = np.nan
-    quick: list[int] = []
-    way = Group.row
-
-    def count(*arguments: Any) -> Any:
-        quick.append(1)
-        return way(*arguments)
-
-    monkeypatch.setattr(Group, "row", count)
-    together = made[0].observe_many(values)
-    assert not quick
-    assert np.array_equal(together, [made[1].observe(row) for row in values])
-    assert len(quick) == 300 - 2 - 2  # all but the first two, the row that lacks a reading, and the one after it
-    for name, answers in made[0].answers.items():
-        assert np.array_equal(answers[-1:], made[1].answers[name]), name

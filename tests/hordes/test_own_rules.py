@@ -141,7 +141,7 @@ def test_rows_of_a_log_have_their_probabilities(tmp_path: Path) -> None:
         return f.Features([f.Bias(), f.SoftBins("x", bins=4, range=(-3, 3))])
 
     def horde() -> Horde:
-        made = Horde([question], bins(), "tree_backup", rates=0.1, engine="reference")
+        made = Horde([question], bins(), "tree_backup", rate=0.1, engine="reference")
         return made.warm_up({"x": x, "a": action.astype(float)}, rows=300)
 
     whole, rows = horde(), horde()
@@ -152,13 +152,13 @@ def test_rows_of_a_log_have_their_probabilities(tmp_path: Path) -> None:
     rows = Horde.load(tmp_path / "horde.safetensors")
     each = [rows.observe({"x": x[t], "a": float(action[t])}) for t in range(150, 300)]
     assert np.array(each) == pytest.approx(at_once[150:], rel=1e-9)
-    td = Horde([question], bins(), "td", rates=0.1, engine="reference")
+    td = Horde([question], bins(), "td", rate=0.1, engine="reference")
     assert np.abs(td.run({"x": x, "a": action.astype(float)})[-1] - at_once[-1]) > 1e-3
 
 
 def test_densities_are_no_probabilities() -> None:
     question = GVF("x", gamma=0.8, policy=Policy(lambda observation, action: 3.0, behaviour=lambda o, a: 2.0))
-    horde = Horde([question], f.Features([f.Bias()]), "tree_backup", rates=0.1, engine="reference").prepare(["x"])
+    horde = Horde([question], f.Features([f.Bias()]), "tree_backup", rate=0.1, engine="reference").prepare(["x"])
     horde.begin({"x": 0.0})
     with pytest.raises(ValueError, match="'pi' parameter of GVF must be a probability, at most 1, for this rule"):
         horde.learn(0, 1.0, {"x": 1.0}, terminated=False)
@@ -226,7 +226,7 @@ def test_a_rule_with_the_name_of_a_library_rule_is_not_loaded_as_that(tmp_path: 
     with pytest.raises(CheckpointError, match="rule 'td', which is not the library's: give that Rule again"):
         emphatic.load(path)
     assert emphatic.load(path, rule=own).rule == own
-    horde = Horde([GVF("x", gamma=0.8)], f.Features([f.Bias()]), own, rates=0.1, engine="reference")
+    horde = Horde([GVF("x", gamma=0.8)], f.Features([f.Bias()]), own, rate=0.1, engine="reference")
     horde.run({"x": np.sin(np.arange(30.0))})
     horde.save(path)
     with pytest.raises(CheckpointError, match="rule 'td', which is not the library's: give that Rule again"):

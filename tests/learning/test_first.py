@@ -456,7 +456,7 @@ def test_what_they_keep(rule: str) -> None:
 def test_a_recorded_log_marks_its_cuts() -> None:
     """``Horde.log`` replays without a warning."""
     made = emphatic.features.Features([emphatic.features.SoftBins("x", bins=3)])
-    horde = emphatic.Horde([emphatic.GVF("x", gamma=0.9)], made, record=True, rates=0.1, engine="reference")
+    horde = emphatic.Horde([emphatic.GVF("x", gamma=0.9)], made, record=True, rate=0.1, engine="reference")
     horde.prepare(["x"], np.linspace(-1.0, 1.0, 50)[:, None])
     horde.begin({"x": 0.1})
     for t in range(8):
@@ -477,7 +477,7 @@ def test_a_horde_takes_a_mask_of_rows() -> None:
 
     def horde() -> emphatic.Horde:
         parts = [emphatic.features.Bias(), emphatic.features.SoftBins("x", bins=4)]
-        return emphatic.Horde([emphatic.GVF("x", horizon=5)], emphatic.features.Features(parts), rates=0.3)
+        return emphatic.Horde([emphatic.GVF("x", horizon=5)], emphatic.features.Features(parts), rate=0.3)
 
     one, two = horde().warm_up({"x": x}), horde().warm_up({"x": x})
     predictions = one.run({"x": x}, first=first)
@@ -493,7 +493,7 @@ def test_a_horde_learns_nothing_with_a_mask_of_another_length(length: int, form:
     (tmp_path / "log.csv").write_text("x\n" + "\n".join(map(str, x)))
     table: Any = {"x": x} if form == "columns" else tmp_path / "log.csv"
     parts = [emphatic.features.Bias(), emphatic.features.SoftBins("x", bins=4)]
-    horde = emphatic.Horde([emphatic.GVF("x", horizon=5)], emphatic.features.Features(parts), rates=0.3)
+    horde = emphatic.Horde([emphatic.GVF("x", horizon=5)], emphatic.features.Features(parts), rate=0.3)
     horde.block_rows = 100
     with pytest.raises(ValueError, match=r"'first' .* must be a mask of shape \(600,\), one entry per row"):
         horde.run(table, first=np.zeros(length, bool))

@@ -109,16 +109,16 @@ def test_a_bound_of_infinity_can_be_written_down(rule: str, method: StepSize, tm
 
 
 def test_questions_with_features_of_their_own_have_their_own_options() -> None:
-    """Option k is of learner k of the whole: all questions with the first rate, then with the next."""
+    """Option k is that of question k."""
     log = {"x": np.sin(np.arange(40.0)), "y": np.cos(np.arange(40.0) * 0.3)}
 
     def horde(questions: str, rate: Any) -> Horde:
         made = [GVF(name, horizon=2, name=name) for name in questions]
         makers = {name: f.Features([f.Bias(), f.SoftBins(name, bins=3)]) for name in questions}
-        return Horde(made, makers, rates=(0.5, 1.0), engine="reference", stepsize=Auto(rate))
+        return Horde(made, makers, rate=0.5, engine="reference", stepsize=Auto(rate))
 
-    found = horde("xy", [0.1, 0.2, 0.3, 0.4]).run(log)
-    for column, (name, rate) in enumerate([("x", [0.1, 0.3]), ("y", [0.2, 0.4])]):
+    found = horde("xy", [0.1, 0.2]).run(log)
+    for column, (name, rate) in enumerate([("x", [0.1]), ("y", [0.2])]):
         assert np.allclose(found[:, column], horde(name, rate).run(log)[:, 0], rtol=1e-12)
 
 

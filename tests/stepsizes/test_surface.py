@@ -64,15 +64,15 @@ def _fits(method: str, rule: str) -> bool:
 
 
 def test_a_horde_learns_with_a_method() -> None:
-    """α is rates times alpha times what the method says; both are 1 by default."""
+    """α is the rate times alpha times what the method says; both are 1 by default."""
     one = horde(stepsize=Auto(0.3))
-    assert one.rates == (1.0,)
+    assert one.setup.rates.tolist() == [1.0, 1.0]
     predictions = one.run(LOG)
     assert one.learner.stepsize == Auto(0.3)
     assert np.isfinite(predictions).all()
-    fixed = horde(rates=1.0, alpha=0.05).run(LOG)
+    fixed = horde(rate=1.0, alpha=0.05).run(LOG)
     assert np.array_equal(horde(stepsize=Constant(0.05)).run(LOG), fixed)
-    assert np.array_equal(horde(stepsize="constant", rates=0.05).run(LOG), fixed)
+    assert np.array_equal(horde(stepsize="constant", rate=0.05).run(LOG), fixed)
     with pytest.raises(ValueError, match="'stepsize' parameter must be one of"):
         horde(stepsize="fast")
 

@@ -253,19 +253,11 @@ class Engine(ABC):
         """One of the engine's kernels, compiled for its rule and dtype."""
         raise NotImplementedError(f"{self.name} has no kernels")
 
-    def learn_row(
-        self, phi: Any, phi_next: Any, top: float, parameters: Arrays, frozen: Flags, afresh: bool
-    ) -> NDArray[Any]:
-        """``run`` on one step, in which who would diverge is frozen: θ·φ' after it, (1, K).
-
-        With ``afresh`` it is that of ``predict``, bit for bit.
-        """
-        predictions = np.empty((1 if afresh else 2, self.K), self.dtype)
+    def learn_row(self, phi: Any, phi_next: Any, top: float, parameters: Arrays, frozen: Flags) -> NDArray[Any]:
+        """``run`` on one step, in which who would diverge is frozen: θ·φ' after it, (1, K)."""
+        predictions: NDArray[Any] = np.empty((2, self.K), self.dtype)
         self.run(phi, phi_next, top, parameters, predictions, Watch(frozen, True))
-        if not afresh:
-            return predictions[1:]
-        with np.errstate(all="ignore"):
-            return self.predict(phi_next)
+        return predictions[1:]
 
     def place(self, rows: NDArray[Any]) -> Any:
         """Rows of φ where the engine looks them over fastest: the same array, or a tensor on its device."""

@@ -14,7 +14,6 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, Literal, NoReturn, Self, overload
@@ -24,10 +23,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import engines, stepsizes
-from emphatic.answers.asked import KINDS, Asked
-from emphatic.answers.language import parse_all
-from emphatic.answers.periods import Period
-from emphatic.answers.timing import Timing
 from emphatic.common.locks import Guard
 from emphatic.common.names import show
 from emphatic.errors import CheckpointError, DivergenceWarning
@@ -45,9 +40,9 @@ from emphatic.stepsizes import StepSize
 from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table, open_table
 
 __all__ = [
-    "BOUNDED_RATE",
     "NO",
-    "RATES",
+    "POLICY_RATE",
+    "RATE",
     "REWARD",
     "USUAL",
     "YES",
@@ -67,10 +62,8 @@ Observation = Mapping[str, Any] | Sequence[Any] | Array
 #: The probability (or density) of an action as a caller gives it.
 Chance = float | np.floating[Any] | None
 
-#: α = rate / mean φ·φ. Which of them is best depends on the signal: all are learned, and blended.
-RATES = (0.1, 0.3, 1.0)
-#: The same of a rule that keeps to what is possible.
-BOUNDED_RATE = 0.3
+#: α = rate / mean φ·φ of questions without a policy, and of those with one.
+RATE, POLICY_RATE = 0.1, 0.3
 #: The rule of questions without a policy; those with one are learned by ``BOUNDED``.
 USUAL = "true_online_etd"
 #: Rows of a log that are processed at a time.
@@ -87,9 +80,8 @@ _HUGE = 1e60
 #: The feature makers that belong to a Horde.
 _MAKERS_IN_USE: WeakSet[Features] = WeakSet()
 #: Prefixes of the names of arrays in a file: those that are not a learner's, and those that a user saves with a horde.
-_NOT_THE_LEARNERS = ("features.", "blend.", "possible.", "ridges.", "seasons.", "horde.")
+_NOT_THE_LEARNERS = ("features.", "possible.", "horde.")
 _MORE = "horde.more."
-_ASKED = "horde.asked."
 #: In a file: the headers of groups from the second on; and what the names of their arrays begin with, and those of the
 #: shapes of these, and of the groups that have one where not all do.
 _HEADERS, _JOINED, _SHAPES, _WHICH = "horde.groups", "groups.", ".shapes", ".of"
@@ -171,14 +163,12 @@ def read_blocks(
 class Horde:
     """Many questions about one stream of named signals.
 
-    A question with constant γ has one learner for each of the ``rates``, whose predictions are combined by their errors
-    so far (``emphatic.hordes.blend``). Questions with a varying γ, a terminal value or a policy use the middle rate;
-    with ``least_squares`` their predictions are combined by the returns that are known so far. By default those with a
-    policy have one learner of ``bounded_etd``, which keeps to what is possible (``emphatic.hordes.possible``).
+    Each question has one learner, whose prediction is its answer. By default the rule of those with a policy is
+    bounded_etd, which keeps to what is possible (``emphatic.hordes.possible``).
 
     A learner that would diverge is frozen, and the others continue. A ``DivergenceWarning`` names a question whose
-    answer is impossible, or all of whose learners are frozen. If another Horde uses the same maker of features, the
-    maker is copied as it was after its warm-up: its state belongs to one stream.
+    answer is impossible, or whose learner is frozen. If another Horde uses the same maker of features, the maker is
+    copied as it was after its warm-up: its state belongs to one stream.
 
     Args:
         questions: The questions, a list of ``GVF``.
@@ -187,8 +177,8 @@ class Horde:
         rule: A name from ``emphatic.rules.names()``, or a rule of your own, for all questions; by default bounded_etd
             for those with a policy, true_online_etd for the others. For one that uses π or μ itself, such as
             tree_backup, every question must have a policy.
-        rates: α is each of these times ``alpha``; or {rule's name: rates}. By default 0.3 for bounded_etd, 0.1, 0.3 and
-            1 for others, and 1 where there is a ``stepsize``.
+        rate: α is the rate times ``alpha``. By default 0.3 for questions with a policy and 0.1 for others, or 1 for all
+            where there is a ``stepsize``.
         alpha: A number, or one per question; by default 1 over the mean of φ·φ in the warm-up.
         step: The length of a step in seconds, needed where horizons are durations.
         mu: The behaviour's probability (or density) of an action, for policies that do not give one: a function of
@@ -201,19 +191,12 @@ class Horde:
         dtype: The dtype of the weights, "float64" or "float32".
         engine: One of ``emphatic.engines.available()``, or "auto".
         threads: The most threads that an engine may use.
-        stepsize: A name or an object of ``emphatic.stepsizes``: α is ``rates`` times ``alpha`` times its step size.
-        least_squares: Whether to combine the learners' predictions with those of three online ridge regressions
-            (``emphatic.hordes.ridges``, with at most 4,000 features; ``Combination`` in ``emphatic.hordes.blend``). It
-            is for rows of a log. ``answers`` has the candidate predictions.
-        weekly: Whether these candidates have effects of the hour of the week; else of the hour of the day, which takes
-            a seventh of the memory.
-        ask: Questions in one line of text, such as "P(x > 5 within 10 rows)" (see docs/ask.md). They are also answered
-            at every row of a log: ``asked`` has the answers, and ``asked_scores`` their scores.
+        stepsize: A name or an object of ``emphatic.stepsizes``: α is ``rate`` times ``alpha`` times its step size.
         extra: The rule's own parameters: eta, beta, ….
 
     >>> import numpy as np
     >>> from emphatic import GVF, features as f
-    >>> horde = Horde([GVF("x", horizon=2)], f.Features([f.Bias(), f.SoftBins("x", bins=3)]), rates=0.3)
+    >>> horde = Horde([GVF("x", horizon=2)], f.Features([f.Bias(), f.SoftBins("x", bins=3)]), rate=0.3)
     >>> log = {"x": np.sin(np.arange(1000.0))}
     >>> horde.run(log).shape
     (1000, 1)
@@ -222,7 +205,7 @@ class Horde:
 
     Transitions of an agent:
 
-    >>> horde = Horde([GVF("reward", gamma=0.9)], f.Features([f.SoftBins("x", bins=3, range=(0, 1))]), rates=0.3)
+    >>> horde = Horde([GVF("reward", gamma=0.9)], f.Features([f.SoftBins("x", bins=3, range=(0, 1))]), rate=0.3)
     >>> horde.prepare(["x"]).begin({"x": 0.5})
     array([0.])
     >>> horde.learn(1, 2.0, {"x": 0.6}, terminated=False).shape
@@ -238,7 +221,7 @@ class Horde:
         features: Features | Mapping[str, Features],
         rule: str | AnyRule | None = None,
         *,
-        rates: float | Sequence[float] | Mapping[str, float | Sequence[float]] | None = None,
+        rate: float | None = None,
         alpha: float | Sequence[float] | None = None,
         step: float | None = None,
         mu: Behaviour = None,
@@ -249,42 +232,33 @@ class Horde:
         engine: str = "auto",
         threads: int = 1,
         stepsize: str | StepSize | Mapping[str, Any] | None = None,
-        least_squares: bool = False,
-        weekly: bool = True,
-        ask: str | Sequence[str] = (),
         **extra: Any,
     ) -> None:
         self.questions = _check_questions(questions)
-        self._texts = tuple(question.text for question in parse_all([ask] if isinstance(ask, str) else list(ask)))
-        self._asked: Asked | None = None
-        self._replies: list[Array] = []
         self._diverged: frozenset[str] = frozenset()  # the questions that a warning named
         self._impossible: list[tuple[int, str, float, float, float]] = []  # what a warning is to name
-        self._gathers = False  # whether answers of several blocks are kept
-        self._was_cut = False  # whether the next row begins a sequence
         names = [question.name for question in self.questions]
         known = (USUAL, BOUNDED) if rule is None else (str(getattr(rule, "name", rule)),)
         chosen = [known[0 if question.policy is None else -1] for question in self.questions]
         groups = _group_by_maker(features, names, chosen)
-        _check_flags(scaled, centred, record, least_squares, len({id(maker) for maker, _ in groups}))
+        _check_flags(scaled, centred, record, len({id(maker) for maker, _ in groups}))
         self.step, self.scaled, self._given_rule = step, scaled, rule
+        #: The rate that was given; None where each question has its default.
+        self.rate = _check_rate(rate)
         if step is not None and not isinstance(step, int | float):
             raise refusal("step", "Horde", "be the seconds of a step", repr(step))
         self._mu = check_behaviour(mu, "Horde")
         kind: dict[str, Any] = {"dtype": dtype, "engine": engine, "threads": threads}
         if stepsize is not None:
             kind["stepsize"] = stepsizes.get(stepsize)
-        if isinstance(rates, Mapping) and not rates.keys() <= {*known}:
-            raise refusal("rates", "Horde", f"be for {' and '.join(known)} alone", repr(rates))
+        rates = np.array([self._rate_of(question, stepsize is not None) for question in self.questions])
         setups = {}
         for name in dict.fromkeys(chosen):
-            own_rates = _rates_of(name, rates, stepsize is not None)
-            base_rule = _check_rule(name, rule, len(own_rates) * len(names), kind, extra)
-            fixed = (alpha, scaled, centred, record, kind, extra, least_squares, weekly)
-            setups[name] = Setup(base_rule, own_rates, *fixed)
-        #: How each of ``groups`` learns; ``setup`` is that of the first question, and so are ``rates``.
+            base_rule = _check_rule(name, rule, len(names), kind, extra)
+            setups[name] = Setup(base_rule, rates, alpha, scaled, centred, record, kind, extra)
+        #: How each of ``groups`` learns; ``setup`` is that of the first question.
         self._setups = [setups[chosen[share[0]]] for _, share in groups]
-        self.setup, self.rates = self._setups[0], self._setups[0].rates
+        self.setup = self._setups[0]
         #: The rule's name; None where it depends on whether a question has a policy.
         self.rule = self.setup.rule.name if len(setups) == 1 else None
         without = [question.name for question in self.questions if question.policy is None]
@@ -292,12 +266,17 @@ class Horde:
             wanted = f"be given for rule {self.rule!r}, which uses {' and '.join(self.setup.chances)} itself"
             raise refusal("policy", "GVF", wanted, f"none in {without[0]!r}")
         for setup in setups.values():
-            setup.constants(len(self.questions), 1.0, np.zeros(len(self.questions)))
+            setup.constants(1.0, np.zeros(len(names)))
         self._group: Group | Groups | None = None
         self._groups: list[Group] = []
         self._guard = Guard("horde")
         self._makers, self._shares = [_claim(maker) for maker, _ in groups], [share for _, share in groups]
         self._order = np.argsort(np.concatenate(self._shares))
+
+    def _rate_of(self, question: GVF, has_stepsize: bool) -> float:
+        if self.rate is not None:
+            return self.rate
+        return 1.0 if has_stepsize else RATE if question.policy is None else POLICY_RATE
 
     # ------------------------------------------------------------------ properties
 
@@ -333,7 +312,7 @@ class Horde:
 
     @property
     def learner(self) -> Learner:
-        """The learner: the questions with the first rate, then all with the next, and so on."""
+        """The learner of all questions; if there are several, see ``learners``."""
         return self.learners[0] if len(self._makers) == 1 else self._refuse_one("learners")
 
     def _refuse_one(self, several: str) -> NoReturn:
@@ -421,31 +400,6 @@ class Horde:
         return {*known, *one_hot, *(column for column in policies if column is not None)}
 
     @property
-    def periods(self) -> dict[str, list[Period]]:
-        """With ``least_squares``: the periods found so far of each signal or formula that questions are about."""
-        periods: dict[str, list[Period]] = {}
-        for group in self._groups:
-            for question, found in group.periods.items():
-                cumulant = self.questions[question].cumulant
-                if isinstance(cumulant, str):
-                    periods[cumulant] = found
-        return periods
-
-    @property
-    def answers(self) -> dict[str, Array]:
-        """With ``least_squares``: the candidate predictions at the last rows, {"rate 0.1": (B, Q), …, "trace": (B, Q)}.
-
-        NaN if a question has no such candidate. Each lies within the range of the values so far and half its width.
-        """
-        self._require()
-        answers: dict[str, Array] = {}
-        for group in self._groups:
-            for name, values in group.answers.items():
-                table = answers.setdefault(name, np.full((len(values), len(self.questions)), np.nan))
-                table[:, group.questions] = values
-        return answers
-
-    @property
     def in_episode(self) -> bool:
         """Whether an episode has begun, and neither terminated nor been truncated."""
         return (self._group or self._require()) is not None and self._episode is not None
@@ -458,9 +412,8 @@ class Horde:
 
     def __repr__(self) -> str:
         makers = ", ".join(map(repr, self._makers))
-        kinds = {kind.rule.name: kind.rates for kind in self._setups}
-        rules = ", ".join(f"{rule!r}, rates={rates}" for rule, rates in kinds.items())
-        return f"Horde({len(self.questions)} questions, {makers}, {rules})"
+        rules = ", ".join(dict.fromkeys(repr(setup.rule.name) for setup in self._setups))
+        return f"Horde({len(self.questions)} questions, {makers}, {rules}, rate={self.rate})"
 
     def _require(self) -> Group | Groups:
         if self._group is None:
@@ -495,12 +448,10 @@ class Horde:
                 after that it is to judge them as the first rows of the stream. By default all readings are sound.
         """
         source = as_table(table, self.words)
-        block, step, clock = read_first_rows(source, self.questions, self.step, rows)
+        block, step, _ = read_first_rows(source, self.questions, self.step, rows)
         if guard is not None:
             guard.warm_up(block.values).copy().mark(block)
-        self.warm_up_on(source.names, source.categories, block, step)
-        self._start_asking(Timing.of(clock, source.dated))
-        return self
+        return self.warm_up_on(source.names, source.categories, block, step)
 
     def warm_up_on(self, names: Sequence[str], categories: Sequence[str], block: Block, step: float | None) -> Self:
         """``warm_up`` on the rows of a block, of these signals and categories. Returns self.
@@ -533,8 +484,6 @@ class Horde:
             observations: Observations (B, C), from which ranges are found that the features were not given.
         """
         names = tuple(names)
-        if self._texts:
-            raise refusal("ask", "Horde", "be left out for transitions", repr(self._texts[0]))
         if REWARD in names:
             raise refusal("names", "Horde", f"be of the observation's components, without {REWARD!r}", repr(names))
         evaluator = self.evaluator((*names, REWARD), (), self.step)
@@ -567,91 +516,6 @@ class Horde:
         self._rows = 0
         self._before: Before | None = None  # the last row of a log, where a function needs it
         self._episode: Before | None = None  # the last row of an episode in progress
-
-    # ------------------------------------------------------------------ questions in text
-
-    def _start_asking(self, timing: Timing) -> None:
-        try:
-            self._asked = Asked(self._texts, self.signals, timing)
-        except ValueError:
-            self._group = None  # it is not warm, for nothing of it can be used
-            raise
-        self._replies, self._was_cut = [], False
-
-    def continue_asking(self, asked: Asked) -> None:
-        """Answer these questions in text from the next row on, as they stand after the rows so far.
-
-        Args:
-            asked: The questions, with what was learned for them. The first questions of this horde are the weighted
-                means that they know of.
-        """
-        asked.check_names(self.names)
-        self._asked, self._replies = asked, []
-
-    @property
-    def asked(self) -> dict[str, dict[str, Array]]:
-        """The answers to the questions in text, at the rows of the last ``run``, ``observe`` or ``advance``.
-
-        They are {text: {"answer": (B,), "low": (B,), "high": (B,), "usual": (B,)}}. The model of ``nexting.run`` also
-        answers the questions that ``nexting.run`` asks by itself: the value of each signal at each horizon ("x at +5")
-        and the mean until then. It is empty before the first of these calls.
-
-        >>> import numpy as np
-        >>> from emphatic import GVF, features as f
-        >>> maker = f.Features([f.Bias(), f.SoftBins("x", bins=3)])
-        >>> horde = Horde([GVF("x", horizon=2)], maker, rates=0.3, ask="P(x > 0.5 within 3 rows)")
-        >>> horde.run({"x": np.sin(np.arange(1000.0))}).shape
-        (1000, 1)
-        >>> answers = horde.asked["P(x > 0.5 within 3 rows)"]["answer"]
-        >>> answers.shape, bool(0.0 <= answers.min() <= answers.max() <= 1.0)
-        ((1000,), True)
-        """
-        texts = [] if self._asked is None else self._asked.texts
-        if not self._replies or self._replies[-1].shape[1] != len(texts):
-            return {}
-        answers = np.concatenate(self._replies)
-        return {text: dict(zip(KINDS, answers[:, q].T, strict=True)) for q, text in enumerate(texts)}
-
-    def asked_scores(self) -> list[dict[str, Any]]:
-        """The scores so far of the answers to the questions in text, a dict each (see docs/ask.md)."""
-        return [] if self._asked is None else self._asked.summary()
-
-    def ask(self, text: str) -> None:
-        """Ask one more question in text, which is learned from now on; ValueError if it cannot be asked.
-
-        Args:
-            text: The question.
-        """
-        self._require()
-        if self._asked is None:
-            raise RuntimeError(
-                "This Horde does not know the times of its rows: it learns transitions. Questions in text need a Horde "
-                "that was warmed up on a table."
-            )
-        with self._guard:
-            self._asked.add(text)
-
-    def stop_asking(self, text: str) -> None:
-        """Remove a question in text; ValueError if there is no such question.
-
-        Args:
-            text: The question.
-        """
-        self._require()
-        with self._guard:
-            (self._asked or Asked((), (), Timing(None))).remove(text)
-
-    def _answer_asked(self, asked: Asked, block: Block, predictions: Array, learn: bool) -> None:
-        """The answers at the rows of a block; without learning the questions stay as they were before it."""
-        gap = block.gap if len(block.gap) else np.zeros(len(block), bool)
-        if self._was_cut and len(gap):
-            gap = gap.copy()
-            gap[0] = True
-        if learn:
-            self._was_cut = False
-        else:
-            asked = deepcopy(asked)
-        self._replies.append(asked(replace(block, gap=gap), predictions))
 
     # ------------------------------------------------------------------ the one way of every row
 
@@ -688,10 +552,6 @@ class Horde:
         try:
             if block.terminated is None:
                 answers = self._advance_rows(group, block, learn)
-                asked = self._asked
-                if asked is not None and asked.texts:
-                    self._replies = [] if not self._gathers else self._replies
-                    self._answer_asked(asked, block, answers, learn)
                 return answers if predict else None
             if B == 1:
                 return self._advance_step(group, block, predict)
@@ -705,7 +565,7 @@ class Horde:
         """Whether ``follow`` takes this row: an episode is in progress, no value is missing, all questions are plain.
 
         A question is plain if its γ is constant, its cumulant a signal or a constant, and its answer the prediction of
-        one learner.
+        its learner: not ``scaled``, and not ``centred``.
 
         Args:
             values: The row (1, C).
@@ -747,17 +607,11 @@ class Horde:
     def restart(self) -> Self:
         """Start another stream of the same signals with the weights that were learned so far. Returns self.
 
-        Everything else of the previous stream is dropped: its last values, traces, seasons, and the number of its rows.
-        Questions in text start again.
+        Everything else of the previous stream is dropped: its last values, traces, and the number of its rows.
         """
         with self._guard:
             self._forget()
-            for group in self._groups:
-                group.restart()
             self._hold, self._rows = Hold(len(self._evaluator.signals)), 0
-            if self._asked is not None:
-                self.continue_asking(self._asked.restarted())
-                self._was_cut = False
         return self
 
     def stream(self, blocks: Iterable[Block | Mapping[str, Any] | Array | None]) -> Iterator[Array]:
@@ -773,7 +627,6 @@ class Horde:
                 yield self.advance(as_block(block, self.signals, self.categories))
 
     def _forget(self) -> None:
-        self._was_cut = True
         self._require().cut()
         self._before = self._episode = None
 
@@ -790,16 +643,6 @@ class Horde:
             self._forget()  # an episode was truncated
         if not len(gap):
             gap = NO if B == 1 else np.zeros(B, bool)
-        pulled = block.pulled_in
-        if B == 1 and learn and group.is_quick and not gap[0] and pulled is None:
-            values = block.to_learn
-            if np.vdot(values, values) <= _SQUARE:  # as in ``_fill``
-                features = values if self._components == self._width else values[:, : self._components]
-                row: Any = group.columns(features, self._none_missing, block.time, block.labels)
-                answers = group.row(row, evaluator.read_row(values))
-                self._hold.follow(values[0])
-                self._rows += 1
-                return answers
         raw, filled, missing, hold = self._fill(block)
         if B == 1:
             follows = YES if learn and group.phi is not None and not gap[0] else NO
@@ -809,10 +652,8 @@ class Horde:
         departure, counts = evaluator.departure, evaluator.counts if evaluator.counting else None
         try:
             targets = evaluator(raw, filled, self._before, follows)
-            if pulled is not None:
-                targets.sound = evaluator.mask(targets.x, pulled)
             columns: Any = group.columns(filled.values[:, : self._components], missing, block.time, block.labels)
-            answers = group.rows(columns, targets, gap, follows, learn)
+            answers = group.rows(columns, targets, gap, learn)
         except Exception:
             evaluator.departure = departure
             if counts is not None:
@@ -829,8 +670,6 @@ class Horde:
 
     def _begin(self, group: Group | Groups, block: Block) -> Array:
         """The first row of an episode; functions see the originals, or the row where there are none."""
-        if self.setup.least_squares:
-            raise RuntimeError("A Horde with least_squares=True accepts only rows of a log.")
         evaluator = self._evaluator
         values = np.where(np.isfinite(block.values), block.values, np.nan)
         hold = self._hold.copy()
@@ -844,7 +683,7 @@ class Horde:
         )
         C = self._components
         columns: Any = group.columns(filled_values[:, :C], missing[:, :C], block.time, block.labels)
-        answers = group.begin(columns, evaluator.cumulants(raw))
+        answers = group.begin(columns)
         self._hold, self._before, self._episode = hold, None, (raw, filled)
         self._rows += 1
         return answers
@@ -916,7 +755,7 @@ class Horde:
 
         They are in the order of the questions: ``dict(zip(horde.names, horde.observe(row)))`` has them by name. A
         question of a constant γ is answered with the weighted mean of all future values, not with the value at one
-        time. ``asked`` then has the answers to the questions in text at this row, such as "x at +5".
+        time.
 
         Args:
             observation: {name: value} (absent, None, NaN or infinite is missing), or the values in the order of the
@@ -924,9 +763,8 @@ class Horde:
                 absent signal, and a row without any signal, are rejected; other names are ignored.
             action: The action chosen now.
             mu: The probability (or density) with which the behaviour chose it.
-            time: In seconds, as datetime64, a datetime or text such as "2026-01-31 12:00", for features of time
-                and questions in text; also as {"time": …} in the observation. The caller must detect gaps and ``cut``
-                there.
+            time: In seconds, as datetime64, a datetime or text such as "2026-01-31 12:00", for features of time; also
+                as {"time": …} in the observation. The caller must detect gaps and ``cut`` there.
             learn: If False, it only predicts: no weight changes, and nothing is learned across that row.
         """
         self._require()
@@ -969,7 +807,7 @@ class Horde:
 
         >>> import numpy as np
         >>> from emphatic import GVF, features as f
-        >>> horde = Horde([GVF("x", horizon=2)], f.Features([f.Bias(), f.SoftBins("x", bins=3)]), rates=0.3)
+        >>> horde = Horde([GVF("x", horizon=2)], f.Features([f.Bias(), f.SoftBins("x", bins=3)]), rate=0.3)
         >>> horde.warm_up({"x": np.sin(np.arange(1000.0))}).observe_many({"x": [0.1, 0.2, 0.3]}).shape
         (3, 1)
         """
@@ -1003,33 +841,29 @@ class Horde:
             first: A mask of the table's rows, True where a row begins a sequence: as if ``cut`` were called before it.
                 Gaps in time begin one in any case.
         """
-        self._replies, self._gathers = [], True
-        try:
-            source = as_table(table, self.words)
-            begins = None if first is None else mask("first", first, "run", source.count_rows(), "row of the table")
-            if not self.is_warm:
-                self.warm_up(source)
-            predictions = [answers for _, answers in self.blocks(source, first=begins)]
-        finally:
-            self._gathers = False
+        source = as_table(table, self.words)
+        begins = None if first is None else mask("first", first, "run", source.count_rows(), "row of the table")
+        if not self.is_warm:
+            self.warm_up(source)
+        predictions = [answers for _, answers in self.blocks(source, first=begins)]
         self._warn_of_divergence()
         return np.concatenate(predictions) if predictions else np.empty((0, len(self.questions)))
 
     def _warn_of_divergence(self) -> None:
-        """Name the questions of which all learners are frozen; each once.
+        """Name the questions whose learners are frozen; each once.
 
         A learner that would diverge keeps its last finite weights, so that the others of the Horde can continue.
         """
-        pairs = zip(self.learners, self._shares, strict=True)
-        frozen = self._of_questions([learner.frozen.reshape(-1, len(share)).all(axis=0) for learner, share in pairs])
-        diverged = [self.names[q] for q in np.flatnonzero(frozen) if not self.setup.least_squares]
-        named = [name for name in diverged if name not in self._diverged]
+        frozen = self._of_questions([learner.frozen for learner in self.learners])
+        named = [name for name, is_frozen in zip(self.names, frozen, strict=True) if is_frozen]
+        named = [name for name in named if name not in self._diverged]
         if named:
             self._diverged |= {*named}
             unnamed = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+            learners, are, their = ("learner", "is", "its") if len(named) == 1 else ("learners", "are", "their")
             warnings.warn(
-                f"All learners of {', '.join(map(repr, named[:_NAMED]))}{unnamed} diverged and are frozen: the "
-                "predictions there mean nothing from then on. Choose γ below 1, or a smaller alpha or rates.",
+                f"The {learners} of {', '.join(map(repr, named[:_NAMED]))}{unnamed} diverged and {are} frozen: {their} "
+                "predictions mean nothing from then on. Choose γ below 1, or a smaller alpha or rate.",
                 DivergenceWarning,
                 3,
             )
@@ -1207,7 +1041,7 @@ class Horde:
     def load(
         path: str | os.PathLike[str], *, engine: str | None = None, mu: Behaviour = None, rule: AnyRule | None = None
     ) -> Horde:
-        """The horde that ``save`` wrote; it continues bit for bit.
+        """The horde that ``save`` wrote; it continues bit for bit. A model of ``nexting`` is rejected.
 
         Args:
             path: The file.
@@ -1215,16 +1049,8 @@ class Horde:
             mu: Must be passed again if it was a function.
             rule: Must be passed again if it was a rule of your own.
         """
-        horde, more = Horde.load_with(path, engine=engine, mu=mu, rule=rule)
-        if not horde._asked:
-            try:
-                # (a run on a table saves its questions beside the horde)
-                asked = Asked.load(more, horde.signals)
-            except ValueError as error:
-                raise CheckpointError(f"{os.fsdecode(path)!r} is not a valid model: {error}") from error
-            if asked is not None:
-                horde.continue_asking(asked)
-        return horde
+        checkpoint.check_not_of_nexting(path)
+        return Horde.load_with(path, engine=engine, mu=mu, rule=rule)[0]
 
     @staticmethod
     def load_with(
@@ -1268,15 +1094,13 @@ class Horde:
             "questions": questions,
             "signals": list(evaluator.signals),
             "categories": list(evaluator.categories),
-            "rates": {kind.rule.name: list(kind.rates) for kind in self._setups},
+            "rate": self.rate,
             "alpha": None if setup.alpha is None else np.asarray(setup.alpha, np.float64).tolist(),
             "rule": None if self._given_rule is None else setup.rule.name,
             "step": self.step if self.step is not None and np.isfinite(self.step) else None,
             "mu": _FUNCTION if callable(self._mu) else self._mu,
             "scaled": setup.scaled,
             "centred": setup.centred,
-            "least_squares": setup.least_squares,
-            "weekly": setup.weekly,
             "stepsize": setup.kind["stepsize"].config() if "stepsize" in setup.kind else None,
             "kind": {key: value for key, value in setup.kind.items() if key != "stepsize"},
             # (JSON has no infinity; for learners the largest number is the same, and the least)
@@ -1290,9 +1114,6 @@ class Horde:
             "more": entries,
             **header_of_first,
         }
-        if self._asked is not None:
-            saved["asked"], of_asked = checkpoint.pack({**self._asked.state(), "cut": self._was_cut}, _ASKED)
-            tensors |= of_asked
         if states:
             saved["of"] = [group.questions.tolist() for group in self._groups]
             tensors |= _join_groups(
@@ -1327,13 +1148,6 @@ class Horde:
         evaluator.counts = saved["counts"]
         arrays = _arrays(stored, "")
         fill_in("now", evaluator.departure, arrays["horde.now"])
-        if "asked" in saved:
-            state = checkpoint.unpack(saved["asked"], stored, _ASKED)
-            self._texts = tuple(state["asked"]["asked"])
-            asked = Asked.load(state, self.signals)
-            assert asked is not None
-            self.continue_asking(asked)
-            self._was_cut = bool(state["cut"])
         if "episode" in saved:
             labels = {name: [saved["episode"][name]] for name in evaluator.categories}
             rows = np.empty((2, 1, C))
@@ -1363,13 +1177,11 @@ class Horde:
             [question for horde in hordes for question in horde.questions],
             makers[0] if len(makers) == 1 else {name: makers[makers_of[name]] for name in names},
             other._given_rule,
-            rates={kind.rule.name: kind.rates for horde in hordes for kind in horde._setups},
+            rate=other.rate,
             step=other.step,
             mu=other._mu,
             scaled=setup.scaled,
             centred=setup.centred,
-            least_squares=setup.least_squares,
-            weekly=setup.weekly,
             alpha=None if setup.alpha is None else _concatenated([horde.setup.alpha for horde in hordes], Q),
             **setup.kind,
             **{name: _concatenated([horde.setup.extra[name] for horde in hordes], Q) for name in setup.extra},
@@ -1382,7 +1194,7 @@ class Horde:
         # As the makers stand, and not as they were after the warm-up.
         self._makers = [groups[0].features for groups in shared]
         evaluator = self.evaluator(hordes[0].signals, hordes[0].categories, self.step)
-        learners = [_joined_learner(groups, len(groups[0].setup.rates)) for groups in shared]
+        learners = [join([group.learner for group in groups]) for groups in shared]
         self._start(evaluator, np.concatenate([horde.base for horde in hordes]), learners)
         for group, groups in zip(self._groups, shared, strict=True):
             group.join(groups)
@@ -1416,15 +1228,12 @@ def _check_questions(questions: object) -> tuple[GVF, ...]:
     return checked
 
 
-def _check_flags(scaled: bool, centred: bool, record: bool, least_squares: bool, makers: int) -> None:
-    flags = {"scaled": scaled, "centred": centred, "record": record, "least_squares": least_squares}
-    for what, flag in flags.items():
+def _check_flags(scaled: bool, centred: bool, record: bool, makers: int) -> None:
+    for what, flag in {"scaled": scaled, "centred": centred, "record": record}.items():
         if not isinstance(flag, bool):
             raise refusal(what, "Horde", "be True or False", repr(flag))
     if record and makers > 1:
         raise refusal("record", "Horde", "be False if questions have their own features", "True")
-    if record and least_squares:
-        raise refusal("least_squares", "Horde", "be False where transitions are recorded", "True")
 
 
 def _check_rule(
@@ -1447,20 +1256,18 @@ def _check_rule(
         raise ValueError(f"{error} {remedy}") from error
 
 
-def _rates_of(rule: object, rates: object, has_stepsize: bool) -> tuple[float, ...]:
-    """The rates of a rule, by default those for its kind."""
-    if rates is None:
-        rates = 1.0 if has_stepsize else BOUNDED_RATE if rule == BOUNDED else RATES
-    elif isinstance(rates, Mapping) and rule in rates:
-        rates = rates[rule]
-    return _check_rates(rates)
-
-
-def _check_rates(rates: object) -> tuple[float, ...]:
-    listed = (rates,) if isinstance(rates, int | float) else rates if isinstance(rates, Sequence) else ()
-    if not listed or not all(isinstance(rate, int | float) and 0.0 < rate < np.inf for rate in listed):
-        raise refusal("rates", "Horde", "be a positive number or a list of them, or these for each rule", repr(rates))
-    return tuple(sorted(float(rate) for rate in listed))
+def _check_rate(rate: Any) -> float | None:
+    """The rate that is given; None where there is none, so that each question has its default."""
+    if rate is None:
+        return None
+    is_number = isinstance(rate, int | float | np.integer | np.floating) and not isinstance(rate, bool)
+    try:
+        value = float(rate) if is_number else math.nan
+    except OverflowError:
+        value = math.inf
+    if not 0.0 < value < math.inf:
+        raise refusal("rate", "Horde", "be a finite number above 0", show(rate))
+    return value
 
 
 def _claim(maker: Features) -> Features:
@@ -1614,7 +1421,7 @@ def _as_time(time: object) -> object:
 
 
 def _as_seconds(times: NDArray[Any]) -> NDArray[Any]:
-    """Times that are datetime64 in seconds since 1970, as features and questions in text take them; others as they are.
+    """Times that are datetime64 in seconds since 1970, as features take them; others as they are.
 
     >>> _as_seconds(np.array(["1970-01-01T00:01", "NaT"], "M8[m]"))
     array([60., nan])
@@ -1655,15 +1462,13 @@ def _saved_arguments(
         "questions": questions,
         "features": features,
         "rule": rule or saved["rule"],
-        "rates": saved["rates"],
+        "rate": saved["rate"],
         "alpha": saved["alpha"],
         "step": saved["step"],
         "mu": behaviour,
         "scaled": saved["scaled"],
         "centred": saved["centred"],
         "stepsize": saved["stepsize"],
-        "least_squares": saved["least_squares"],
-        "weekly": saved["weekly"],
         **kind,
         **saved["extra"],
     }
@@ -1715,14 +1520,6 @@ def _arrays(stored: Mapping[str, Stored], prefix: str) -> dict[str, NDArray[Any]
     """The arrays of a group that are not its learner's."""
     tensors = under(stored, prefix)
     return {name: tensor.array() for name, tensor in tensors.items() if name.startswith(_NOT_THE_LEARNERS)}
-
-
-def _joined_learner(groups: Sequence[Group], E: int) -> Learner:
-    """The learners of several groups as one, with all questions of the first rate, then all of the next."""
-    Q = [len(group.questions) for group in groups]
-    begin = np.cumsum([0, *(E * q for q in Q)])[:-1]
-    order = [b + rate * q + np.arange(q) for rate in range(E) for b, q in zip(begin, Q, strict=True)]
-    return join([group.learner for group in groups]).select(np.concatenate(order))
 
 
 def _concatenated(values: Sequence[Any], Q: Sequence[int]) -> Any:

@@ -41,11 +41,9 @@ class Possible:
         policies: Which have a policy, (Q,).
         base: What the learner's predictions are deviations from, (Q,).
         factor: What an answer of each question is multiplied by to be in the learner's unit, (Q,).
-        compared: Whose answers are compared with what is possible, (Q,).
-        E: The number of learners of each.
     """
 
-    def __init__(self, gamma: Array, policies: Flags, base: Array, factor: Array, compared: Flags, E: int) -> None:
+    def __init__(self, gamma: Array, policies: Flags, base: Array, factor: Array) -> None:
         bounded = gamma < 1.0
         #: What is fixed, and what belongs to the sequence, of each question: see the kernels.
         self.questions, self._known = (np.zeros(len(gamma), dtype) for dtype in (kernels.QUESTION, kernels.KNOWN))
@@ -53,13 +51,12 @@ class Possible:
         horizon = np.round(1.0 / np.where(bounded, scale, np.inf))
         window = np.where(policies, np.minimum(horizon, _LONGEST), 0.0).astype(np.int64)
         questions = self.questions
-        questions["scale"], questions["factor"] = scale, factor
-        questions["base"], questions["compared"] = base, compared
+        questions["scale"], questions["factor"], questions["base"] = scale, factor, base
         questions["window"], questions["begin"] = np.where(bounded, window, -1), np.cumsum(window) - window
         self._ratios = np.zeros(int(window.sum()))
         self._known["largest"], self._known["support"] = -math.inf, np.where(bounded, 0.0, np.nan)
-        #: The least and the most return of each learner, (1, 2, K), changed in place: −∞ and ∞ where there is no range.
-        self.bounds = np.empty((1, 2, len(gamma) * E))
+        #: The least and the most return, (1, 2, Q), changed in place: −∞ and ∞ where there is no range.
+        self.bounds = np.empty((1, 2, len(gamma)))
         self._refresh()
         self._take, self._find, self._clip = map(direct, (kernels.take, kernels.find_impossible, kernels.clip))
         self._support = self._known["support"]  # (a view: to find it takes as long as to copy it)
@@ -72,7 +69,7 @@ class Possible:
     @property
     def answers(self) -> Array:
         """The least and the most answer to each question that is possible, (2, Q)."""
-        return self.in_answers(self.bounds[0, :, : len(self.questions)])
+        return self.in_answers(self.bounds[0])
 
     def in_answers(self, values: Array) -> Array:
         """Numbers (…, Q) in the learner's unit as answers."""
@@ -85,7 +82,7 @@ class Possible:
         Args:
             R: The cumulants in the learner's unit.
             rho: ρ, NaN where nothing is learned.
-            bounds: Take what is possible at each step, (T, 2, K), where that is to be known.
+            bounds: Take what is possible at each step, (T, 2, Q), where that is to be known.
         """
         self._take(R, rho, self.questions, self._known, self._ratios, self.bounds if bounds is None else bounds)
         if bounds is not None:
@@ -97,7 +94,7 @@ class Possible:
         return place
 
     def clip(self, V: Array, bounds: Array) -> Array:
-        """Predictions (B, K) within the bounds, float64, in place where they are."""
+        """Predictions (B, Q) within the bounds, float64, in place where they are."""
         V = np.asarray(V, np.float64)
         self._clip(V, bounds)
         return V
@@ -125,7 +122,7 @@ class Possible:
 
     def _refresh(self) -> None:
         """The bounds by the cumulants so far."""
-        scale, bounds = self.questions["scale"], np.repeat([[-np.inf], [np.inf]], len(self._known), axis=1)
-        for bound, name in zip(bounds, ("least", "most"), strict=True):
+        scale = self.questions["scale"]
+        for bound, name, endless in zip(self.bounds[0], ("least", "most"), (-np.inf, np.inf), strict=True):
+            bound[:] = endless
             np.divide(self._known[name], scale, out=bound, where=scale > 0.0)
-        self.bounds[0] = np.tile(bounds, self.bounds.shape[2] // len(scale))

@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 #:     factor        what an answer is multiplied by to be in the learner's unit
 #:     base          what it is then lessened by
 #:     log_product   log Π ρ since the window was last filled
-#:     compared      whether answers are compared with what is possible
 #:     window        the steps of the window: 0 without a policy, −1 where γ is 1 or varies
 #:     begin         where it begins among the ratios
 #:     steps         the steps so far
-_FLOATS, _INTEGERS = ("scale", "factor", "base", "log_product"), ("compared", "window", "begin", "steps")
+_FLOATS, _INTEGERS = ("scale", "factor", "base", "log_product"), ("window", "begin", "steps")
 QUESTION = np.dtype([*((name, "f8") for name in _FLOATS), *((name, "i8") for name in _INTEGERS)])
 #: What is known of it:
 #:     least, most   the least and the most cumulant, and 0
@@ -50,22 +49,21 @@ _question, _known = (types.Array(from_dtype(dtype), 1, "C") for dtype in (QUESTI
 def take(R: Floats, rho: Floats, questions: Records, knowledge: Records, ratios: Floats, bounds: Floats) -> None:
     """Take the cumulants and ρ of the next steps, (T, Q), in each learner's unit.
 
-    ``bounds`` take the least and the most return that is then possible, (T, 2, K), or (1, 2, K) after the last step.
+    ``bounds`` take the least and the most return that is then possible, (T, 2, Q), or (1, 2, Q) after the last step.
     To be exact and quick, the product of ρ over a window is that of the present stretch of so many steps and of the end
     of the stretch before, whose products from each step on stand among the ``ratios``, as logarithms.
     """
-    Q, K, several = len(questions), bounds.shape[2], len(bounds) > 1
+    several = len(bounds) > 1
     for t in range(len(R)):
         row = bounds[min(t, len(bounds) - 1)]
-        for q in range(Q):
+        for q in range(len(questions)):
             question, known = questions[q], knowledge[q]
             window = question["window"]
             if several or not known["least"] <= R[t, q] <= known["most"]:
                 least, most = min(known["least"], R[t, q]), max(known["most"], R[t, q])
                 known["least"], known["most"], scale = least, most, question["scale"]
-                for k in range(q, K, Q):
-                    row[LOW, k] = least / scale if scale > 0.0 else -math.inf
-                    row[HIGH, k] = most / scale if scale > 0.0 else math.inf
+                row[LOW, q] = least / scale if scale > 0.0 else -math.inf
+                row[HIGH, q] = most / scale if scale > 0.0 else math.inf
             if window < 0 or math.isnan(rho[t, q]):
                 continue
             if window == 0:
@@ -98,7 +96,7 @@ def take(R: Floats, rho: Floats, questions: Records, knowledge: Records, ratios:
 def find_impossible(answers: Floats, questions: Records, knowledge: Records, bounds: Floats) -> int:
     """The place of the first answer (B, Q) that is further outside what is possible than that is wide, or −1.
 
-    Each question is found once. ``bounds`` (B, 2, K) are those at each row, or (1, 2, K) at all of them.
+    Each question is found once. ``bounds`` (B, 2, Q) are those at each row, or (1, 2, Q) at all of them.
     """
     for t in range(len(answers)):
         row = bounds[min(t, len(bounds) - 1)]
@@ -106,7 +104,7 @@ def find_impossible(answers: Floats, questions: Records, knowledge: Records, bou
             question, low, high = questions[q], row[LOW, q], row[HIGH, q]
             value, width = answers[t, q] * question["factor"] - question["base"], high - low
             outside = value < low - width or value > high + width
-            if outside and 0.0 < width < math.inf and question["compared"] and knowledge[q]["found"] == 0.0:
+            if outside and 0.0 < width < math.inf and knowledge[q]["found"] == 0.0:
                 knowledge[q]["found"] = 1.0
                 return t * len(questions) + q
     return -1
@@ -114,8 +112,8 @@ def find_impossible(answers: Floats, questions: Records, knowledge: Records, bou
 
 @jit_for((_f2, _r3), fastmath=False)
 def clip(V: Floats, bounds: Floats) -> None:
-    """Keep predictions (B, K) within the bounds at each row, (B, 2, K), or (1, 2, K) at all of them."""
+    """Keep predictions (B, Q) within the bounds at each row, (B, 2, Q), or (1, 2, Q) at all of them."""
     for t in range(len(V)):
         row = bounds[min(t, len(bounds) - 1)]
-        for k in range(V.shape[1]):
-            V[t, k] = min(max(V[t, k], row[LOW, k]), row[HIGH, k])
+        for q in range(V.shape[1]):
+            V[t, q] = min(max(V[t, q], row[LOW, q]), row[HIGH, q])

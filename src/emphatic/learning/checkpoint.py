@@ -38,6 +38,7 @@ __all__ = [
     "FORMAT",
     "check",
     "check_engine",
+    "check_not_of_nexting",
     "check_own_rule",
     "fill",
     "frozen",
@@ -117,15 +118,25 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, An
             raise CheckpointError(f"{where} is not a valid checkpoint: {error}.") from error
 
 
-def has_entry(path: str | os.PathLike[str], entry: str) -> bool:
-    """Whether the header of a checkpoint has this entry; False also if the file is not a checkpoint."""
+def has_entry(path: str | os.PathLike[str], *entries: str) -> bool:
+    """Whether the header of a checkpoint has an entry, given with those that it is in; False if it is no checkpoint."""
     if not os.path.isfile(path):  # (a pipe would wait for a writer)
         return False
     try:
         with open(path, "rb") as file:
-            return entry in json.loads(tensors.read(file)[0][_KEY])
+            header = json.loads(tensors.read(file)[0][_KEY])
+        for entry in entries:
+            header = header[entry]
+        return True
     except (OSError, ValueError, TypeError, KeyError, RecursionError, MemoryError):
         return False
+
+
+def check_not_of_nexting(path: str | os.PathLike[str]) -> None:
+    """Refuse a model of ``nexting``, which has more than a horde: it is known by the settings that it holds."""
+    if has_entry(path, "horde", "more", "settings"):
+        what = "is a model of emphatic.nexting: emphatic.nexting.load_model(path) loads what continues."
+        raise CheckpointError(f"{os.fsdecode(path)!r} {what}")
 
 
 def _header(where: str, metadata: dict[str, str], arrays: dict[str, Stored]) -> dict[str, Any]:

@@ -729,7 +729,7 @@ class Learner:
         finally:
             guard.users = 0
 
-    def _step_row(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays, afresh: bool = True) -> NDArray[Any]:
+    def _step_row(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays) -> NDArray[Any]:
         """``_step`` on one row, with less around it."""
         guard = self._guard
         if guard.users:
@@ -741,7 +741,7 @@ class Learner:
             engine, frozen = self._engine, self._frozen
             position = self._ahead + int(engine.scalars.item(self._leader, -1))
             rows, rows_next = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
-            answers = engine.learn_row(rows, rows_next, top, parameters, frozen, afresh)
+            answers = engine.learn_row(rows, rows_next, top, parameters, frozen)
             if np.count_nonzero(frozen):
                 self._pass(position + 1)
             return answers
@@ -1074,6 +1074,7 @@ def load(
             if value is not None:
                 raise refusal(name, "load", "be left out for a LeastSquares learner", show(value))
         return LeastSquares.load_with(path)[0]
+    checkpoint.check_not_of_nexting(path)
     return Learner._load(path, engine, rule, devices)[0]
 
 
@@ -1084,7 +1085,7 @@ _OFF = ("alpha", "beta", "rho", "gamma_next", "R")
 
 
 class RecordedLearner:
-    """The learner of K questions. One that would diverge is ``frozen``: it keeps its last weights; the others continue.
+    """The learner of K questions. One that would diverge is frozen: it keeps its last weights; the others continue.
 
     ``constant`` has all parameters of a step, (1, K) each, of which I, ρ, γ' and R are passed anew in each step. No
     component of φ is larger than ``top``; where that is None, the components are checked.
@@ -1096,12 +1097,6 @@ class RecordedLearner:
         self._top_next = 0.0
         self._off = [at for at, name in enumerate(learner.rule.parameters) if name in _OFF]
         self._steps: list[tuple[Any, ...]] | None = [] if record else None
-
-    @property
-    def frozen(self) -> NDArray[np.bool_]:
-        """Which questions are frozen, (K,)."""
-        frozen: NDArray[np.bool_] = self.learner.frozen
-        return frozen
 
     def learn(
         self,
@@ -1121,13 +1116,12 @@ class RecordedLearner:
         ``afresh`` all is as ``Learner.run`` and ``Learner.predict`` would do it, bit for bit.
         """
         constant = self._constant if len(R) == 1 else [np.broadcast_to(p, R.shape) for p in self._constant]
-        if len(R) == 1 and not (afresh or extra) and self._steps is None and self._top is not None:
-            parameters = (constant[0] if alpha is None else alpha, I, constant[2], rho, gamma, R, *constant[6:])
-            return self.step(phi, phi_next, parameters)
         if extra:
             names = self.learner.rule.parameters
             constant = [extra.get(name, p) for name, p in zip(names, constant, strict=True)]
         parameters = (constant[0] if alpha is None else alpha, I, constant[2], rho, gamma, R, *constant[6:])
+        if len(R) == 1 and not (afresh or extra) and self._steps is None and self._top is not None:
+            return self.step(phi, phi_next, parameters)
         counts = self.learner.steps_taken if self._steps is not None else None
         top = self._top
         if top is None or afresh:
@@ -1147,13 +1141,7 @@ class RecordedLearner:
     def step(self, phi: Rows, phi_next: Rows, parameters: Arrays) -> Array:
         """``learn`` from one step with all ``parameters``, where no φ is larger than ``top``; nothing is recorded."""
         assert self._top is not None
-        return self.learner._step_row(phi, phi_next, self._top, parameters, False)
-
-    def learn_row(self, phi: Rows, phi_next: Rows, parameters: Arrays) -> Array:
-        """``learn`` from one step with all ``parameters``, ``afresh``; nothing is recorded."""
-        top = self._top_next if phi is self._phi_next else _largest(phi.values)
-        self._phi_next, self._top_next = phi_next, _largest(phi_next.value)  # (of one row these are all values)
-        return self.learner._step_row(phi, phi_next, max(top, self._top_next), parameters)
+        return self.learner._step_row(phi, phi_next, self._top, parameters)
 
     def cut(self) -> None:
         """Start a new sequence."""

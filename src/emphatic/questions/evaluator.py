@@ -37,7 +37,6 @@ from emphatic.questions.gvf import (
     Quantity,
     action_name,
     can_take,
-    sure_action,
 )
 from emphatic.rules import AnyRule
 
@@ -66,9 +65,8 @@ _FOLLOWS = np.ones(1, bool)
 class Targets:
     """The learning targets of Q questions in the steps that end in B rows, each (B, Q).
 
-    ``known`` marks where the cumulant and all else were read; ``all_known`` tells that this is so everywhere; ``x`` is
-    the cumulant as it was read. ``chances`` are π and μ, for rules that use these themselves. ``sound`` is ``x`` with
-    NaN in the place of readings that were pulled in; None where there are none.
+    ``known`` marks where the cumulant and all else were read; ``all_known`` tells that this is so everywhere.
+    ``chances`` are π and μ, for rules that use these themselves.
     """
 
     R: Array
@@ -76,31 +74,27 @@ class Targets:
     gamma: Array
     rho: Array
     interest: Array
-    x: Array
     all_known: bool
     chances: Array | None = None  # (2, B, Q)
-    sound: Array | None = None
 
     def part(self, rows: slice) -> Targets:
         """Some of the rows."""
         R, known, gamma, rho = self.R[rows], self.known[rows], self.gamma[rows], self.rho[rows]
         chances = None if self.chances is None else self.chances[:, rows]
-        sound = None if self.sound is None else self.sound[rows]
-        return Targets(R, known, gamma, rho, self.interest[rows], self.x[rows], self.all_known, chances, sound)
+        return Targets(R, known, gamma, rho, self.interest[rows], self.all_known, chances)
 
     def of(self, questions: NDArray[np.intp]) -> Targets:
         """Some of the questions."""
         known, chances = self.known.take(questions, axis=1), self.chances
-        floats = (self.R, self.gamma, self.rho, self.interest, self.x)
-        R, gamma, rho, interest, x = (array.take(questions, axis=1) for array in floats)
+        floats = (self.R, self.gamma, self.rho, self.interest)
+        R, gamma, rho, interest = (array.take(questions, axis=1) for array in floats)
         chances = None if chances is None else chances.take(questions, axis=2)
-        sound = None if self.sound is None else self.sound.take(questions, axis=1)
-        return Targets(R, known, gamma, rho, interest, x, self.all_known, chances, sound)
+        return Targets(R, known, gamma, rho, interest, self.all_known, chances)
 
     @staticmethod
     def joined(blocks: Sequence[Targets]) -> Targets:
         """The targets of several blocks of rows as one."""
-        names = ("R", "known", "gamma", "rho", "interest", "x")
+        names = ("R", "known", "gamma", "rho", "interest")
         arrays: dict[str, Any] = {name: np.concatenate([getattr(block, name) for block in blocks]) for name in names}
         chances = [block.chances for block in blocks if block.chances is not None]
         return Targets(
@@ -132,12 +126,6 @@ class Evaluator:
         if not rule.interest and any(q.interest not in (None, 1.0) for q in questions):
             raise refusal("interest", "GVF", f"be left out for rule {rule.name!r}, which has none", "one")
         self.chances, self.step = chances, step
-        subjects = [q.cumulant if isinstance(q.cumulant, str) else q for q in questions]
-        #: For each question, the first that is about the same signal or formula.
-        self.subject = np.array([subjects.index(subject) for subject in subjects], np.int64)
-        #: The questions about signals, and the places of these.
-        named = [(q, subject) for q, subject in enumerate(subjects) if isinstance(subject, str)]
-        self._of_signals = [(q, signals.index(name)) for q, name in named if name in signals]
         constants = [question.constant_gamma(step) for question in questions]
         #: The questions whose γ is 1 everywhere.
         self.endless = [q.name for q, g in zip(questions, constants, strict=True) if g == 1.0]
@@ -182,10 +170,6 @@ class Evaluator:
         plain = np.array([q.policy is None for q in questions], bool)
         #: Which questions have a policy.
         self.with_policy = ~plain
-        #: Which answers may be blended: questions without a policy about one signal or formula.
-        self.blended = discounted & plain & unpaid
-        #: Which returns a log can show: without a policy, or with one that always takes the same action.
-        self.exact = np.array([q.policy is None or sure_action(q.policy) is not None for q in questions], bool)
         #: Which questions learn the deviation from a mean: Σ γᵏ (x − x̄) and x̄ / (1 − γ) together are the return.
         self.unit = np.where(discounted & unpaid, self.scale, 0.0)
         #: Where F, once at 1, stays there: on-policy, with interest 1 − γ, a constant.
@@ -218,11 +202,11 @@ class Evaluator:
             follows: The rows (B,) that end a step; all of them by default.
         """
         if self._plain and raw.complete:
-            x = self._cumulant(raw)
             self.departure = self._plain_departure
-            return Targets(x, self._yes, self._gamma.constant, self._ones, self._interest.constant, x, True)
+            R = self._cumulant(raw)
+            return Targets(R, self._yes, self._gamma.constant, self._ones, self._interest.constant, True)
         follows = np.ones(len(raw), bool) if follows is None else follows
-        R, known, gamma, x, all_known = self._arrive(raw, held, before, follows, False)
+        R, known, gamma, all_known = self._arrive(raw, held, before, follows, False)
         departures = self._depart(raw, held)
         rho, interest, *chances = (
             np.vstack([arrival, rows[:-1]]) for arrival, rows in zip(self.departure, departures, strict=True)
@@ -230,24 +214,15 @@ class Evaluator:
         if self._interest.has_steps:
             self._put_late_interest(interest, held, before, follows)
         self.departure = np.stack([rows[-1] for rows in departures])
-        return Targets(R, known, gamma, rho, interest, x, all_known, np.stack(chances) if chances else None)
+        return Targets(R, known, gamma, rho, interest, all_known, np.stack(chances) if chances else None)
 
     @property
     def constants(self) -> tuple[Array, Array] | None:
         """γ and interest (1, Q), where they are constant and every step's cumulant is simply read; else None."""
         return (self._gamma.constant, self._interest.constant) if self._plain else None
 
-    def read_row(self, values: Array) -> Array:
-        """The cumulants (1, Q) of a row (1, C) with nothing missing, where ``constants`` are all else.
-
-        Args:
-            values: The row.
-        """
-        self.departure = self._plain_departure
-        return self._cumulant.select(values)
-
     def read_step(self, values: Array) -> Array:
-        """The same of the row of an agent, in which no step of a log begins.
+        """The cumulants (1, Q) of an agent's row (1, C) with nothing missing, where ``constants`` are all else.
 
         Args:
             values: The row.
@@ -260,21 +235,20 @@ class Evaluator:
         Where it ``terminated`` γ is 0.
         """
         if self._plain and raw.complete:
-            x, gamma = self._cumulant(raw), self._zeros if terminated else self._gamma.constant
-            return Targets(x, self._yes, gamma, self._ones, self._interest.constant, x, True)
-        R, known, gamma, x, all_known = self._arrive(raw, held, before, _FOLLOWS, terminated)
+            R, gamma = self._cumulant(raw), self._zeros if terminated else self._gamma.constant
+            return Targets(R, self._yes, gamma, self._ones, self._interest.constant, True)
+        R, known, gamma, all_known = self._arrive(raw, held, before, _FOLLOWS, terminated)
         rho, interest, *chances = self._depart(*before)
         if self._interest.has_steps:
             self._put_late_interest(interest, held, before, _FOLLOWS)
-        return Targets(R, known, gamma, rho, interest, x, all_known, np.stack(chances) if chances else None)
+        return Targets(R, known, gamma, rho, interest, all_known, np.stack(chances) if chances else None)
 
     def _arrive(
         self, raw: Observations, held: Observations, before: Before | None, follows: NDArray[np.bool_], terminated: bool
-    ) -> tuple[Array, NDArray[np.bool_], Array, Array, bool]:
-        """R, where it is known, γ and the cumulant of the steps that end in the rows; and whether all is known."""
+    ) -> tuple[Array, NDArray[np.bool_], Array, bool]:
+        """R, where it is known, and γ of the steps that end in the rows; and whether all is known."""
         if raw.complete and self._sure:
-            x = self._cumulant(raw)
-            return x, self._yes, self._zeros if terminated else self._gamma.constant, x, True
+            return self._cumulant(raw), self._yes, self._zeros if terminated else self._gamma.constant, True
         before_raw, before_held = (None, None) if before is None else before
         x = self._read(self._cumulant, raw, before_raw, follows)
         known = np.abs(x) <= LARGEST
@@ -295,7 +269,7 @@ class Evaluator:
         R = x if all_known else np.where(known, x, 0.0)
         if Z is not None:
             R = np.where(known, R + (1.0 - gamma) * np.where(known, Z, 0.0), 0.0)
-        return R, known, gamma, x, all_known
+        return R, known, gamma, all_known
 
     def _depart(self, raw: Observations, held: Observations) -> tuple[Array, ...]:
         """ρ and interest of the steps that begin in the rows; with ``chances`` π and μ too."""
@@ -346,13 +320,6 @@ class Evaluator:
     def cumulants(self, raw: Observations) -> Array:
         """The cumulants read in the first row of an episode, in which no step ends."""
         return self._read(self._cumulant, raw, None, np.zeros(len(raw), bool))
-
-    def mask(self, x: Array, pulled: NDArray[np.bool_]) -> Array:
-        """The cumulants x (B, Q) with NaN where the reading of a question's signal is marked in ``pulled`` (B, C)."""
-        x = x.copy()
-        for q, signal in self._of_signals:
-            x[pulled[:, signal], q] = np.nan
-        return x
 
     def mean(self, rows: Observations) -> Array:
         """The mean cumulant of the questions that learn the deviation from it, else 0."""

@@ -31,8 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import rules, stepsizes
 from emphatic.errors import CheckpointError
 from emphatic.features import Bias, Features, Function, OneHot, Part, Tiles
-from emphatic.hordes.group import BOUNDED
-from emphatic.hordes.horde import BOUNDED_RATE, NO, REWARD, USUAL, YES, Horde, probability
+from emphatic.hordes.horde import NO, REWARD, USUAL, YES, Horde, probability
 from emphatic.learning.inputs import Active, refusal, whole
 from emphatic.learning.learner import Learner
 from emphatic.questions.evaluator import Behaviour
@@ -52,8 +51,6 @@ except ImportError as error:
 __all__ = ["LearnGVFs", "LearnGVFsVector", "component_names", "tiles"]
 
 Array = NDArray[np.float64]
-#: α = RATE / mean φ·φ, unless given.
-RATE = 0.1
 _NO_LABELS: dict[str, Any] = {}
 
 
@@ -80,9 +77,9 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         rule: A name or your own rule, for all questions; by default bounded_etd for those with a policy, whose
             predictions keep to what is possible, and true_online_etd for the others. For one that uses π or μ itself
             (tree_backup, abtd), every question must have a policy.
-        alpha: α, a number or one per question; by default 0.1 over the mean of φ·φ, of bounded_etd 0.3 over it.
-        rates: With several rates a question has a learner for each, with α that many times ``alpha`` (or 1 over the
-            mean of φ·φ), and its predictions are a blend of theirs.
+        alpha: α, a number or one per question; by default ``rate`` over the mean of φ·φ.
+        rate: By default 0.3 for questions with a policy and 0.1 for others. With ``alpha``, a factor of it, 1 by
+            default.
         stepsize: A name or an object of ``emphatic.stepsizes``: α is ``alpha``, 1 by default, times its step size.
         warm_up: The number of observations from which ranges are found, if the features were not given all of them;
             until then predictions are NaN.
@@ -104,7 +101,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         mu: Behaviour = None,
         rule: str | AnyRule | None = None,
         alpha: float | Sequence[float] | None = None,
-        rates: float | Sequence[float] | None = None,
+        rate: float | None = None,
         stepsize: str | StepSize | Mapping[str, Any] | None = None,
         warm_up: int = 0,
         every: int = 1,
@@ -115,7 +112,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> None:
         super().__init__(env)
         extra |= {"stepsize": stepsize, "record": record, "dtype": dtype, "engine": engine}
-        extra |= {"rule": rule, "alpha": alpha, "rates": rates, "warm_up": warm_up}
+        extra |= {"rule": rule, "alpha": alpha, "rate": rate, "warm_up": warm_up}
         extra |= _by_spaces(env.observation_space, env.action_space, features, names, mu)
         episodes = Episodes(questions, **extra)
         self._start(episodes, whole("every", every, "LearnGVFs"), 0)
@@ -230,7 +227,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         mu: As for ``LearnGVFs``.
         rule: As for ``LearnGVFs``.
         alpha: As for ``LearnGVFs``.
-        rates: As for ``LearnGVFs``.
+        rate: As for ``LearnGVFs``.
         stepsize: As for ``LearnGVFs``.
         warm_up: As for ``LearnGVFs``.
         record: As for ``LearnGVFs``.
@@ -250,7 +247,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         mu: Behaviour = None,
         rule: str | AnyRule | None = None,
         alpha: float | Sequence[float] | None = None,
-        rates: float | Sequence[float] | None = None,
+        rate: float | None = None,
         stepsize: str | StepSize | Mapping[str, Any] | None = None,
         warm_up: int = 0,
         record: bool = False,
@@ -260,7 +257,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
     ) -> None:
         super().__init__(env)
         extra |= {"stepsize": stepsize, "record": record, "dtype": dtype, "engine": engine}
-        extra |= {"rule": rule, "alpha": alpha, "rates": rates, "warm_up": warm_up}
+        extra |= {"rule": rule, "alpha": alpha, "rate": rate, "warm_up": warm_up}
         extra |= {"sequences": env.num_envs, "weights": weights}
         extra |= _by_spaces(env.single_observation_space, env.single_action_space, features, names, mu)
         #: All that is learned: ``episodes.theta``, ``episodes.learners``, ….
@@ -343,7 +340,7 @@ class Episodes:
     too: its bounds are lessened by v'. What is possible, and the support, are those of all sequences together.
 
     ``flat`` converts an observation to an array (C,), whose components are called ``names``. With ``alpha``, which is
-    α itself, ``rates`` are factors of it.
+    α itself, ``rate`` is a factor of it, by default 1.
     """
 
     def __init__(
@@ -357,7 +354,7 @@ class Episodes:
         weights: str = "several",
         rule: str | AnyRule | None = None,
         alpha: float | Sequence[float] | None = None,
-        rates: float | Sequence[float] | Mapping[str, float] | None = None,
+        rate: float | None = None,
         warm_up: int = 0,
         **settings: Any,
     ) -> None:
@@ -376,11 +373,9 @@ class Episodes:
         if self._shared and len(getattr(traits, "weights", ())) > 1:
             wanted = f"be 'several' for rule {traits.name!r}, which has more weights than θ"
             raise refusal("weights", "LearnGVFs", wanted, "'one'")
-        if rates is None:
-            is_given = alpha is not None or settings.get("stepsize") is not None
-            by_rule = {USUAL: RATE, BOUNDED: BOUNDED_RATE}
-            rates = 1.0 if is_given else by_rule if rule is None else by_rule.get(traits.name, RATE)
-        settings |= {"rule": rule, "rates": rates, "alpha": alpha, "scaled": False, "centred": False}
+        if rate is None and alpha is not None:
+            rate = 1.0
+        settings |= {"rule": rule, "rate": rate, "alpha": alpha, "scaled": False, "centred": False}
         self._new: Callable[[Features], Horde] = lambda features: Horde(questions, features, **settings)
         horde = self._new(features)
         evaluator = horde.evaluator((*names, REWARD))  # reports an invalid question at once
@@ -434,23 +429,20 @@ class Episodes:
 
     @property
     def theta(self) -> Array:
-        """θ of each question: (K, n) where there is one set of weights, else (B, K, n); K = Q for one rate."""
+        """θ of each question: (Q, n) where there is one set of weights, else (B, Q, n)."""
         thetas = self._of_learners("theta")
         return thetas.sum(axis=0) if self._shared or len(thetas) == 1 else thetas
 
     @property
     def frozen(self) -> NDArray[np.bool_]:
-        """Which questions keep their last weights because they would have diverged, (B, K)."""
+        """Which questions keep their last weights because they would have diverged, (B, Q)."""
         return self._of_learners("frozen")
 
     def _of_learners(self, name: str) -> NDArray[Any]:
-        """An attribute of the learners of each sequence, (B, K, …), in the order of the questions."""
-        each = []
-        for horde in self.hordes:
-            by_rate = [np.split(getattr(learner, name), len(horde.rates)) for learner in horde.learners]
-            order = np.argsort(np.concatenate(horde.shares))
-            each.append(np.concatenate([np.concatenate(parts)[order] for parts in zip(*by_rate, strict=True)]))
-        return np.array(each)
+        """An attribute of the learners of each sequence, (B, Q, …), in the order of the questions."""
+        order = np.argsort(np.concatenate(self._hordes[0].shares))
+        of_hordes = [[getattr(learner, name) for learner in horde.learners] for horde in self.hordes]
+        return np.array([np.concatenate(of_groups)[order] for of_groups in of_hordes])
 
     def support(self, i: int) -> Array:
         """The support of each question in sequence i, (Q,): NaN before the warm-up is over."""

@@ -113,8 +113,6 @@ class SparseMany(Engine):
         self._due, self._due_next = ((np.zeros(n, np.int32), np.zeros(n)) for _ in range(2))
         #: φ and its products for predictions;
         self._rooms: list[tuple[NDArray[Any], ...]] = []
-        #: the prediction before a step, which nobody reads;
-        self._prediction, self._is_double = np.empty((1, K), dtype), dtype == "float64"
         #: and what comes of them, in the order of the kernel's arguments.
         self._scratch = (
             np.zeros((rows["FORM"], K)),
@@ -173,21 +171,13 @@ class SparseMany(Engine):
         status: int = self._compiled("run")(watch.frozen, watch.freeze, *log, predictions)
         return status
 
-    def learn_row(
-        self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays, frozen: Flags, afresh: bool
-    ) -> NDArray[Any]:
+    def learn_row(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays, frozen: Flags) -> NDArray[Any]:
         self._make_time(1)
         start, index, value = phi_next.start, phi_next.index, phi_next.value
         log = (phi.start, phi.index, phi.value, start, index, value, UNBROKEN, top, True, parameters)
-        if not afresh:
-            predictions: NDArray[Any] = np.empty((2, self.K), self.dtype)
-            self._compiled("run")(frozen, True, *log, predictions)
-            return predictions[1:]
-        self._compiled("run")(frozen, True, *log, self._prediction)
-        out = np.zeros((1, self.K))
-        # (nobody else predicts while one learns, and φ' of the step is no longer needed)
-        self._compiled("predict")(*self._phi_next, start, index, value, out)
-        return out if self._is_double else out.astype(self.dtype)
+        predictions: NDArray[Any] = np.empty((2, self.K), self.dtype)
+        self._compiled("run")(frozen, True, *log, predictions)
+        return predictions[1:]
 
     def stepper(self, single: bool) -> Any:
         run, start, start_next = self._compiled("run"), np.zeros(2, np.int64), np.zeros(2, np.int64)
