@@ -8,6 +8,7 @@ there. A log of fewer than 2,000 rows is left out: there are no alarms in its fi
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,9 +47,9 @@ def cases(quick: bool, tables: Sequence[Path] = (), horizons: Sequence[str] | No
 
 @dataclass(frozen=True)
 class Answers:
-    """The predictions (T, Q) and alarms (T, C) of a run, and the reasons of alarms (T, C)."""
+    """The anomaly scores and alarms (T, C) of a run, and the reasons of alarms (T, C)."""
 
-    predictions: Array
+    anomaly: Array
     alarm: Flags
     why: NDArray[np.str_]
 
@@ -73,7 +74,7 @@ class Faults:
 
     @property
     def name(self) -> str:
-        return f"{self.log.name}: the predictions before the first fault are those without faults"
+        return f"{self.log.name}: the scores before the first fault are those without faults"
 
     def gates(self) -> Iterator[Gate]:
         """None for a log that is too short."""
@@ -90,7 +91,7 @@ class Faults:
         begin = min(a for _, _, a, _ in faults)
         with_faults = self.run(faulty)
         assert begin >= half
-        yield gate(self.name, with_faults.predictions[:begin], self.quiet.predictions[:begin], 0.0)
+        yield gate(self.name, with_faults.anomaly[:begin], self.quiet.anomaly[:begin], 0.0)
 
     def copy(self, seed: int) -> tuple[Array, list[Fault]]:
         """The readings with faults in them, and the faults."""
@@ -100,13 +101,15 @@ class Faults:
     def run(self, x: Array) -> Answers:
         """``emphatic nexting`` on these readings."""
         times = {} if self.time is None else {"time": (1e9 * self.time).astype("datetime64[ns]")}
+        # (an earlier version had weighted means without the values at each horizon, and a fit in hindsight)
+        known = inspect.signature(emphatic.nexting.run).parameters
+        options: Any = {"offline": False, "exponential_only": True} if "exponential_only" in known else {}
         result = emphatic.nexting.run(
             dict(zip(self.names, x.T, strict=True)) | times,
             time=None if self.time is None else "time",
             predict=self.names,
             horizons=self.log.horizons,
-            offline=False,
-            exponential_only=True,
+            **options,
         )
         table = result.predictions
 
@@ -115,7 +118,7 @@ class Faults:
 
         why = np.array([[reason or "" for reason in table.column(f"{name}.why").to_pylist()] for name in self.names]).T
         alarm = stack([f"{name}.alarm" for name in self.names]).astype(bool)
-        return Answers(np.nan_to_num(stack(result.model.names)), alarm, why)
+        return Answers(stack([f"{name}.anomaly" for name in self.names]), alarm, why)
 
     def measure(self) -> None:
         """Count the false alarms, and the faults that were found."""

@@ -10,13 +10,14 @@ No setting was chosen on the four logs ``UNSEEN``, which are reported apart.
 from __future__ import annotations
 
 import argparse
+import inspect
 import math
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import process_time
@@ -164,12 +165,18 @@ def labels_of(log: Readings, question: Asked) -> Array:
 
 
 def answers_by_run(source: object, log: Readings, asked: Sequence[Asked], horizons: Any) -> Answers:
-    """The columns of a run of this checkout, by text; its seconds under ""."""
-    events = [question.text for question in asked if question.kind == "P"]
+    """The columns of a run of the version that is imported, by text; under "" its seconds for what is asked by default.
+
+    An earlier version predicted weighted means unasked, and fitted in hindsight where that was not refused.
+    """
+    known = inspect.signature(emphatic.nexting.run).parameters
+    options: dict[str, Any] = {"offline": False} if "offline" in known else {}
     began = process_time()
-    result = emphatic.nexting.run(source, horizons=horizons, offline=False)
+    result = emphatic.nexting.run(source, horizons=horizons, **options)
     out = {"": np.array(process_time() - began)}
-    tables = [result.predictions, emphatic.nexting.run(source, horizons=horizons, ask=events).predictions]
+    options |= {"weighted": True} if "weighted" in known else {}
+    events = [question.text for question in asked if question.kind == "P"]
+    tables = [result.predictions, emphatic.nexting.run(source, horizons=horizons, ask=events, **options).predictions]
     for question in asked:
         name = log.names[question.signal]
         texts = (question.text, question.text.replace(f"`{name}`", name))
@@ -181,48 +188,27 @@ def answers_by_run(source: object, log: Readings, asked: Sequence[Asked], horizo
     return out
 
 
-def td_predictions(source: object, log: Readings, horizons: Any) -> dict[tuple[str, int], Array]:
-    """What true online ETD(λ) predicts of each signal and horizon in rows, at one rate."""
-    from emphatic.hordes.horde import Horde
-    from emphatic.nexting.learning import make_makers, open_log
-    from emphatic.nexting.settings import ENGINE
-
-    opened = open_log(source, Settings(horizons=horizons), lambda *_: None)
-    asked, features = opened.settings.gvfs(), make_makers(opened.settings)
-    horde = Horde(asked, features, rates=0.1, step=opened.step, engine=ENGINE)
-    horde.warm_up(opened.table, opened.warm_up_rows, opened.new_guard())
-    predictions = np.concatenate([horde.advance(block) for block in log.blocks])
-    columns = zip(asked, predictions.T, strict=True)
-    return {
-        (str(gvf.cumulant), round(log.rows(horizon))): column
-        for gvf, column in columns
-        if isinstance(horizon := gvf.horizon, int | str)
-    }
-
-
-def answers_by_mechanism(source: object, log: Readings, asked: Sequence[Asked], horizons: Any) -> Answers:
-    """The answers of ``emphatic.answers``, by text; under "" its seconds for what is asked by default."""
+def answers_alone(log: Readings, asked: Sequence[Asked], dated: bool = True, together: bool = True) -> Answers:
+    """The answers without TD; without times, or to the questions about each signal without the others."""
     from emphatic.answers.answers import Answers as Mechanism
     from emphatic.answers.timing import Timing
 
-    timing, rows = Timing.of(log.clock, log.dated), sum(map(len, log.blocks))
-    out: Answers = {}
-    began = process_time()
-    td, absent = td_predictions(source, log, horizons), np.full(rows, np.nan)
-    for kinds in ("VM", "E", "P"):  # (those asked by default come first: their time counts)
-        questions = [question for question in asked if question.kind in kinds]
-        if not questions:
-            continue
-        mechanism = Mechanism(log.names, [question.text for question in questions], timing, COVERAGE, rows)
-        learned = np.stack([absent, *(td.get(pair, absent) for pair in mechanism.learners)], axis=1)[:, 1:]
-        cut = np.cumsum([len(block) for block in log.blocks[:-1]])
-        parts = zip(log.blocks, np.split(learned, cut), strict=True)
-        answers = np.concatenate([mechanism(block, part) for block, part in parts])
-        for q, question in enumerate(questions):
-            for k, end in enumerate(("", ".low", ".high")):
-                out[f"{question.text}{end}"] = answers[:, q, k]
-        out.setdefault("", np.array(process_time() - began))
+    timing = Timing.of(log.clock, log.dated) if dated else Timing(None)
+    rows, out = sum(map(len, log.blocks)), {}
+    for chosen in [range(len(log.names))] if together else [[c] for c in range(len(log.names))]:
+        about = [question for question in asked if question.signal in chosen]
+        mechanism = Mechanism([log.names[c] for c in chosen], [q.text for q in about], timing, COVERAGE, rows)
+        answers = np.concatenate([mechanism(_only(block, chosen, dated)) for block in log.blocks])
+        out |= {question.text: answers[:, q, 0] for q, question in enumerate(about)}
     return out
+
+
+def _only(block: Block, signals: Sequence[int], dated: bool) -> Block:
+    """The rows of a block with some signals, or without times."""
+    places = list(signals)
+    guarded = None if block.guarded is None else block.guarded[:, places]
+    time = block.time if dated else None
+    return replace(block, values=block.values[:, places], guarded=guarded, time=time, pulled_in=None)
 
 
 def collect(name: str, out: Path) -> None:
@@ -230,7 +216,7 @@ def collect(name: str, out: Path) -> None:
     (log,) = (log for log in development_logs() if log.name == name)
     readings = Readings.of(log.read())
     asked = questions_of(readings, log.horizons or ())
-    emphatic.nexting.run({"x": np.sin(np.arange(300) / 9.0)}, horizons=(2,), offline=False)  # compiles
+    emphatic.nexting.run({"x": np.sin(np.arange(300) / 9.0)}, horizons=(2,))  # compiles
     np.savez(out, **answers_by_run(log.read(), readings, asked, log.horizons))  # type: ignore[arg-type]
 
 
@@ -332,7 +318,7 @@ class Comparison:
         """Compare on one log."""
         readings = Readings.of(log.read())
         asked = questions_of(readings, log.horizons or ())
-        old, new = theirs(readings, asked), answers_by_mechanism(log.read(), readings, asked, log.horizons)
+        old, new = theirs(readings, asked), answers_by_run(log.read(), readings, asked, log.horizons)
         T, C = readings.values.shape
         self.seconds.append((log.name, float(new[""]), float(old[""]), 1e6 / (T * C)))
         step = readings.step
@@ -461,6 +447,36 @@ class OwnScores:
             yield Row(
                 "variance explained, less that of the clean log", fault, (self.name,), ratio=worst, at_least=-0.03
             )
+        yield from ablation([] if self.quick else development_logs(), self.name)
+
+
+def ablation(logs: Sequence[DevelopmentLog], gate_name: str) -> Iterator[Row]:
+    """What the mechanism loses without one of its parts: differences of the variance explained, over all questions."""
+    changes: dict[str, list[float]] = {
+        "without TD": [],
+        "without TD and times": [],
+        "without TD, each signal alone": [],
+    }
+    for log in logs:
+        if not is_installed(log.package) or log.name in UNSEEN:
+            continue
+        readings = Readings.of(log.read())
+        asked = [question for question in questions_of(readings, log.horizons or ()) if question.kind != "P"]
+        whole = answers_by_run(log.read(), readings, asked, log.horizons)
+        parts = {"without TD": answers_alone(readings, asked)}
+        parts["without TD and times"] = answers_alone(readings, asked, dated=False)
+        parts["without TD, each signal alone"] = answers_alone(readings, asked, together=False)
+        for question in asked:
+            y, h = labels_of(readings, question), readings.rows(question.horizon)
+            of_all = score(y, whole, question.text, h).explained
+            for name, answers in parts.items():
+                change = score(y, answers, question.text, h).explained - of_all
+                changes[name] += [change] if math.isfinite(change) else []
+    for name, change in changes.items():
+        if change:
+            section, worst = "ablation: variance explained, less that of all parts", f"worst {min(change):.3f}"
+            yield Row(section, f"{name}, median", (gate_name,), ratio=float(np.median(change)))
+            yield Row(section, f"{name}, mean", (gate_name,), ratio=float(np.mean(change)), note=worst)
 
 
 def _replaced(begin: float, count: int, value: Callable[[Array], Any]) -> Callable[[Array], Array]:

@@ -28,8 +28,7 @@ EFFORT = Effort(3, 0.0)
 
 def cases(quick: bool) -> Sequence[Case]:
     """All cases; ``quick`` takes few rows of the log."""
-    short = FirstCommand("`--exponential-only`", ("--exponential-only",), (20.0, 6.0), 400 if quick else None)
-    return [short] if quick else [FirstCommand("with values at each horizon", (), (20.0, 12.0), None), short]
+    return [FirstCommand((20.0, 12.0), 400 if quick else None)]
 
 
 @dataclass
@@ -37,24 +36,18 @@ class FirstCommand:
     """``emphatic nexting`` on the log that comes with the package.
 
     Args:
-        kind: What the table calls it.
-        flags: Its flags.
         limits: The most seconds with an empty cache, and with a full one.
         T: The first rows of the log alone, or None for all.
         folder: Where the cache and the results are.
         cold: The seconds of the first run, whose cache is empty.
     """
 
-    kind: str
-    flags: tuple[str, ...]
     limits: tuple[float, float]
     T: int | None
     folder: Any = field(default_factory=tempfile.TemporaryDirectory)
     cold: float = float("inf")
 
-    @property
-    def name(self) -> str:
-        return f"{self.kind}: a cache that was empty gives the same numbers"
+    name = "a cache that was empty gives the same numbers"
 
     def seconds(self) -> float:
         """The seconds of one run."""
@@ -62,7 +55,7 @@ class FirstCommand:
         if self.T is not None:
             pq.write_table(pq.read_table(emphatic.data.household())[: self.T], folder / "log.parquet")
             log = [str(folder / "log.parquet")]
-        command = [sys.executable, "-m", "emphatic", "nexting", *log, *self.flags]
+        command = [sys.executable, "-m", "emphatic", "nexting", *log]
         command += ["--out", str(folder / "out"), "--overwrite"]
         env = os.environ | {"EMPHATIC_CACHE_DIR": str(folder / "cache")}
         env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
@@ -88,7 +81,7 @@ class FirstCommand:
         for what, seconds, at_most in zip(("empty cache", "full cache"), (self.cold, warm), self.limits, strict=True):
             yield Row(
                 "`emphatic nexting`, from the command to its end; ratio is seconds",
-                f"{self.kind}, {what}",
+                what,
                 gates=(self.name,),
                 ours=seconds,
                 unit="s",

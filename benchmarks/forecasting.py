@@ -39,6 +39,8 @@ OURS = "emphatic"
 QUICK_ROWS = 480
 #: Questions count as lost, and as won, from this difference in variance explained on.
 MARGIN = 0.02
+#: The discounts of horizons below 32 rows, of which every row is scored.
+_SHORT = 1.0 - 1.0 / 32.0
 LAYOUT = Layout(
     columns=("horizon", OURS, *FORECASTERS),
     how="Variance explained on the second half of each log, the median over its signals, the best in bold. A dash: the "
@@ -66,7 +68,7 @@ def cases(
     if quick:
         first = DevelopmentLog("the first rows of the household's log", "", lambda: first_rows(QUICK_ROWS), ("2min", 6))
         logs = [first, *logs[len(logs) - len(tables) :]]
-    emphatic.nexting.run(first_rows(1_000), offline=False)  # compiles what the first log would wait for
+    emphatic.nexting.run(first_rows(1_000))  # compiles what the first log would wait for
     stored = json.loads((RESULTS / "forecasting.json").read_text(encoding="utf-8"))["rows"] if keep_others else None
     absent = [] if quick else [log for log in development_logs() if not is_installed(log.package)]
     return [AllLogs([Forecasts(log, stored) for log in logs], absent), OtherForecasts()]
@@ -137,21 +139,28 @@ class Forecasts:
         result = emphatic.nexting.run(
             source,
             horizons=self.source.horizons,
-            exponential_only=True,
-            offline=False,
+            weighted=True,
             progress=note,
         )
         self.seconds[OURS] = scoring[0] - began
-        self.labels = [f"{score['signal']}@{score['horizon']}" for score in result.summary]
+        means = [score for score in result.summary[1:] if score["kind"] == "weighted"]
+        self.labels = [score["text"] for score in means]
         self.log, self.G, self.known = prepare(source, result, self.source.periods)
         predictions = np.array([result.predictions.column(name).to_numpy() for name in self.labels])
-        self.scores[OURS] = explained = variance_explained(predictions, self.G, self.known)
+        self.scores[OURS] = variance_explained(predictions, self.G, self.known)
         # The package does not score readings that it takes for missing. Here all are scored, for all forecasters alike.
-        comparable = np.array([not score.get("guarded", {}).get("missing", 0) for score in result.summary])
-        stated = np.array([score["variance_explained"] for score in result.summary], np.float64)  # (None becomes NaN)
+        # Of long windows it scores some rows, not all; and it sums a return up to .99 of its weight.
+        complete = ~np.isnan(self.log.labels)
+        of_windows = variance_explained(predictions, self.log.labels, complete)
+        guarded, short = (
+            result.reading["guarded"],
+            np.tile(self.log.gammas < _SHORT, len(means) // len(self.log.gammas)),
+        )
+        comparable = np.array([not guarded.get(score["signal"], {}).get("missing", 0) for score in means]) & short
+        stated = np.array([score["variance_explained"] for score in means], np.float64)  # (None becomes NaN)
         comparable &= ~np.isnan(stated)
         if comparable.any():  # (predictions are stored in float32, and scores computed before that)
-            yield gate(self.name, explained[comparable], stated[comparable], 1e-5)
+            yield gate(self.name, of_windows[comparable], stated[comparable], 1e-5)
 
     def rows(self, _: Effort) -> Iterator[Row]:
         """A row for each horizon, then how often each forecaster is the best, and what it costs."""
@@ -314,7 +323,7 @@ def prepare(source: Any, result: Any, periods: tuple[int, ...] | None) -> tuple[
     x = np.concatenate([values for values, _, _ in blocks])[:, [table.names.index(name) for name in signals]]
     gap = np.concatenate([gap for _, _, gap in blocks])
     time = np.concatenate([time for _, time, _ in blocks]) if table.dated else None
-    gammas = np.array([score["gamma"] for score in result.summary[: len(result.summary) // len(signals)]])
+    gammas = np.array(result.settings.gammas(table))
     G, known = returns(x, gap, gammas)
     delay = np.array([1 if g == 0.0 else int(np.ceil(np.log(0.01) / np.log(g) - 1e-9)) for g in gammas])
     labels, complete = returns(x, gap, gammas, delay)

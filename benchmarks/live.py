@@ -24,10 +24,8 @@ from benchmarks.measure import Case, Effort, Gate, Side, fastest, gate
 from benchmarks.report import Row
 from benchmarks.streams import RULE
 from emphatic import GVF
-from emphatic.hordes.horde import Horde
-from emphatic.nexting.predictor import ENGINE, Prediction, Predictor
+from emphatic.nexting.predictor import Prediction, Predictor
 from emphatic.nexting.settings import Settings
-from emphatic.tables import open_table
 from emphatic.tables.pipe import Readings
 
 EFFORT = Effort(7, 0.1)
@@ -43,7 +41,7 @@ def cases(quick: bool) -> Sequence[Case]:
     """All cases; ``quick`` makes them small."""
     beside = Beside("HalfCheetah-v5" if has_mujoco else "Pendulum-v1", 100, 60 if quick else 900)
     T, C = (200, 2) if quick else (6000, 20)
-    return [beside, Incoming(T, C), Incoming(T, C, exponential_only=True)]
+    return [beside, Incoming(T, 1), Incoming(T, C)]
 
 
 # ------------------------------------------------------------------------------------------------ beside an agent
@@ -146,57 +144,45 @@ def json_lines(T: int, C: int) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Incoming:
-    """T readings of C signals, learned from in blocks of 64 by the core, and by ``emphatic nexting -``."""
+    """T readings of C signals, learned from one by one, in blocks of 64, and by ``emphatic nexting -``."""
 
     T: int
     C: int
-    #: Whether exponential means alone are predicted, and not the values at each horizon and the means up to it too.
-    exponential_only: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.C} signals as readings come" + (", --exponential-only" if self.exponential_only else "")
+        return f"{self.C} signal{'s' * (self.C > 1)} as readings come"
 
-    def saved(self, folder: Path) -> tuple[Path, Horde]:
-        """A model that is warmed up and has learned from the first rows; and its horde."""
+    def saved(self, folder: Path) -> Path:
+        """A model that is warmed up and has learned from the first rows."""
         path = folder / "model.safetensors"
-        predictor = Predictor(Settings(horizons=HORIZONS, exponential_only=self.exponential_only), warm_up=WARM_UP)
+        predictor = Predictor(Settings(horizons=HORIZONS), warm_up=WARM_UP)
         predictor.take(Readings(json_lines(WARM_UP, self.C)))
         assert predictor.horde is not None
         predictor.horde.save(path, **predictor.state())
-        return path, Horde.load(path, engine=ENGINE)
+        return path
 
     def gates(self) -> Iterator[Gate]:
         with tempfile.TemporaryDirectory() as folder:
-            path, _ = self.saved(Path(folder))
-            rows = WARM_UP + min(self.T, 60)
-            columns = signals(rows, self.C)
-            when = columns.pop("time")[WARM_UP:]
-            values = np.stack(list(columns.values()), axis=1)[WARM_UP:]
-            want = Horde.load(path, engine="reference").observe_many(values, time=when)
-            predictor, _ = Predictor.load(path)
-            numbered = list(Readings(json_lines(rows, self.C)))[WARM_UP:]
-            outcomes = predictor.take(numbered)
-            yield gate(self.name, np.array([one.values for one in outcomes if isinstance(one, Prediction)]), want)
+            path = self.saved(Path(folder))
+            numbered = list(Readings(json_lines(WARM_UP + min(self.T, 60), self.C)))[WARM_UP:]
+            whole, single = (Predictor.load(path)[0] for _ in range(2))
+            want = [single.take([reading])[0] for reading in numbered]
+            got, want = (
+                np.array([one.values for one in outcomes if isinstance(one, Prediction)])
+                for outcomes in (whole.take(numbered), want)
+            )
+            yield gate(self.name, np.nan_to_num(got), np.nan_to_num(want), 0.0)
 
     def rows(self, effort: Effort) -> Iterator[Row]:
         with tempfile.TemporaryDirectory() as folder:
-            path, horde = self.saved(Path(folder))
-            learner = horde.learner
-            section = f"a reading of {self.C} signals at {len(HORIZONS)} horizons, {learner.K} learners of "
-            section += f"{learner.n:,} features"
-            section += ", --exponential-only" if self.exponential_only else ", values and means at each too"
-            core, log = self.core_and_log(path, effort.rounds)
-            yield Row(
-                section,
-                "CPU time in blocks of 64, beside Horde.run on the same rows",
-                gates=(self.name,),
-                ours=core,
-                alternative=log,
-                versus="Horde.run",
-                ratio=core / log,
-                at_most=1.5,
-            )
+            path = self.saved(Path(folder))
+            section = f"a reading of {self.C} signal{'s' * (self.C > 1)} at {len(HORIZONS)} horizons"
+            for together in (1, 64):
+                each = min(self.processor_time(path, together) for _ in range(effort.rounds))
+                yield Row(
+                    section, f"CPU time, {together} at a time", gates=(self.name,), ours=each, unit="µs", ratio=each
+                )
             rate = max(self.piped(path) for _ in range(max(1, effort.rounds // 2)))
             yield Row(
                 section,
@@ -204,26 +190,17 @@ class Incoming:
                 gates=(self.name,),
                 ours=1e6 / rate,
                 ratio=rate,
-                at_least=5000,
             )
 
-    def core_and_log(self, path: Path, rounds: int) -> tuple[float, float]:
-        """The least CPU time of a reading in µs: by ``take`` in blocks of 64, and by ``Horde.run``."""
+    def processor_time(self, path: Path, together: int) -> float:
+        """The CPU time of a reading in µs, so many at a time."""
         numbered = list(Readings(json_lines(WARM_UP + self.T, self.C)))[WARM_UP:]
-        table = open_table({name: column[WARM_UP:] for name, column in signals(WARM_UP + self.T, self.C).items()})
-        core, log = np.inf, np.inf
-        for _ in range(rounds):
-            predictor, _ = Predictor.load(path)
-            predictor.take(numbered[:64])
-            began = process_time()
-            for i in range(64, self.T, 64):
-                predictor.take(numbered[i : i + 64])
-            core = min(core, (process_time() - began) / (self.T - 64) * 1e6)
-            horde = Horde.load(path)
-            began = process_time()
-            horde.run(table)
-            log = min(log, (process_time() - began) / self.T * 1e6)
-        return core, log
+        predictor, _ = Predictor.load(path)
+        predictor.take(numbered[:64])
+        began = process_time()
+        for i in range(64, self.T, together):
+            predictor.take(numbered[i : i + together])
+        return (process_time() - began) / (self.T - 64) * 1e6
 
     def piped(self, path: Path) -> float:
         """Readings a second through a process, from the 256th answer to the last."""

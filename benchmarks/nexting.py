@@ -1,14 +1,17 @@
-"""The nexting suite: what learning from a log costs, and what its intervals cover."""
+"""The nexting suite: what a run on a log costs, with few rows and many, few signals and many, and what it needs."""
 
 from __future__ import annotations
 
-import math
+import inspect
+import json
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import NormalDist, median
-from time import perf_counter, process_time
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -19,78 +22,71 @@ import emphatic
 from benchmarks.development_logs import first_rows
 from benchmarks.measure import Case, Effort, Gate, gate
 from benchmarks.report import Row
-from emphatic.hordes.horde import Horde
-from emphatic.nexting.intervals import Derived
-from emphatic.nexting.learning import make_horde
+from emphatic.nexting.predictor import Prediction, Predictor
 from emphatic.nexting.settings import Settings
-from emphatic.scores.measures import IntervalScores
-from emphatic.scores.returns import Returns
-from emphatic.tables import Hold, Table, open_table
 
 EFFORT = Effort(3, 0.0)
-HORIZONS = ("2min", "1h", "6h", "1d")
-#: Those whose intervals are calibrated within the household's log.
-CALIBRATED = 3
-COVERAGE = 0.8
+HORIZONS = (2, 9, 36, 144)
 
 
 def cases(quick: bool) -> Sequence[Case]:
     """All cases; ``quick`` makes them small."""
     if quick:
-        return [Log(3_000), Signals(2, 40, 600), LongLog(500, 3_000), Intervals(16_000)]
-    return [Log(None), Signals(4, 64, 10_000), LongLog(100_000, 300_000), Intervals(None)]
+        return [Log(3_000), Signals(2, 8, 600), Wide(20, 600), LongLog(500, 3_000)]
+    return [Log(None), Signals(4, 64, 4_000), Wide(500, 4_000), LongLog(20_000, 100_000)]
 
 
-def household(rows: int | None) -> Table:
-    """The log that comes with the package, or its first rows."""
-    return open_table(emphatic.data.household() if rows is None else first_rows(rows))
+def run(log: Any, **options: Any) -> emphatic.nexting.NextingResult:
+    """A run that scores nothing in hindsight, by this version or an earlier one."""
+    if "offline" in inspect.signature(emphatic.nexting.run).parameters:
+        options["offline"] = False
+    return emphatic.nexting.run(log, **options)
 
 
-def warmed_up(log: Table, horizons: Sequence[int | str]) -> Horde:
-    """The horde that ``emphatic nexting`` makes for a log."""
-    assert log.rows is not None
-    settings = Settings(horizons=tuple(horizons)).filled(log, log.rows)
-    clock = log.clock()
-    horde = make_horde(settings, clock.step if clock else None)
-    return horde.warm_up(log, settings.rows_to_warm_up(log, log.rows))
+def numbers(result: emphatic.nexting.NextingResult, names: Sequence[str]) -> Any:
+    """Columns of the predictions, 0 where there is no number."""
+    return np.nan_to_num(np.column_stack([result.predictions[name].to_numpy() for name in names]))
+
+
+def cost(effort: Effort, *arguments: Any, **options: Any) -> float:
+    """The least processor time of a run."""
+    best = np.inf
+    for _ in range(effort.rounds):
+        began = process_time()
+        run(*arguments, **options)
+        best = min(best, process_time() - began)
+    return float(best)
 
 
 @dataclass(frozen=True)
 class Log:
-    """The household's log, 7 signals at 4 horizons with default features: features, learners and blend together."""
+    """The household's log, 7 signals at 4 horizons."""
 
     T: int | None
     horizons = ("2min", "15min", "3h", "24h")
-
-    @property
-    def gate(self) -> str:
-        return "log: blocks as row by row"
+    gate = "log: in one piece as reading by reading"
 
     def gates(self) -> Iterator[Gate]:
-        log = household(1_000)
-        whole, single = (warmed_up(log, self.horizons) for _ in range(2))
-        block = next(log.blocks())
-        assert block.time is not None
-        rows = [single.observe(values, time=when) for values, when in zip(block.values, block.time, strict=True)]
-        yield gate(self.gate, whole.run(log), np.array(rows))
+        x = np.sin(np.arange(600) / 7.0) + 0.1 * np.cos(np.arange(600.0) ** 2)
+        predictor = Predictor(Settings(horizons=HORIZONS), warm_up=500)
+        outcomes = [predictor.take([(t + 1, {"x": float(x[t])})])[0] for t in range(600)]
+        want = np.array([one.line for one in outcomes[500:] if isinstance(one, Prediction)])
+        whole = Predictor(Settings(horizons=HORIZONS), warm_up=500)
+        again = whole.take((t + 1, {"x": float(x[t])}) for t in range(600))
+        got = np.array([one.line for one in again[500:] if isinstance(one, Prediction)])
+        yield gate(self.gate, (got == want).astype(float), np.ones(100), 0.0)
 
     def rows(self, effort: Effort) -> Iterator[Row]:
-        log, best = household(self.T), float("inf")
-        for _ in range(effort.rounds):
-            horde = warmed_up(log, self.horizons)
-            began = perf_counter()
-            for _ in horde.blocks(log):
-                pass
-            best = min(best, perf_counter() - began)
+        log = emphatic.data.household() if self.T is None else first_rows(self.T)
+        seconds, rows = cost(effort, log, horizons=self.horizons), run(log, horizons=self.horizons).rows
         yield Row(
-            f"nexting on a log, {horde.rows:,} rows × 7 signals × 4 horizons, default features",
-            f"learning, {horde.learner.K} learners of {horde.features.n} features",
+            f"a run on a log, {rows:,} rows × 7 signals × 4 horizons",
+            "processor time of a row, signal and horizon",
             gates=(self.gate,),
-            ours=best,
-            unit="s",
-            ratio=best,
-            at_most=10,
-            note=horde.learner.engine,
+            ours=1e6 * seconds / (rows * 28),
+            unit="µs",
+            ratio=seconds,
+            note=f"{seconds:.1f} s in all",
         )
 
 
@@ -110,40 +106,62 @@ class Signals:
     few: int
     many: int
     T: int
-    gate = "many signals: the same in blocks of any length"
+    gate = "many signals: the same rows give the same numbers"
 
     def gates(self) -> Iterator[Gate]:
-        log = open_table(waves(self.many, self.T))
-        once, pieces = (warmed_up(log, (2, 9, 36, 144)) for _ in range(2))
-        x = next(log.blocks(512)).values
-
-        def columns(rows: Any) -> dict[str, Any]:
-            return dict(zip(log.names, rows.T, strict=True))
-
-        want = [pieces.run(columns(x[begin : begin + 100])) for begin in range(0, 512, 100)]
-        yield gate(self.gate, once.run(columns(x)), np.concatenate(want))
+        log = waves(self.few, 600)
+        names = [f"S0 at +{h}" for h in (2, 9)]
+        first, again = (numbers(run(log, horizons=(2, 9)), names) for _ in range(2))
+        yield gate(self.gate, again, first, 0.0)
 
     def rows(self, effort: Effort) -> Iterator[Row]:
-        cost = {}
-        for signals in (self.few, self.many):
-            log, best = open_table(waves(signals, self.T)), float("inf")
-            for _ in range(effort.rounds):
-                horde = warmed_up(log, (2, 9, 36, 144))
-                began = process_time()
-                horde.run(log)
-                best = min(best, process_time() - began)
-            cost[signals] = 1e6 * best / (self.T * len(horde.questions))
+        each = {
+            signals: 1e6 * cost(effort, waves(signals, self.T), horizons=HORIZONS) / (self.T * signals * len(HORIZONS))
+            for signals in (self.few, self.many)
+        }
+        section = f"many signals, {self.T:,} rows × {len(HORIZONS)} horizons"
+        what = "processor time of a row, signal and horizon"
+        yield Row(section, f"{what}, {self.few} signals", (self.gate,), each[self.few], unit="µs", ratio=each[self.few])
         yield Row(
-            f"nexting on many signals, {self.T:,} rows × 4 horizons",
-            f"processor time of a row and question, {self.many} signals",
+            section,
+            f"{what}, {self.many} signals",
             gates=(self.gate,),
-            ours=cost[self.many],
-            alternative=cost[self.few],
+            ours=each[self.many],
+            alternative=each[self.few],
             versus=f"{self.few} signals",
             unit="µs",
-            ratio=cost[self.many] / cost[self.few],
+            ratio=each[self.many] / each[self.few],
             at_most=1.5,
         )
+
+
+@dataclass(frozen=True)
+class Wide:
+    """A table of very many signals at two horizons, in a process of its own: its seconds and its memory."""
+
+    signals: int
+    T: int
+    gate = Signals.gate
+
+    def gates(self) -> Iterator[Gate]:
+        return iter(())
+
+    def rows(self, effort: Effort) -> Iterator[Row]:
+        program = (
+            "import json, resource, time; from benchmarks.nexting import run, waves\n"
+            "run(waves(2, 600), horizons=(2, 9))\n"
+            f"log = waves({self.signals}, {self.T}); began = time.process_time()\n"
+            "run(log, horizons=(2, 9)); seconds = time.process_time() - began\n"
+            "print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))"
+        )
+        found = [
+            json.loads(subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout)
+            for _ in range(min(2, effort.rounds))
+        ]
+        seconds, megabytes = (min(column) for column in zip(*found, strict=True))
+        section = f"{self.signals} signals × {self.T:,} rows × 2 horizons"
+        yield Row(section, "processor time", (self.gate,), seconds, unit="s", ratio=seconds)
+        yield Row(section, "most memory", (self.gate,), megabytes, unit="MB", ratio=megabytes)
 
 
 @dataclass(frozen=True)
@@ -152,11 +170,11 @@ class LongLog:
 
     few: int
     many: int
-    gate = "long log: as the horde learns from it"
+    gate = "long log: the file has what is kept in memory"
     horizons = ("10min", "1h", "6h", "1d")
 
     def seconds(self, T: int, folder: Path) -> float:
-        """The processor time of ``emphatic nexting --exponential-only`` on so many rows."""
+        """The processor time of ``emphatic nexting`` on so many rows."""
         rng, t = np.random.default_rng(0), np.arange(T)
         columns: dict[str, Any] = {
             f"S{i}": np.sin(2 * np.pi * t / period) + 0.2 * rng.normal(size=T)
@@ -164,22 +182,19 @@ class LongLog:
         }
         columns["time"] = (60_000 * t).astype("datetime64[ms]")
         pq.write_table(pa.table(columns), folder / "log.parquet")
-        out = folder / "out"
         began = process_time()
-        emphatic.nexting.run(
-            folder / "log.parquet", horizons=self.horizons, exponential_only=True, out=out, overwrite=True
-        )
+        run(folder / "log.parquet", horizons=self.horizons, out=folder / "out", overwrite=True)
         return process_time() - began
 
     def gates(self) -> Iterator[Gate]:
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
+            folder, names = Path(name), [f"S0 at +{h}" for h in self.horizons]
             self.seconds(3_000, folder)
-            predictions = pq.read_table(folder / "out" / "predictions.parquet")
-            log = open_table(folder / "log.parquet")
-            horde = warmed_up(log, self.horizons)
-            written = np.column_stack([predictions[question.name].to_numpy() for question in horde.questions])
-            yield gate(self.gate, written, horde.run(log).astype(np.float32))
+            written = np.column_stack(
+                [pq.read_table(os.fspath(folder / "out" / "predictions.parquet"))[name].to_numpy() for name in names]
+            )
+            kept = numbers(run(folder / "log.parquet", horizons=self.horizons), names)
+            yield gate(self.gate, np.nan_to_num(written), kept, 0.0)
 
     def rows(self, effort: Effort) -> Iterator[Row]:
         with tempfile.TemporaryDirectory() as folder:
@@ -188,110 +203,10 @@ class LongLog:
             )
         each = 1e6 * (many - few) / (self.many - self.few)
         yield Row(
-            f"a long log, 3 signals × 4 horizons, exponential only; from {self.few:,} to {self.many:,} rows",
-            "processor time of a row; 9.6 µs are 8 minutes for 50 million",
+            f"a long log, 3 signals × 4 horizons; from {self.few:,} to {self.many:,} rows",
+            "processor time of a row",
             gates=(self.gate,),
             ours=each,
+            unit="µs",
             ratio=each,
-            at_most=9.6,
         )
-
-
-@dataclass(frozen=True)
-class Intervals:
-    """All questions of the household's log: what intervals cost, what they cover, and how narrow they are."""
-
-    T: int | None
-    gate = "intervals: blocks as row by row"
-
-    def derived(self, log: Table) -> Derived:
-        """The intervals of a run on this log, which has times: by the hour of the day too."""
-        return Derived(warmed_up(log, HORIZONS), COVERAGE, dated=log.dated)
-
-    def gates(self) -> Iterator[Gate]:
-        log = household(1_000)
-        _, inputs = self.learned(log)
-        once, each = self.derived(log), self.derived(log)
-        rows = [each(*(column[t : t + 1] for column in inputs))["low"][0] for t in range(len(inputs[0]))]
-        yield gate(self.gate, once(*inputs)["low"], np.array(rows))
-
-    def learned(self, log: Table) -> tuple[float, tuple[Any, Any, Any, Any]]:
-        """Seconds of learning; predictions (T, Q), readings (T, S), gaps (T,) and times (T,) of the whole log."""
-        horde, clock = warmed_up(log, HORIZONS), log.clock()
-        began = process_time()
-        pairs = list(horde.blocks(log))
-        seconds = process_time() - began
-        columns = [(predictions, block.values, block.find_gaps(clock), block.time) for block, predictions in pairs]
-        predictions, values, gaps, times = (np.concatenate(parts) for parts in zip(*columns, strict=True))
-        return seconds, (predictions, values, gaps, times)
-
-    def rows(self, effort: Effort) -> Iterator[Row]:
-        log = household(self.T)
-        learning, intervals = math.inf, math.inf
-        for _ in range(effort.rounds):
-            seconds, inputs = self.learned(log)
-            learning = min(learning, seconds)
-            derived, ends = self.derived(log), []
-            began = process_time()
-            for begin in range(0, len(inputs[0]), 4096):
-                ends.append(derived(*(column[begin : begin + 4096] for column in inputs)))
-            intervals = min(intervals, process_time() - began)
-        predictions, values, gaps, _ = inputs
-        low, high = (np.concatenate([part[end] for part in ends]) for end in ("low", "high"))
-        held, missing = Hold(values.shape[1]).fill(values)
-        gammas = warmed_up(log, HORIZONS).gamma[: len(HORIZONS)]
-        G, known = Returns(gammas, held[0])(held, missing, gaps)
-        ours = interval_scores(low, high, G, known)
-        few = [q for q in range(len(ours)) if q % len(HORIZONS) < CALIBRATED]
-        theirs = interval_scores(*gaussian(predictions, values, G, known, np.tile(gammas, values.shape[1])), G, known)
-        section = f"intervals on a log, {len(values):,} rows × {values.shape[1]} signals × {len(HORIZONS)} horizons"
-        shared: dict[str, Any] = {"section": section, "gates": (self.gate,)}
-        yield Row(
-            what="CPU time of learning with intervals, beside without",
-            ours=learning + intervals,
-            alternative=learning,
-            versus="without",
-            unit="s",
-            ratio=(learning + intervals) / learning,
-            at_most=1.3,
-            **shared,
-        )
-        for k, horizon in enumerate(HORIZONS):
-            covered = [ours[q]["coverage"] for q in range(k, len(ours), len(HORIZONS))]
-            bound: dict[str, Any] = {"at_least": 0.78, "at_most": 0.82} if k < CALIBRATED else {}
-            yield Row(
-                what=f"coverage at {horizon} of 0.8 wanted, median over the signals",
-                ratio=median(covered),
-                note=f"{min(covered):.3f} to {max(covered):.3f}",
-                **shared,
-                **bound,
-            )
-        ratios = [ours[q]["interval_score"] / theirs[q]["interval_score"] for q in few]
-        yield Row(
-            what=f"interval score up to {HORIZONS[CALIBRATED - 1]}, beside a Gaussian of the running RMSE",
-            versus="median over the questions",
-            ratio=median(ratios),
-            at_most=1.0,
-            note=f"worst {max(ratios):.3f}",
-            **shared,
-        )
-
-
-def interval_scores(low: Any, high: Any, G: Any, known: Any) -> list[dict[str, Any]]:
-    scores = IntervalScores(len(G), len(low) // 2, COVERAGE)
-    scores.add(0, low, high, G, known)
-    return scores.scores()
-
-
-def gaussian(predictions: Any, values: Any, G: Any, known: Any, gamma: Any) -> tuple[Any, Any]:
-    """p ± z RMSE, of all returns that were known at the row: 99% of their weight has been read."""
-    T, Q = predictions.shape
-    z, half = NormalDist().inv_cdf(0.5 + COVERAGE / 2), np.empty((T, Q))
-    for q in range(Q):
-        delay = max(1, math.ceil(math.log(0.01) / math.log(gamma[q])))
-        squares = np.where(known[q], (G[q] - predictions[:, q]) ** 2, 0.0)
-        total, count = np.cumsum(squares), np.cumsum(known[q])
-        half[:, q] = np.nanstd(values[:delay, q // len(HORIZONS)])
-        seen = np.maximum(count[: T - delay], 1)
-        half[delay:, q] = np.where(count[: T - delay] > 0, np.sqrt(total[: T - delay] / seen), half[delay:, q])
-    return predictions - z * half, predictions + z * half

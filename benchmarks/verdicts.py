@@ -1,7 +1,7 @@
 """The verdicts suite: how often a verdict reads "better".
 
 Of twelve kinds of series the future cannot be predicted beyond a baseline; of eight others it can. Each is drawn with
-many seeds and run as a user would run it, with the default horizons. The constants of ``emphatic.scores.measures`` were
+many seeds and run as a user would run it, with the default horizons. The constants of ``emphatic.scores.verdicts`` were
 chosen on seeds below 1,000, so seeds begin there.
 """
 
@@ -128,7 +128,7 @@ def make_log(kind: str, seed: int, rows: int) -> Columns:
 
 def read_verdict(kind: str, rows: int, seed: int) -> str:
     """The verdict on one log."""
-    return str(nexting.run(make_log(kind, seed, rows), predict="x", offline=False).verdict[0]["verdict"])
+    return str(nexting.run(make_log(kind, seed, rows), predict="x").verdict[0]["verdict"])
 
 
 def chance_interval(count: int, of: int) -> tuple[float, float]:
@@ -145,16 +145,19 @@ def chance_interval(count: int, of: int) -> tuple[float, float]:
 class Scores:
     """The scores from which verdicts come, beside the same computed here."""
 
-    name = "sine with noise: the scores of summary.json, from returns computed here"
+    name = "sine with noise: the scores of summary.json, from labels computed here"
 
     def gates(self) -> Iterator[Gate]:
         log = make_log("sine with noise", FIRST_SEED, 2_000)
-        result = nexting.run(log, exponential_only=True, offline=False)
-        stated, gammas = (np.array([score[key] for score in result.summary]) for key in ("variance_explained", "gamma"))
-        predictions = np.array([result.predictions.column(name).to_numpy() for name in result.model.names])
-        G, known = returns(log["x"].astype(np.float64)[:, None], np.zeros(2_000, np.bool_), gammas)
+        result, x = nexting.run(log, predict="x", horizons=(2, 9)), log["x"].astype(np.float64)
+        scores = [score for score in result.summary[1:] if score["kind"] == "at"]
+        predictions = np.array([result.predictions.column(score["text"]).to_numpy() for score in scores])
+        labels = np.array(
+            [np.concatenate([x[score["horizon"] :], np.full(score["horizon"], np.nan)]) for score in scores]
+        )
+        explained = variance_explained(predictions, labels, ~np.isnan(labels))
         # (predictions are stored in float32, and scores computed before that)
-        yield gate(self.name, variance_explained(predictions, G, known), stated, 1e-5)
+        yield gate(self.name, explained, np.array([score["variance_explained"] for score in scores]), 1e-5)
 
     def rows(self, effort: Effort) -> Iterator[Row]:
         return iter(())

@@ -333,7 +333,7 @@ class AlarmsStudy:
 
     Faults are put into the second half of a household's log, one signal at a time: a reading that is stuck, a drift, a
     single spike, a dropout to 0, another level, and noise. Each copy of the log, with faults of its own, is learned
-    from as it is, from the first row. Beside the score of ``emphatic nexting`` (``emphatic.nexting.intervals``) are the
+    from as it is, from the first row. Beside the score of ``emphatic nexting`` (``emphatic.nexting.alarms``) are the
     two that one would try first: a running z-score, and the control chart of Roberts (1959),
 
         |x − mean| / deviation        |z − mean| / (deviation √(λ / (2 − λ))),    z ← z + λ (x − z)
@@ -433,9 +433,7 @@ def score(task: LogCopy) -> tuple[dict[str, Array], NDArray[np.bool_], list[Faul
     if task.copy:
         x, faults = inject(x, len(x) // 2, np.random.default_rng((task.seed, task.copy)))
     columns: dict[str, Any] = dict(zip(table.names, x.T, strict=True)) | {"time": time}
-    predictions = learn_log(
-        columns, time="time", predict=table.names, horizons=HORIZONS, offline=False, exponential_only=True
-    ).predictions
+    predictions = learn_log(columns, time="time", predict=table.names, horizons=HORIZONS).predictions
     anomaly, alarm = (
         np.stack([predictions.column(f"{name}.{kind}").to_numpy() for name in table.names], axis=1)
         for kind in ("anomaly", "alarm")
