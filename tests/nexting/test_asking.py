@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emphatic import GVF, Horde, features, nexting
+from emphatic import nexting
 from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
 from tests.support.streams import wave
@@ -23,9 +23,9 @@ def table(rows: int = 700) -> dict[str, Any]:
     return {"when": stamps, "x": x, "the x": x * 2}
 
 
-def run(**options: Any) -> nexting.NextingResult:
-    arguments: dict[str, Any] = {"predict": "x", "horizons": [2], "offline": False, "ask": ASK} | options
-    return nexting.run(table(), **arguments)
+def run(rows: int = 700, **options: Any) -> nexting.NextingResult:
+    arguments: dict[str, Any] = {"predict": "x", "horizons": [2], "ask": ASK} | options
+    return nexting.run(table(rows), **arguments)
 
 
 def test_answers_scores_and_report_of_a_table(tmp_path: Path) -> None:
@@ -34,8 +34,8 @@ def test_answers_scores_and_report_of_a_table(tmp_path: Path) -> None:
     for text in ASK:
         assert {text, f"{text}.low", f"{text}.high", f"{text}.usual"} <= set(columns)
     summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
-    assert [score.get("text") for score in summary] == [None, *ASK]
-    event, value, until = summary[1:]
+    assert [score.get("text") for score in summary] == [None, "x at +2", "mean of x over 2", *ASK]
+    event, value, until = summary[3:]
     assert {"text", "kind", "horizon", "known", "dropped_windows", "answer", "usual"} <= set(event)
     assert {"brier", "skill", "ece", "reliability"} <= set(event)
     assert {"mae", "skill", "coverage", "coverage_by_hour", "interval_score"} <= set(value)
@@ -45,9 +45,10 @@ def test_answers_scores_and_report_of_a_table(tmp_path: Path) -> None:
     # The other objects and columns are as they are without questions.
     plain = run(ask=None)
     assert plain.predictions.column_names == [c for c in columns if not c.startswith(tuple(ASK))]
-    np.testing.assert_array_equal(
-        plain.predictions.column("x@2").to_numpy(), result.predictions.column("x@2").to_numpy()
-    )
+    for name in plain.predictions.column_names:
+        column, same = (of.predictions.column(name).to_numpy() for of in (plain, result))
+        np.testing.assert_array_equal(column, same, name)
+    assert plain.summary[1:] == result.summary[1:3]
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "Within the next 3 h x exceeds 3 with probability" in page
 
@@ -68,7 +69,9 @@ def test_a_live_model_is_asked_more_and_less() -> None:
     asked.take(rows[:330])
     asked.ask("x at +1h")
     middle: list[Any] = list(asked.take(rows[330:345]))
-    assert json.loads(middle[-1].line)["asked"].keys() == {ASK[0], "x at +1h"}
+    line = json.loads(middle[-1].line)
+    assert list(line["asked"]) == ["mean of x over 2", ASK[0], "x at +1h"]
+    assert line["predictions"]["x"].keys() == {"2"}
     assert asked.settings.ask == (ASK[0], "x at +1h")
     asked.stop_asking("x at +1h")
     after: list[Any] = list(asked.take(rows[345:]))
@@ -98,60 +101,10 @@ def test_a_code_for_missing_readings_is_no_event_and_a_far_reading_is() -> None:
     x[800:830] = -999.0
     x[1200] = 1e4
     ask = ["P(x < 0 within 10 rows)", "P(x > 100 within 10 rows)", "x at +10 rows", "max of x within 10 rows"]
-    result = nexting.run({"x": x}, horizons=[2], offline=False, ask=ask, exponential_only=True)
-    scores = {score["text"]: score for score in result.summary if "text" in score}
+    result = nexting.run({"x": x}, horizons=[2], ask=ask)
+    scores = {score["text"]: score for score in result.summary[1:]}
     below, above, value, highest = (scores[text] for text in ask)
     assert below["rate"] == 0.0
     assert below["dropped_windows"] >= 30
     assert above["rate"] * above["scored"] == pytest.approx(10.0)  # (one for each window that it is in)
     assert max(value["rmse"], highest["rmse"]) < 5.0
-
-
-def make_horde(**options: Any) -> Horde:
-    maker = features.Features([features.Bias(), features.SoftBins("x", bins=4)])
-    return Horde([GVF("x", horizon=2)], maker, rates=0.3, **options)
-
-
-def test_a_horde_answers_as_a_run_on_the_table_does(tmp_path: Path) -> None:
-    whole = run()
-    columns = table()
-    horde = make_horde(ask=ASK)
-    plain = make_horde()
-    np.testing.assert_array_equal(horde.run(columns), plain.run(columns))
-    for text in ASK:
-        assert set(horde.asked[text]) == {"answer", "low", "high", "usual"}
-        answers = horde.asked[text]["answer"].astype(np.float32)
-        np.testing.assert_array_equal(answers, whole.predictions.column(text).to_numpy())
-    assert [score["text"] for score in horde.asked_scores()] == ASK
-    # It is saved, goes on with the same bits, and a question comes and goes.
-    half = make_horde(ask=ASK)
-    half.run({name: column[:500] for name, column in columns.items()})
-    half.save(tmp_path / "horde.safetensors")
-    loaded = Horde.load(tmp_path / "horde.safetensors")
-    for one in (half, loaded):
-        one.run({name: column[500:] for name, column in columns.items()})
-    for text in ASK:
-        np.testing.assert_array_equal(half.asked[text]["answer"], loaded.asked[text]["answer"])
-        np.testing.assert_array_equal(half.asked[text]["answer"], horde.asked[text]["answer"][500:])
-    loaded.ask("x at +1h")
-    row = {"x": 0.5, "the x": 1.0}
-    loaded.observe(row, time="2023-12-20T00:00:00")
-    assert loaded.asked["x at +1h"]["answer"].shape == (1,)
-    loaded.stop_asking("x at +1h")
-    with pytest.raises(ValueError, match="no signal 'y'"):
-        make_horde(ask="y at +1h").run(columns)
-    with pytest.raises(ValueError, match="Did you mean"):
-        make_horde(ask="P(x > 3 in 3h)")
-
-
-def test_a_horde_that_does_not_learn_keeps_its_questions_as_they_are() -> None:
-    columns = table(400)
-    first, later = ({name: column[rows] for name, column in columns.items()} for rows in (slice(300), slice(300, 400)))
-    one, two = make_horde(ask=ASK[:1]), make_horde(ask=ASK[:1])
-    one.run(first)
-    two.run(first)
-    two.observe({"x": 1.0, "the x": 2.0}, time="2023-11-27T02:00:00", learn=False)
-    np.testing.assert_array_equal(one.asked_scores()[0]["known"], two.asked_scores()[0]["known"])
-    for horde in (one, two):
-        horde.run(later)
-    np.testing.assert_array_equal(one.asked[ASK[0]]["answer"], two.asked[ASK[0]]["answer"])

@@ -46,7 +46,7 @@ _FILLED = 1024
 _AT_FIRST, _MOST_LEADS = 1 << 14, 1 << 20
 _LARGEST = 1e100
 #: Counts of rows that are saved.
-_COUNTS = ("row", "read", "due", "search_at", "expected")
+_COUNTS = ("row", "read", "half", "due", "search_at", "expected")
 #: A row that does not come.
 _NEVER = 1 << 60
 

@@ -20,6 +20,7 @@ from emphatic.answers.records import (
     ANSWERS,
     ANY,
     AT,
+    BETWEEN,
     BREAK,
     CALENDAR,
     CHOICES,
@@ -30,6 +31,7 @@ from emphatic.answers.records import (
     DRIFT,
     EDGES,
     FIRST,
+    FRACTIONS,
     HELD,
     LAGS,
     LAST_USUAL,
@@ -359,7 +361,7 @@ def _sense(memory: Memory, i: int, t: int, n: int, rows: RowBatch) -> None:
     if s.is_condition:
         f[LEAST], f[MOST] = 0.0, 1.0
         _remember_holding(s, present > 0.0)
-    f[MOVE] = s.moves[len(MOVES) - 1]
+    f[MOVE], f[FRACTIONS], f[BETWEEN] = s.moves[len(MOVES) - 1], s.fractions, s.between
     for p in range(PERIODS):
         f[RISES + p] = s.rises[p]
 
@@ -488,12 +490,12 @@ def _answer_number(
         item.scale[b] = max(item.scale[b], FLOOR * mean, 1e-12)
     off = min(item.scale[2], mean) * target.middle * o.rows / (o.rows + 2.0 * h / o.stride)
     final = min(max(_chosen(target.choice, centre, off, item.answers[NOW]), least), most)
-    s, is_reading = memory.series[o.series], target.kind in (AT, MAX, MIN)
+    is_reading = target.kind in (AT, MAX, MIN)
     for b in range(SCALES):
         low = min(centre + item.scale[b] * (target.low[b] - target.moved[b, 0]), final)
         high = max(centre + item.scale[b] * (target.high[b] + target.moved[b, 1]), final)
         item.low[b], item.high[b] = max(low, least), min(high, most)
-        if is_reading and s.fractions == 0.0:
+        if is_reading and known[FRACTIONS] == 0.0:
             item.low[b], item.high[b] = math.floor(item.low[b]), math.ceil(item.high[b])
     item.centre, item.off, item.final = centre, off, final
     out[0], out[1], out[2], out[3] = final, item.low[target.scale], item.high[target.scale], item.answers[LAST_USUAL]
@@ -501,7 +503,7 @@ def _answer_number(
         wide = (1.0 - (1.0 - 1.0 / h) ** (2.0 * h)) ** -0.5
         out[1] = max(final + wide * (out[1] - final), least)
         out[2] = min(final + wide * (out[2] - final), most)
-    if o.solved_at == 0.0 or (is_reading and s.between == 0.0):  # (of two values, the answer says how likely each is)
+    if o.solved_at == 0.0 or (is_reading and known[BETWEEN] == 0.0):  # (of two values, the answer says how likely each)
         out[1] = out[2] = np.nan
     item.ends[0], item.ends[1] = out[1], out[2]
 

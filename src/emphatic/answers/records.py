@@ -49,12 +49,13 @@ SIDES = 5 * TARGETS
 SPANS, LAGS, MOVES, DEPARTURES = (2, 4, 16, 64, 256, 1024), (1, 2, 3, 6, 12, 24), (8, 64), (4, 16, 64, 256)
 #: Features of a series: differences that no level changes; its level and its departures; movement, hinges and products
 #: with the calendar; the calendar; then, at these places, what answers need of the row: the least and the greatest
-#: answer, the mean movement, and the rise from each period to the next.
+#: answer, the mean movement, how many readings so far were fractions and lay between others, and the rise from each
+#: period to the next.
 OWN, LEVEL, REST, CALENDAR = len(SPANS) + len(LAGS) + PERIODS, 1 + PERIODS + len(DEPARTURES), 9, 20
 COMMON = OWN + LEVEL + REST + CALENDAR
 #: The mean departure over the most rows.
 DEPARTURE = OWN + LEVEL - 1
-LEAST, MOST, MOVE, RISES = range(COMMON, COMMON + 4)
+LEAST, MOST, MOVE, FRACTIONS, BETWEEN, RISES = range(COMMON, COMMON + 6)
 KNOWN = RISES + PERIODS
 #: Those of them that other series see, and how many other series are seen.
 OTHER, OTHERS = (OWN, 2, 8, OWN + PERIODS), 8
