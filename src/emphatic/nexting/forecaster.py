@@ -94,6 +94,13 @@ class Forecaster:
         watched = len(settings.predict or ()) * len(settings.horizons or ())
         places = [horde.signals.index(str(question.cumulant)) for question in horde.questions[:watched]]
         self.alarms = Alarms(places, horde.gamma[:watched], settings.false_alarm_rate)
+        # The places of the shortest horizon, and the question about the mean until then, of each signal.
+        horizons = settings.horizons or (1,)
+        shortest = int(np.argmin(horde.gamma[: len(horizons)])) if watched else 0
+        self._shortest = slice(shortest, watched, len(horizons))
+        pairs = [default_questions([name], [horizons[shortest]], timing.step) for name in settings.predict or ()]
+        self._means = [pair[1] if pair else "" for pair in pairs]
+        self._texts: Sequence[str] = ()
         #: The signals that are predicted, which have alarms.
         self.signals = tuple(horde.signals[c] for c in self.alarms.places.tolist())
         #: The user's own questions, and their returns.
@@ -127,7 +134,7 @@ class Forecaster:
         predictions = self.horde.advance(block, learn=learn)
         plain, own = predictions[:, : self._own], predictions[:, self._own :]
         asked = self.asked(block, plain)
-        anomaly, why = self.alarms(plain[:, : len(self.alarms.gamma)], block.values, block.gap)
+        anomaly, why = self.alarms(self._expect(plain, asked), block.values, block.gap)
         if not own.shape[1]:
             return Said(asked, np.empty((len(block), 0, len(KINDS))), np.empty((len(block), 0), np.int8), anomaly, why)
         sound = block.values if block.guarded is None else np.where(np.isnan(block.guarded), np.nan, block.values)
@@ -138,6 +145,19 @@ class Forecaster:
         mark = find_marks(own, possible, self.horde.support[self._own :])
         self.returns.note(possible, mark)
         return Said(asked, answers, mark, anomaly, why)
+
+    def _expect(self, plain: Array, asked: Array) -> Array:
+        """What alarms compare readings with: TD's predictions; at the shortest horizon the mean until then, if asked.
+
+        It is closer to what follows.
+        """
+        if self._texts is not self.asked.texts:
+            self._texts, places = self.asked.texts, {text: q for q, text in enumerate(self.asked.texts)}
+            self._places = np.array([places.get(text, -1) for text in self._means], np.int64)
+        expected = plain[:, : len(self.alarms.gamma)].copy()
+        nearest, means = expected[:, self._shortest], asked[:, self._places, 0] if asked.shape[1] else np.nan
+        expected[:, self._shortest] = np.where((self._places < 0) | np.isnan(means), nearest, means)
+        return expected
 
     def columns(self, said: Said) -> dict[str, Any]:
         """The columns of ``predictions.parquet``, by name."""

@@ -125,11 +125,11 @@ _BOUNDS = ("low", "high")
 class LineFormat:
     """The form of a line of predictions: {"step": …, "time": …, "predictions": {signal: {horizon: value}}, …}.
 
-    A prediction is the answer to ``SIGNAL at +h``, or to a question of the user's own. Then follow "low" and "high",
-    the ends of their intervals, of the same form; and "anomaly", "alarm" and "why", {signal: value} for each signal
-    that is predicted. All other questions are under "asked", {question: {"answer": value, "low": value, "high": value,
-    "usual": value}}. Where answers to own questions are unsupported or impossible, "marks" has the word, of the form of
-    "predictions".
+    A prediction is the answer to a question ``SIGNAL at +h`` that is asked by default, or to one of the user's own.
+    Then follow "low" and "high", the ends of their intervals, of the same form; and "anomaly", "alarm" and "why",
+    {signal: value} for each signal that is predicted. All other questions are under "asked", {question: {"answer":
+    value, "low": value, "high": value, "usual": value}}. Where answers to own questions are unsupported or impossible,
+    "marks" has the word, of the form of "predictions".
 
     Args:
         signals: The signals that have alarms.
@@ -177,18 +177,16 @@ class LineFormat:
     @classmethod
     def of(cls, forecaster: Forecaster) -> LineFormat:
         """That of what a forecaster says."""
-        texts = forecaster.asked.texts
-        about = [(q, question) for q, question in enumerate(map(parse, texts)) if question.value_of is not None]
-        values = [(str(question.value_of), f"{question.length}") for _, question in about]
-        if len({*values}) < len(values):  # asked for in two ways, such as "x at +3" and "`x` at +3"
-            about = [pair for n, pair in enumerate(about) if values[n] not in values[:n]]
-            values = [*dict.fromkeys(values)]
+        asked = forecaster.asked
+        places = {text: q for q, text in enumerate(asked.texts)}
+        about = [question for question in map(parse, asked.default) if question.value_of is not None]
+        values = [(str(question.value_of), f"{question.length}") for question in about]
         own = []
         for gvf in forecaster.returns.questions:
             length = gvf.gamma if gvf.horizon is None else gvf.horizon
             text = "" if callable(length) else length if isinstance(length, str) else f"{length:g}"
             own.append((gvf.name, gvf.name if (gvf.name, text) in values else text))
-        return cls(forecaster.signals, values, own, [q for q, _ in about], texts)
+        return cls(forecaster.signals, values, own, [places[question.text] for question in about], asked.texts)
 
     def predictions(self, said: Said) -> NDArray[np.float64]:
         """Value, low and high of each prediction (…, Q, 3), in the order of ``keys``."""

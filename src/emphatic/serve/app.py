@@ -36,8 +36,8 @@ from starlette.responses import (
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from emphatic.answers.language import describe_answer, describe_learning
-from emphatic.nexting.outlook import make_outlook, unit_of, values_at
+from emphatic.answers.language import describe_answer, describe_learning, parse
+from emphatic.nexting.outlook import make_outlook, unit_of
 from emphatic.nexting.predictor import Prediction
 from emphatic.serve.ids import check_id
 from emphatic.serve.metrics import write_metrics
@@ -462,10 +462,10 @@ def describe_signals(service: Service) -> dict[str, Any]:
     }
 
 
-def describe_status(service: Service, signal: str | None = None) -> dict[str, Any]:
-    """How the service does; with a signal, the error of its predictions too."""
+def describe_status(service: Service) -> dict[str, Any]:
+    """How the service does."""
     rate, lag = service.traffic.rate_and_lag()
-    status = {
+    return {
         "step": service.step,
         "readings": service.readings,
         "malformed": service.malformed,
@@ -481,9 +481,6 @@ def describe_status(service: Service, signal: str | None = None) -> dict[str, An
         "repeated": service.repeated,
         **describe_sources(service),
     }
-    if signal is not None:
-        status["error"] = {horizon: error for _, horizon, error in service.rmse(signal)}
-    return status
 
 
 def describe_sources(service: Service) -> dict[str, Any]:
@@ -518,11 +515,11 @@ def describe_forecast(service: Service, signal: str) -> dict[str, Any]:
             learning = f"preparing: {service.waiting:,} readings wait until the model is built"
         return {"signal": signal, "learning": learning, "forecasts": []}
     asked = service.predictor.asked
-    summary = asked.summary()
-    outlook = make_outlook(asked, summary, signal, asked.judge_signals([signal]).get(signal), unit_of(signal))
-    known = [describe_learning(score) for score, about in values_at(summary) if about == signal]
-    if not known or not len(outlook.time):
+    scores = asked.summary([text for text in asked.texts if parse(text).value_of == signal])
+    outlook = make_outlook(asked, scores, signal, asked.judge_signals([signal]).get(signal), unit_of(signal))
+    if not scores or not len(outlook.time):
         return {"signal": signal, "learning": "", "forecasts": []}
+    errors = {score["horizon"]: score["rmse"] for score in scores}
     origin, step = float(outlook.time[-1]), asked.timing.step or 1.0
 
     def line(times: NDArray[np.float64], **values: NDArray[np.float64]) -> dict[str, Any]:
@@ -536,9 +533,12 @@ def describe_forecast(service: Service, signal: str) -> dict[str, Any]:
     return {
         "signal": signal,
         "unit": outlook.unit,
-        "learning": known[0],
+        "learning": describe_learning(scores[0]),
         "verdict": outlook.verdict._asdict() | {"baseline_words": outlook.verdict.baseline_words},
-        "forecasts": [f._asdict() | {"ahead": (f.time - origin) / step} for f in outlook.forecasts],
+        "forecasts": [
+            one._asdict() | {"ahead": (one.time - origin) / step, "rmse": errors[one.horizon]}
+            for one in outlook.forecasts
+        ],
         "path": line(time, mean=mean, low=low, high=high),
         "baseline": line(baseline_time, mean=baseline),
         "step": service.step,
@@ -622,7 +622,7 @@ class EventStream(StreamingResponse):
                 yield f"id: {at - 1}\n" + _event("rows", rows)
             if time.monotonic() - status_at >= _STATUS:
                 status_at = time.monotonic()
-                yield _event("status", describe_status(service, signal or ""))
+                yield _event("status", describe_status(service))
             if rows is None or len(rows["step"]) < _ROWS:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._closing.wait(), _PAUSE)

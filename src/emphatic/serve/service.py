@@ -26,7 +26,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.answers.language import parse
 from emphatic.common.locks import hold_lock
 from emphatic.nexting.alarms import WHY
 from emphatic.nexting.gvfs import MARKS
@@ -640,18 +639,12 @@ class Service:
         self.sources.append(status)
         return status
 
-    def rmse(self, signal: str | None = None) -> list[tuple[str, str, float | None]]:
-        """The error of the predictions so far: signal, horizon, root mean square.
-
-        Args:
-            signal: The signal; by default all.
-        """
+    def rmse(self) -> list[tuple[str, str, float | None]]:
+        """The errors so far of the values that are predicted: signal, horizon, root mean square."""
         if self.recent is None:
             return []
         asked = self.predictor.asked
-        about = [question for question in map(parse, asked.texts) if question.value_of is not None]
-        texts = [question.text for question in about if signal is None or question.value_of == signal]
-        return [(name, f"{score['horizon']}", score["rmse"]) for score, name in values_at(asked.summary(texts))]
+        return [(name, f"{score['horizon']}", score["rmse"]) for score, name in values_at(asked.summary(asked.default))]
 
     # ------------------------------------------------------------------ the thread
 

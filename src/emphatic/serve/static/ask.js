@@ -8,7 +8,7 @@
 
   function show(questions) {
     section.hidden = false;
-    list.replaceChildren(...questions.filter((question) => !question.headline).map((question) => {
+    list.replaceChildren(...questions.map((question) => {
       const item = document.createElement("li"), words = document.createElement("span");
       const stop = document.createElement("button");
       const text = document.createElement("b"), known = document.createElement("small");

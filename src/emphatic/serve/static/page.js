@@ -1,11 +1,10 @@
-/* The page of `emphatic serve`: a signal's readings and predictions as they come, and in hindsight.
+/* The page of `emphatic serve`: a signal's readings as they come with its forecast, or the answers to an own question.
    Names and times are text from outside: they only ever become textContent. */
 "use strict";
 (() => {
   const KEPT = 16384; // rows in memory
   const LISTED = 50; // alarms in the list
   const SILENT = 15000; // ms without an event, after which the connection is opened again
-  const UNITS = { ms: 1e-3, s: 1, sec: 1, min: 60, h: 3600, d: 86400, day: 86400, w: 604800 };
   const $ = id => document.getElementById(id);
 
   /** Columns of numbers, the last KEPT to 2 KEPT rows of them in arrays that never grow. */
@@ -60,25 +59,9 @@
     return out;
   }
 
-  /** What a prediction at each row was of: the mean of the readings that follow, whose weights fall by a factor of gamma
-      a row; NaN where less than 99% of the weight is known. A missing reading is the one before it. */
-  function returns(x, gap, from, to, gamma) {
-    const found = new Float64Array(to).fill(NaN), held = x.slice(0, to);
-    for (let i = 1; i < to; i++) if (Number.isNaN(held[i])) held[i] = held[i - 1];
-    let sum = 0, known = 0;
-    for (let i = to - 2; i >= from; i--) {
-      if (gap[i + 1]) { sum = 0; known = 0; continue; }
-      if (Number.isNaN(held[i + 1])) continue;
-      sum = (1 - gamma) * held[i + 1] + gamma * sum;
-      known = 1 - gamma + gamma * known;
-      if (known >= 0.99) found[i] = sum / known;
-    }
-    return found;
-  }
-
   let hello = null, forecast = null, rows = null, source = null, status = null, chosen = wanted(), heard = 0, wait = 1000;
   let ready = false; // whether the forecast of this signal was answered: before that, the plot would jump
-  let plots = [], zoom = null, paused = false, frozen = null, dated = false, due = false, draws = 0, hidden = new Set();
+  let plot = null, zoom = null, paused = false, frozen = null, dated = false, due = false, draws = 0;
 
   // ---- the connection -------------------------------------------------------------------------------------------
 
@@ -133,8 +116,7 @@
     const about = of => JSON.stringify(of && [of.signal, of.horizons]), known = of => JSON.stringify(of && [choices(of), of.time]);
     const same = about(hello) === about(one), offered = same && known(hello) === known(one);
     if (!same || (one.step !== null && one.step < rows.last("step"))) {
-      const each = one.horizons.flatMap((_, k) => [`p${k}`, `low${k}`, `high${k}`]);
-      rows = new Rows(["step", "t", "x", "gap", "alarm", "anomaly", ...each]);
+      rows = new Rows(["step", "t", "x", "gap", "alarm", "anomaly", "answer", "low", "high"]);
       $("list").replaceChildren();
       lastAlarm = null;
       $("alarms").hidden = true;
@@ -147,14 +129,12 @@
       forecast = null;
       ready = false;
       document.body.classList.toggle("waiting", Boolean(one.signal));
-      hidden = new Set();
-      $("means").open = true;
       for (const id of ["verdict", "ahead", "legend", "forecasts", "running"]) $(id).hidden = true;
     }
     ask();
-    if (!offered) { offer(); tabulate(); build(); } // the end of a warm-up brings other signals, and times
+    if (!offered) { offer(); build(); } // the end of a warm-up brings other signals, and times
     document.title = one.signal ? `${one.signal} – emphatic` : "emphatic";
-    $("title").textContent = one.signal ? `${one.signal}: readings and forecast` : "Readings and forecast";
+    $("title").textContent = one.signal ? `${one.signal}: ${isOwn() ? "answers" : "readings and forecast"}` : "Readings and forecast";
     announce(one);
     draw();
   }
@@ -176,12 +156,9 @@
     } catch { /* not there; the page says so */ }
     if (hello && hello.signal === signal && !ready) setTimeout(reveal); // with what the answer brings
     if (!answer || !hello || hello.signal !== answer.signal) return;
-    const begins = answer.forecasts.length > 0 && !(forecast && forecast.forecasts.length);
-    if (begins) hidden = new Set(hello.horizons.keys()); // the lines of means would be in the way
-    if (begins) $("means").open = false;
     forecast = answer;
     tell();
-    if (begins) build(); else draw();
+    draw();
   }
 
   /** Show the signal: what is known of it has come. */
@@ -191,14 +168,19 @@
     announce(status || hello);
   }
 
+  function put(id, text) {
+    $(id).hidden = !text;
+    if ($(id).textContent !== text) $(id).textContent = text;
+  }
+
   /** The forecasts in words and numbers, and the running errors of forecast and baseline. */
   function tell() {
     const verdict = forecast.verdict || {}, unit = forecast.unit ? ` ${forecast.unit}` : "", all = forecast.forecasts;
-    const put = (id, text) => { $(id).hidden = !text; if ($(id).textContent !== text) $(id).textContent = text; };
+    if (isOwn()) return;
     put("verdict", verdict.sentence || "");
     put("ahead", forecast.learning ? `${forecast.learning}.` : "");
     const both = typeof verdict.rmse === "number" && typeof verdict.baseline_rmse === "number";
-    put("running", both ? `Error in the second half of the rows so far (RMSE), ${inWords(String(verdict.horizon))} ahead: forecast ${digits(verdict.rmse)}${unit}, ` +
+    put("running", both ? `Error so far (RMSE), ${inWords(String(verdict.horizon))} ahead: forecast ${digits(verdict.rmse)}${unit}, ` +
       `${verdict.baseline_words} (${verdict.baseline}) ${digits(verdict.baseline_rmse)}${unit}; skill ${verdict.skill.toFixed(2).replace("-", "−")}.` : "");
     $("legend").hidden = $("forecasts").hidden = all.length === 0;
     $("rival").hidden = !(forecast.baseline && forecast.baseline.ahead.length);
@@ -208,7 +190,7 @@
       const when = hello.time && dated ? stamp(one.time).slice(0, 16) : hello.time ? short(one.time) : `${short(one.ahead)} rows on`;
       const width = typeof low === "number" && typeof high === "number" ? high - low : 0;
       const between = width ? `${digits(low, width)} … ${digits(high, width)}` : "–";
-      for (const text of [`at +${inWords(String(one.horizon))}`, when, digits(one.mean, width) + unit, between, digits(one.baseline, width)]) {
+      for (const text of [`at +${inWords(String(one.horizon))}`, when, digits(one.mean, width) + unit, between, digits(one.baseline, width), digits(one.rmse)]) {
         row.append(document.createElement("td"));
         row.lastChild.textContent = text;
       }
@@ -219,14 +201,13 @@
   const number = value => (typeof value === "number" ? value : NaN);
   const own = (object, name) => (object && Object.hasOwn(object, name) ? object[name] : []);
 
-  let marks = []; // why the last value of a horizon means little: "unsupported" or "impossible"
+  /** Whether what is shown is no signal, but a question of one's own: a GVF. */
+  function isOwn() { return Boolean(hello && hello.signal) && !hello.signals.includes(hello.signal); }
 
   function take(many) {
     if (!rows) return;
-    const c = rows.columns, h = hello.horizons;
-    const sets = h.map(name => [own(many.predictions, name), own(many.low, name), own(many.high, name)]);
-    const wasDated = dated;
-    marks = h.map(name => own(many.mark, name).at(-1) || "");
+    const c = rows.columns, wasDated = dated, horizon = hello.horizons[0];
+    const answers = ["predictions", "low", "high"].map(kind => (isOwn() ? own(many[kind], horizon) : []));
     many.step.forEach((step, i) => {
       const before = rows.last("step");
       if (step <= before) return; // sent again after a reconnection
@@ -237,18 +218,22 @@
       c.gap[at] = (many.gap && many.gap[i]) || (step !== before + 1 && !many.thin) ? 1 : 0; // old rows are saved thinly
       c.alarm[at] = many.alarm && many.alarm[i] ? 1 : 0;
       c.anomaly[at] = number(many.anomaly && many.anomaly[i]);
-      sets.forEach(([p, low, high], k) => {
-        c[`p${k}`][at] = number(p[i]);
-        c[`low${k}`][at] = number(low[i]);
-        c[`high${k}`][at] = number(high[i]);
-      });
+      ["answer", "low", "high"].forEach((name, k) => { c[name][at] = number(answers[k][i]); });
       const written = many.time && many.time[i];
       // Unix time, of 2001 to 2099, is a date however it is written.
       dated = (typeof written === "string" && Number.isNaN(Number(written))) || (c.t[at] >= 978307200 && c.t[at] < 4102444800);
       if (c.alarm[at]) alarm(at, written, many.why && many.why[i]);
     });
     if (forecast && dated !== wasDated) tell(); // its times are written as those of the rows
+    if (isOwn()) sayAnswer(own(many.mark, horizon).at(-1));
     draw();
+  }
+
+  /** The last answer to an own question; ``mark`` is why it means little: "unsupported" or "impossible". */
+  function sayAnswer(mark) {
+    const [answer, low, high] = ["answer", "low", "high"].map(name => rows.last(name));
+    const between = Number.isNaN(low + high) ? "" : `, between ${digits(low, high - low)} and ${digits(high, high - low)}`;
+    put("verdict", Number.isNaN(answer) ? "" : `${digits(answer, high - low)}${between}${mark ? ` (${mark})` : ""}`);
   }
 
   function show(one) {
@@ -277,7 +262,6 @@
       item.className = each.state === "connected" || each.state === "ended" ? "" : "wrong";
       return item;
     }));
-    tabulate();
   }
 
   /** A source or a publisher in a sentence. */
@@ -357,46 +341,6 @@
     $("find").hidden = names.length < 13;
     $("signal").replaceChildren(...shown.map(name => option(name, name)));
     $("signal").value = hello.signal || "";
-    const ahead = hello.horizons.filter(name => steps(name) !== null), before = $("horizon").value;
-    $("horizon").replaceChildren(...ahead.map(name => option(name, inWords(name))));
-    if (ahead.includes(before)) $("horizon").value = before;
-    $("hindsight").hidden = $("horizon").childElementCount === 0;
-  }
-
-  function tabulate() {
-    const table = $("horizons");
-    table.hidden = !hello || hello.horizons.length === 0;
-    if (table.hidden) return;
-    const body = table.tBodies[0];
-    if (body.childElementCount !== hello.horizons.length || body.dataset.of !== String(hello.horizons)) {
-      body.dataset.of = String(hello.horizons);
-      body.replaceChildren(...hello.horizons.map((name, k) => {
-        const row = document.createElement("tr"), key = document.createElement("button"), line = document.createElement("i");
-        key.type = "button";
-        key.className = "key";
-        line.className = "line";
-        const text = document.createElement("span");
-        text.textContent = inWords(name);
-        key.append(line, text);
-        key.onclick = () => { if (!hidden.delete(k)) hidden.add(k); build(); tabulate(); };
-        for (let i = 0; i < 4; i++) row.append(document.createElement("td"));
-        row.cells[0].append(key);
-        row.cells[2].className = "bounds";
-        return row;
-      }));
-    }
-    let bounds = false;
-    hello.horizons.forEach((name, k) => {
-      const cells = body.rows[k].cells, low = rows.last(`low${k}`), high = rows.last(`high${k}`);
-      cells[0].firstChild.setAttribute("aria-pressed", String(!hidden.has(k)));
-      cells[0].querySelector("i").style.background = hue(k);
-      cells[1].textContent = `${short(rows.last(`p${k}`))} ${marks[k] || ""}`.trimEnd();
-      cells[2].textContent = Number.isNaN(low + high) ? "" : `${short(low)} … ${short(high)}`;
-      bounds = bounds || !Number.isNaN(low + high);
-      const error = status && own(status.error, name);
-      cells[3].textContent = typeof error === "number" ? short(error) : "–";
-    });
-    for (const cell of table.querySelectorAll(".bounds")) cell.hidden = !bounds;
   }
 
   $("signal").onchange = () => {
@@ -406,7 +350,6 @@
   };
   $("filter").oninput = () => hello && offer();
   $("window").onchange = () => { zoom = null; draw(); };
-  $("horizon").onchange = () => { build(); };
   $("pause").onclick = () => { if (paused || zoom) follow(); else { paused = true; draw(); } };
   window.addEventListener("hashchange", () => { if (wanted() !== chosen) { chosen = wanted(); connect(); } });
 
@@ -425,13 +368,6 @@
   // ---- drawing --------------------------------------------------------------------------------------------------
 
   const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-  /** The colour of a horizon: from the shortest to the longest. */
-  function hue(k) {
-    const share = hello.horizons.length > 1 ? k / (hello.horizons.length - 1) : 0;
-    const [a, b] = [style("--short"), style("--long")].map(hex => [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16)));
-    return `rgb(${a.map((one, i) => Math.round(one + share * (b[i] - one))).join(" ")})`;
-  }
 
   /** A colour that is written as #rrggbb, let through by a share. */
   function hex(colour, share) {
@@ -462,13 +398,6 @@
   function span(seconds) {
     if (typeof seconds !== "number") return "–";
     return seconds < 1 ? `${short(Math.round(1e4 * seconds) / 10)} ms` : `${short(seconds)} s`;
-  }
-
-  /** The horizon in steps; null if it cannot be told (a question of one's own, or a duration without times). */
-  function steps(name) {
-    if (/^[0-9.]+(e[+-]?[0-9]+)?$/.test(name)) return Number(name);
-    const found = /^\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*(ms|sec|s|min|h|day|d|w)\s*$/.exec(name);
-    return found && hello.time ? (Number(found[1]) * UNITS[found[2]]) / usualStep() : null;
   }
 
   /** The usual step, in seconds. */
@@ -541,39 +470,24 @@
           plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
           draw();
         }],
-        draw: [plot => { if (holder.id === "live") paintForecast(plot); }],
+        draw: [paintForecast],
         ready: [plot => plot.over.addEventListener("dblclick", follow)],
       },
     };
   }
 
-  /** The plots, anew: at the start, for another signal, in other colours. */
+  /** The plot, anew: at the start, for another signal, in other colours. */
   function build() {
-    for (const { plot } of plots) plot.destroy();
-    plots = [];
+    if (plot) plot.destroy();
+    plot = null;
     if (!hello || !rows) return;
     const line = (stroke, width) => ({ stroke, width, points: { size: 4, fill: stroke } });
     const alarms = { stroke: style("--no"), paths: () => null, points: { show: true, size: 8, fill: style("--no") } };
-    const shown = hello.horizons.map((_, k) => k).filter(k => !hidden.has(k));
+    const path = { stroke: style("--forecast"), width: 1.2, points: { show: false } }, rival = { stroke: style("--baseline"), width: 1.1, dash: [6, 4], points: { show: false } };
     const edge = { stroke: "transparent", points: { show: false } };
-    const add = (id, series, bands, columns) => {
-      const holder = $(id), start = [[], ...series.map(() => [])];
-      plots.push({ holder, columns, plot: new uPlot(options(holder, series, bands), start, holder) });
-    };
-    const focus = hello.horizons.indexOf($("horizon").value), c = rows.columns, none = new Float64Array(2 * KEPT).fill(NaN);
-    const band = focus < 0 ? [] : [{ series: [2, 1], fill: hue(focus).replace(")", " / 18%)") }];
-    const path = { stroke: style("--long"), width: 1.2, points: { show: false } }, rival = { stroke: style("--baseline"), width: 1.1, dash: [6, 4], points: { show: false } };
-    const ahead = { series: [shown.length + 8, shown.length + 7], fill: hex(style("--long"), 0.18) };
-    const bounds = focus >= 0 && !hidden.has(focus) ? [c[`low${focus}`], c[`high${focus}`]] : [none, none];
-    add(
-      "live",
-      [edge, edge, line(style("--reading"), 1.2), ...shown.map(k => line(hue(k), 1.7)), alarms, path, rival, edge, edge],
-      [...band, ahead],
-      (from, to) => [...bounds, c.x, ...shown.map(k => c[`p${k}`]), marked(to)],
-    );
-    if (focus >= 0) {
-      add("past", [edge, edge, line(style("--truth"), 1.2), line(hue(focus), 1.7)], band, from => hindsight(focus, from));
-    }
+    const series = [edge, edge, line(style("--reading"), 1.2), line(style("--forecast"), 1.7), alarms, path, rival, edge, edge];
+    const fill = hex(style("--forecast"), 0.18), bands = [{ series: [2, 1], fill }, { series: [9, 8], fill }];
+    plot = new uPlot(options($("live"), series, bands), [[], ...series.map(() => [])], $("live"));
     draw();
   }
 
@@ -584,19 +498,7 @@
     return found;
   }
 
-  function hindsight(k, from) {
-    const c = rows.columns, ahead = steps(hello.horizons[k]);
-    const gamma = ahead >= 1 ? 1 - 1 / ahead : NaN;
-    const actual = Number.isNaN(gamma) ? new Float64Array(rows.end).fill(NaN) : returns(c.x, c.gap, from, rows.end, gamma);
-    const needed = gamma > 0 ? Math.ceil(Math.log(0.01) / Math.log(gamma)) : 1;
-    const text = Number.isNaN(gamma) ? "" :
-      `Thin line: the actual return, which is the weighted mean of the values that followed each row. It is known ${needed === 1 ? "one row" : `about ${needed.toLocaleString("en")} rows`} later. ` +
-      "Coloured line: the prediction at that row" + (Number.isNaN(rows.last(`low${k}`)) ? "." : ", and its interval.");
-    if ($("explained").textContent !== text) $("explained").textContent = text;
-    return [c[`low${k}`], c[`high${k}`], actual, c[`p${k}`]];
-  }
-
-  /** The columns of the live plot with those of the forecast, which goes on from the last row: path, baseline, bounds. */
+  /** The columns of the plot with those of the forecast, which goes on from the last row: path, baseline, bounds. */
   function extended(data, to) {
     const known = forecast && forecast.forecasts.length && !zoom && !paused && to === rows.end;
     const far = known ? [forecast.path, forecast.baseline] : [{ ahead: [] }, { ahead: [] }];
@@ -637,7 +539,7 @@
     ctx.textAlign = "right";
     ctx.textBaseline = "top";
     ctx.fillText("now", x - 4 * ratio, bbox.top + 2 * ratio);
-    ctx.strokeStyle = ctx.fillStyle = style("--long");
+    ctx.strokeStyle = ctx.fillStyle = style("--forecast");
     ctx.lineWidth = 1.2 * ratio;
     for (const one of forecast.forecasts) {
       const [left, top] = at(one.ahead, one.mean);
@@ -665,28 +567,25 @@
       $("pause").textContent = paused || zoom ? "Follow" : "Pause";
       if (!rows) return;
       const [from, to] = view(), { step, gap } = rows.columns;
-      for (const { plot, holder, columns } of plots) {
-        if (plot.width !== holder.clientWidth || plot.height !== holder.clientHeight) {
-          plot.setSize({ width: holder.clientWidth, height: holder.clientHeight });
-        }
-        const data = points(step, columns(from, to), gap, from, to, holder.clientWidth);
-        plot.setData(holder.id === "live" ? extended(data, to) : data);
+      if (plot) {
+        const { clientWidth: width, clientHeight: height } = $("live"), c = rows.columns;
+        if (plot.width !== width || plot.height !== height) plot.setSize({ width, height });
+        plot.setData(extended(points(step, [c.low, c.high, c.x, c.answer, marked(to)], gap, from, to, width), to));
       }
-      tabulate();
       draws++;
     });
   }
 
   new ResizeObserver(draw).observe($("live"));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { build(); tabulate(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", build);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) draw(); });
 
   // For tests: how much is held, and what is drawn.
   window.emphatic = {
-    points, returns,
+    points,
     get held() { return rows ? rows.end - rows.start : 0; },
     get room() { return rows ? Object.values(rows.columns).reduce((sum, one) => sum + one.length, 0) : 0; },
-    get drawn() { return plots.map(({ plot }) => plot.data); },
+    get drawn() { return plot ? plot.data : []; },
     get last() { return rows ? rows.last("step") : NaN; },
     get draws() { return draws; },
     get forecast() { return forecast; },
