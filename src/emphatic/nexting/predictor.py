@@ -39,7 +39,8 @@ from emphatic.nexting.gvfs import MARKS
 from emphatic.nexting.learning import choose_columns, make_guard, make_horde
 from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.questions import durations
-from emphatic.tables import Block, Clock, ReadingGuard
+from emphatic.questions.gvf import GVF
+from emphatic.tables import Block, Clock, ReadingGuard, Table
 from emphatic.tables.columns import Increments
 from emphatic.tables.fields import Notation
 from emphatic.tables.grid import Grid, arrangement_lines
@@ -804,9 +805,10 @@ class Predictor:
             rows = table.count_rows()
             if rows < 3:
                 raise ValueError(f"they give {rows} row{'' if rows == 1 else 's'}, one per time step, and 3 are needed")
-            chosen = replace(self.settings, ask=()) if self._resilient else self.settings
-            settings = choose_columns(table, rows, chosen, live=True)
-            settings = replace(settings, horizons=settings.horizons or _HORIZONS).filled(table, rows)
+            settings = choose_columns(table, rows, self.settings, live=True)
+            unknown = _find_unknown(settings, table) if self._resilient else {}
+            asked = tuple(text for text in settings.ask if text not in unknown)
+            settings = replace(settings, ask=asked, horizons=settings.horizons or _HORIZONS).filled(table, rows)
         except ValueError as error:
             raise ValueError(f"the first {len(waiting)} readings cannot be learned from: {error}") from None
         clock = table.clock()
@@ -814,15 +816,10 @@ class Predictor:
         horde = make_horde(settings, None if clock is None else clock.step).warm_up(table, rows, guard)
         forecaster = Forecaster(horde, settings, Timing.of(clock, table.dated))
         model = _Model.of(forecaster, table.notation)
-        questions = self.settings.ask if self._resilient else ()
-        self.settings, self.clock, self.guard, self._model = settings, clock, guard, model
-        for text in questions:  # a stranger may have asked them before the signals were known
-            try:
-                self.ask(text)
-            except ValueError as error:
-                self.dropped += (text.strip(),)
-                logger.warning("%s The question is dropped.", error)
-        model = self._require()
+        self.settings, self.clock, self.guard = settings, clock, guard
+        self.dropped += tuple(text.strip() for text in unknown)
+        for error in unknown.values():
+            logger.warning("%s The question is dropped.", error)
         for block in table.blocks(horde.block_rows, clock=clock):
             said = forecaster(guard.mark(block))
             self.step += len(block)
@@ -970,6 +967,23 @@ class Predictor:
         forecaster.restore(state)
         predictor._model = _Model.of(forecaster, notation, grid)
         return predictor
+
+
+def _find_unknown(settings: Settings, table: Table) -> dict[str, ValueError]:
+    """Questions of one line that cannot be asked of a table, and why: strangers may have asked before it was known."""
+    step = Timing.of(table.clock(), table.dated).step
+    own = {GVF.from_config(question).name for question in settings.questions}
+    unknown = {}
+    for text in settings.ask:
+        question = parse(text)
+        try:
+            question.check(table.names)
+            question.span(step)
+            if question.text in own:
+                raise ValueError(f"{question.text!r} is the name of another question.")
+        except ValueError as error:
+            unknown[text] = error
+    return unknown
 
 
 # ---------------------------------------------------------------------- the pipe
