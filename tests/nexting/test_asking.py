@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 from emphatic import nexting
+from emphatic.nexting.learning import make_guard, make_horde
 from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings
+from emphatic.tables import open_table
 from tests.support.streams import wave
 
 ASK = ["P(x > 3 within 3h)", "`the x` at +2h", "time until x > 3 up to 12h"]
@@ -79,6 +82,46 @@ def test_a_live_model_is_asked_more_and_less() -> None:
     assert [outcome.line for outcome in after] == [outcome.line for outcome in expected[15:]]
     with pytest.raises(ValueError, match="Did you mean"):
         asked.ask("xx at +1h")
+
+
+def test_a_weighted_mean_is_one_number_however_it_is_asked_for() -> None:
+    """By name, for all signals and horizons, on a pipe from its beginning or within its warm-up, where TD learns it."""
+    by_name, of_all = run(ask=["x@6"], horizons=[2, 6]), run(ask=None, horizons=[2, 6], weighted=True)
+    assert "x@2" not in by_name.predictions.column_names
+    kinds = ["x@6", "x@6.low", "x@6.high", "x@6.usual"]
+    expected = np.stack([of_all.predictions.column(name).to_numpy() for name in kinds], axis=1)
+    typed = np.stack([by_name.predictions.column(name).to_numpy() for name in kinds], axis=1)
+    np.testing.assert_array_equal(typed, expected)
+    settings, rows = Settings(predict=("x",), horizons=(2, 6)), readings(700)
+    for weighted in (True, False):
+        model = Predictor(replace(settings, weighted=weighted))
+        model.take(rows[:400])
+        model.ask("x@6")
+        outcomes: list[Any] = list(model.take(rows[400:]))
+        said = np.stack([outcome.said.asked[model.asked.texts.index("x@6")] for outcome in outcomes[99:]])
+        assert list(json.loads(outcomes[-1].line)["asked"])[-1] == "x@6"
+        assert np.all((said[:, 0].astype(np.float32) == expected[499:, 0]) & (said[:, 1] >= expected[499:, 1]))
+        model.stop_asking("x@6")
+        assert ("x@6" in model.asked.texts) == weighted
+
+
+def test_the_score_of_td_is_that_of_its_predictions() -> None:
+    result, far = run(ask=["x@6", "x@30", "`the x`@6"], horizons=[2, 6]), 26  # (5/6)²⁶ < .01
+    scores = {score["text"]: score for score in result.summary[1:]}
+    opened = open_table(table())
+    guard = make_guard(result.settings, opened.names)
+    horde = make_horde(result.settings, 3600.0).warm_up(opened, 500, guard)
+    predictions = horde.run(opened)[:, horde.names.index("x@6")]
+    weights = (5 / 6) ** np.arange(far)
+    followed = np.lib.stride_tricks.sliding_window_view(table()["x"][1:], far) @ (weights / weights.sum())
+    use = np.arange(350, len(followed))
+    error, td = ((predictions[use] - followed[use]) ** 2).mean(), scores["x@6"]["td"]
+    assert td["rmse"] == pytest.approx(error**0.5)
+    assert td["variance_explained"] == pytest.approx(1.0 - error / followed[use].var())
+    assert td["rmse"] > scores["x@6"]["rmse"]
+    assert scores["x@30"]["td"] is not None
+    assert scores["`the x`@6"]["td"] is None  # it is not predicted
+    assert "td" not in scores["x at +2"]
 
 
 @pytest.mark.parametrize(
