@@ -18,7 +18,7 @@ from emphatic.answers.regression import Relations, solve
 from emphatic.answers.scores import baseline_names, judged, scores_of
 from emphatic.answers.targets import GroupOf, Plan
 from emphatic.answers.timing import LogCalendar, Timing
-from emphatic.engines.compiled import direct
+from emphatic.engines.compiled import blas_threads, direct
 from emphatic.scores.returns import rows_known
 from emphatic.scores.verdicts import Verdict, finite
 from emphatic.tables import Block, Hold
@@ -210,7 +210,6 @@ class Answers:
             return np.empty((len(block), 0, 4))
         learned = np.full((len(block), len(self._learners)), np.nan) if td is None else td
         sound = np.where(np.abs(block.to_learn) < _LARGEST, block.to_learn, np.nan)
-        read = np.where(np.isnan(sound) | ~np.isfinite(block.values), np.nan, block.values)
         gap = block.gap if len(block.gap) else np.zeros(len(block), bool)
         time = None if block.time is None else np.asarray(block.time, np.float64)
         when, expected, at = self._place(gap, time)
@@ -218,15 +217,19 @@ class Answers:
             self._memory.stream["half"] = self._row + at[self._half - self._read]
         self._read += len(block)
         previous = self._hold.last
-        filled = self._hold.fill(sound)[0]
+        filled, values = self._hold.fill(sound)[0], block.values
         if len(when) > len(block):  # rows that are not there
             latest = np.searchsorted(at, np.arange(len(when)), side="right")
             filled = np.vstack([previous, filled])[latest]
-            read, sound, learned = (_spread(array, at, len(when)) for array in (read, sound, learned))
-        filled = np.nan_to_num(filled, nan=0.0)
-        of_series = [series.read(self._columns, read, sound, filled) for series in self._plan.series]
-        inputs = [np.ascontiguousarray(np.stack(arrays, axis=1)) for arrays in zip(*of_series, strict=True)]
-        out = self._run(when, expected, at, [*inputs, np.ascontiguousarray(learned)])[at][:, self._plan.targets]
+            values, sound, learned = (_spread(array, at, len(when)) for array in (values, sound, learned))
+        filled = np.where(np.isnan(filled), 0.0, filled)
+        inputs = [sound, filled, filled]
+        if expressions := self._plan.series[len(self.signals) :]:
+            read = np.where(np.isnan(sound) | ~np.isfinite(values), np.nan, values)
+            of_each = zip(*(series.read(self._columns, read, sound, filled) for series in expressions), strict=True)
+            inputs = [np.column_stack([array, *columns]) for array, columns in zip(inputs, of_each, strict=True)]
+        out = self._run(when, expected, at, [np.ascontiguousarray(array) for array in (*inputs, learned)])
+        out = (out if len(out) == len(block) else out[at])[:, self._plan.targets]
         out *= self._plan.scales[:, None]
         return out
 
@@ -296,7 +299,8 @@ class Answers:
             out[begin:end] = room[:count]
             self._row, begin = self._row + count, end
             if self._row == self._due:
-                self._learn()
+                with blas_threads(1):  # the last bits depend on how many there are
+                    self._learn()
                 self._due = self._row + min(_CHUNK, max(1, self._row // _SHARE))
         return out
 

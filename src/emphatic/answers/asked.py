@@ -42,7 +42,7 @@ class Asked:
     >>> x = np.sin(np.arange(600) / 9.0)[:, None]
     >>> asked = Asked(["P(x > 0.5 within 5 rows)"], ["x"], Timing(None), rows=600, default=["x at +3"])
     >>> asked(Block(0, x, None, {})).shape, asked.texts
-    ((600, 2, 4), ('x at +3', 'P(x > 0.5 within 5 rows)'))
+    ((600, 2, 4), ['x at +3', 'P(x > 0.5 within 5 rows)'])
     >>> [score["best_baseline"] for score in asked.summary()]
     ['last_period', 'drift']
     """
@@ -110,7 +110,7 @@ class Asked:
     def _arrange(self) -> None:
         """Find where the answers of each text are, and what TD learns for each ``Answers``, after questions changed."""
         #: The texts of all that is answered: what is asked by default alone, then what the user asks.
-        self.texts = (*(text for text in self.default if text not in self._asked), *self._asked)
+        self.texts = [*(text for text in self.default if text not in self._asked), *self._asked]
         places = {text: q for q, text in enumerate(text for group in self._groups for text in group.texts)}
         self._order = np.array([places[text] for text in self.texts], np.int64)
         # (the last column says nothing)

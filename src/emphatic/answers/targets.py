@@ -75,9 +75,7 @@ class SeriesOf(NamedTuple):
             sound: Readings as the guard took them, NaN where missing.
             held: The last of these, where one is missing.
         """
-        if isinstance(self.expression, str):
-            column = signals[self.expression]
-            return sound[:, column], held[:, column], held[:, column]
+        assert not isinstance(self.expression, str)
         names = self.expression.names
         raw = read if self.is_condition else sound
         reading = np.asarray(self.expression({name: raw[:, signals[name]] for name in names}), np.float64)

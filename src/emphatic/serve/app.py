@@ -516,9 +516,9 @@ def describe_forecast(service: Service, signal: str) -> dict[str, Any]:
         return {"signal": signal, "learning": learning, "forecasts": []}
     asked = service.predictor.asked
     scores = asked.summary([text for text in asked.texts if parse(text).value_of == signal])
-    outlook = make_outlook(asked, scores, signal, asked.judge_signals([signal]).get(signal), unit_of(signal))
-    if not scores or not len(outlook.time):
+    if not scores:
         return {"signal": signal, "learning": "", "forecasts": []}
+    outlook = make_outlook(asked, scores, signal, asked.judge_signals([signal]).get(signal), unit_of(signal))
     errors = {score["horizon"]: score["rmse"] for score in scores}
     origin, step = float(outlook.time[-1]), asked.timing.step or 1.0
 
@@ -552,7 +552,7 @@ def describe_history(service: Service, signal: str) -> dict[str, Any] | None:
         service: The service.
         signal: The signal.
     """
-    if service.warming_up or service.predictor.horde is None:
+    if service.warming_up or service.predictor.horde is None or signal not in service.predictor.asked.signals:
         return None
     recent, (time, reading) = service.recent, service.predictor.asked.readings(signal, _HISTORY)
     step = service.step - len(time) + np.arange(len(time))
