@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,6 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic import GVF
-from emphatic import features as f
 from emphatic.cli.terminal import FAILURES, report_error
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.predictor import Live, Prediction, Predictor
@@ -28,7 +27,7 @@ from emphatic.tables.pipe import Reading, Readings, TextForm
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 FEW: dict[str, Any] = {
-    "horizons": (2,), "rates": (0.3,), "features": ({"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}),
+    "horizons": (2,), "rate": 0.3, "features": ({"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}),
 }  # fmt: skip
 SETTINGS = Settings(**FEW)
 
@@ -93,7 +92,7 @@ def european_model(tmp_path: Path) -> Path:
 def test_a_pipe_is_read_in_the_notation_of_the_models_own_log(
     header: bool, european_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = Horde.load(european_model)
+    before = emphatic.nexting.load_model(european_model)
     lines = ["Datum;Zeit;Leistung;Pumpe"] * header + european(40, 400)
     code, out, err = piped("\n".join(lines).encode() + b"\n", european_model, capsys)
     assert code == 0, err
@@ -101,11 +100,12 @@ def test_a_pipe_is_read_in_the_notation_of_the_models_own_log(
     assert out[0]["time"] == "01.03.2024 06:40:00"
     assert "skipped" not in err
     assert "missing" not in err
-    power = [float(line.split(";")[2].replace(".", "").replace(",", ".")) for line in european(40, 400)]
-    assert max(power) > 1100
-    times = [(START + timedelta(minutes=i)).timestamp() for i in range(400, 440)]
-    expected = [before.observe({"Leistung": p}, time=t)[0] for p, t in zip(power, times, strict=True)]
-    np.testing.assert_allclose([one["predictions"]["Leistung"]["2"] for one in out], expected, rtol=1e-9)
+    fields = [line.split(";") for line in european(40, 400)]
+    assert max(len(power) for _, _, power, _ in fields) == len("1.234,5")
+    rows = [dict(zip(("Datum", "Zeit", "Leistung", "Pumpe"), row, strict=True)) for row in fields]
+    expected = [before.observe(row)["Leistung at +2"] for row in rows]
+    assert [one["predictions"]["Leistung"]["2"] for one in out] == expected
+    assert max(expected) > 1300
     notation = Horde.load_with(european_model)[1]["notation"]
     assert notation["header"] == ["Datum", "Zeit", "Leistung", "Pumpe"]
     assert (notation["delimiter"], notation["style"]["comma"], notation["style"]["thousands"]) == (";", True, ".")
@@ -217,14 +217,12 @@ def test_columns_of_any_name_on_a_pipe(name: str, tmp_path: Path) -> None:
 
 
 def test_own_questions_are_listed_by_name_and_horizon() -> None:
-    questions = [
-        GVF("x", horizon=2), GVF("x > 0.5", gamma=0.9, name="high"), GVF("x", horizon=9, name="slow"),
-        GVF("x", horizon=2, name="x"),
-    ]  # fmt: skip
-    horde = Horde(questions, f.Features([f.Bias(), f.SoftBins("x", bins=3)]), rates=(0.3,))
-    horde.run({"x": np.sin(np.arange(600.0))})
-    predictor = Predictor.restore(horde, {})
-    (prediction,) = predict(predictor, [b'{"x": 0.25}'])
+    questions: tuple[dict[str, Any], ...] = (
+        {"name": "high", "cumulant": "x > 0.5", "gamma": 0.9}, {"name": "slow", "cumulant": "x", "horizon": 9},
+        {"name": "x", "cumulant": "x", "horizon": 2},
+    )  # fmt: skip
+    predictor = Predictor(replace(SETTINGS, questions=questions), warm_up=60)
+    *_, prediction = predict(predictor, [json.dumps({"x": np.sin(t)}).encode() for t in range(70)])
     answers = json.loads(prediction.line)["predictions"]
     assert {name: list(at) for name, at in answers.items()} == {"x": ["2", "x"], "high": ["0.9"], "slow": ["9"]}
 
@@ -283,5 +281,5 @@ def test_before_there_is_a_model_each_signal_is_predicted_to_stay_as_last_read()
         guess = guesses(waiting, TextForm())
         if t >= 19:  # every tenth reading it is looked which columns there are
             assert guess is not None
-            assert [str(question.cumulant) for question in guess.questions] == ["x", "late"]
-            assert guess.values.tolist() == [t, t // 3 * 3 / 8]
+            assert guess.format.keys == [("x", "2"), ("late", "2")]
+            assert guess.values[:, 0].tolist() == [t, t // 3 * 3 / 8]

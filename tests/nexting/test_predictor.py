@@ -131,7 +131,7 @@ def test_own_questions_have_intervals_once_enough_returns_are_known() -> None:
     assert last["low"]["x"]["2"] < last["predictions"]["x"]["2"] < last["high"]["x"]["2"]
     assert last["low"]["own"]["0.5"] < last["predictions"]["own"]["0.5"] < last["high"]["own"]["0.5"]
     wrong = Predictor(Settings(horizons=(2,), predict=("x",), questions=(named | {"name": "x.why"},)), warm_up=60)
-    with pytest.raises(ValueError, match="'x.why': this is the name of a column of alarms"):
+    with pytest.raises(ValueError, match=r"'x\.why': this is the name of a column of alarms"):
         predict(wrong, lines(100))
     # A question of one's own that has the name of one by default stands alone; one that is asked has its own name.
     values = Settings(horizons=(2,), predict=("x",), questions=(named | {"name": "x at +2.low"},))
