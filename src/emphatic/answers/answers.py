@@ -295,7 +295,7 @@ class Answers:
             rows = kernels.RowBatch(
                 reading, present, feature, learned, calendar[begin:end], common, margins, room[:count]
             )
-            _advance()(memory, self._row, rows, self._said)
+            _kernel("advance")(memory, self._row, rows, self._said)
             out[begin:end] = room[:count]
             self._row, begin = self._row + count, end
             if self._row == self._due:
@@ -357,7 +357,7 @@ class Answers:
             Z, gram = self._rooms[g], self._grams[g]
             used = len(Z)
             while used == len(Z):
-                used = _close()(memory, g, self._row, Z, *self._room)
+                used = _kernel("close")(memory, g, self._row, Z, *self._room)
                 if used:
                     gram += Z[:used].T @ Z[:used]
             rows = float(group["rows"])
@@ -393,7 +393,7 @@ class Answers:
         memory, gram = self._memory, self._grams[g]
         d, K = int(group["features"]), int(group["targets"])
         width = len(gram)
-        _decide()(memory, g)
+        _kernel("decide")(memory, g)
         group["solved_at"] = group["rows"]
         windows = (1.0 + float(group["h"])) / float(group["stride"])
         strength, least = (_EVENT_STRENGTH, 0.0) if group["is_event"] else (_STRENGTH, _STRONGER)
@@ -477,19 +477,15 @@ class Answers:
             summary.append(score | {"usual_by": self._calendar.word})
         return summary
 
-    def judge(self, q: int, level: float) -> tuple[Verdict, dict[str, float | None]]:
-        """The verdict on a question, and the errors of its answers and of the best baseline.
+    def judge(self, q: int, level: float) -> Verdict:
+        """The verdict on a question.
 
         Args:
             q: The place of the question.
             level: The share of intervals of the skill that may miss it.
         """
-        target, scale = int(self._plan.targets[q]), float(self._plan.scales[q])
-        errors = judged(self._plan.questions[q], target, self._up_to_date(), self._row, self._periods())
-        verdict, rows = errors.verdict(level), float(errors.scored["rows"].sum())
-        of_best = errors.squares.get(verdict.best_baseline or "", np.full(1, np.nan))
-        sums = {"rmse": float(errors.scored["square"].sum()), "baseline_rmse": float(of_best.sum())}
-        return verdict, {name: finite(scale * math.sqrt(s / rows)) if rows else None for name, s in sums.items()}
+        question, target = self._plan.questions[q], int(self._plan.targets[q])
+        return judged(question, target, self._up_to_date(), self._row, self._periods()).verdict(level)
 
     def _periods(self) -> list[str]:
         """What the baselines that repeat a period are called."""
@@ -503,7 +499,7 @@ class Answers:
         memory = self._memory._replace(**{name: getattr(self._memory, name).copy() for name in changed})
         self._join_blocks(memory)
         for g, Z in enumerate(self._rooms):
-            _close()(memory, g, self._row, Z, *self._room)
+            _kernel("close")(memory, g, self._row, Z, *self._room)
         return memory
 
     @property
@@ -627,15 +623,5 @@ def _as_numbers(array: NDArray[Any]) -> NDArray[Any]:
 
 
 @cache
-def _advance() -> Any:
-    return direct(kernels.advance)
-
-
-@cache
-def _close() -> Any:
-    return direct(kernels.close)
-
-
-@cache
-def _decide() -> Any:
-    return direct(kernels.decide)
+def _kernel(name: str) -> Any:
+    return direct(getattr(kernels, name))

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from emphatic.answers.answers import Answers
 from emphatic.answers.language import ENOUGH, Question, parse, parse_all
 from emphatic.answers.timing import Timing
-from emphatic.questions import durations
 from emphatic.scores.verdicts import LEVEL, judge_signal
 from emphatic.tables import Block
 
@@ -61,8 +60,7 @@ class Asked:
         self._learned = tuple(learned)
         self._columns: dict[tuple[str, int], int] = {}
         for column, (signal, horizon) in enumerate(learned):
-            span = durations.seconds(horizon) if isinstance(horizon, str) else horizon * (timing.step or 1.0)
-            self._columns.setdefault((signal, timing.rows(span)), column)
+            self._columns.setdefault((signal, timing.window(horizon)), column)
         self._coverage, self._rows = coverage, rows
         self._asked = [question.text for question in parse_all(questions)]
         self._groups = [self._new(list(dict.fromkeys([*default, *self._asked])))]
@@ -80,18 +78,6 @@ class Asked:
     def names(self) -> list[str]:
         """The columns of the predictions."""
         return [name for text in self.texts for name in (text, *(f"{text}.{end}" for end in ENDS))]
-
-    def check_names(self, names: Collection[str]) -> None:
-        """ValueError if a column of a question has one of these names.
-
-        Args:
-            names: The other columns of the predictions.
-        """
-        if twice := set(self.names).intersection(names):
-            raise ValueError(f"{min(twice)!r} is asked, and a question or column has that name already.")
-
-    def __len__(self) -> int:
-        return len(self.texts)
 
     def __call__(self, block: Block, td: Array | None = None) -> Array:
         """Answer, low, high and usual at each row of a block, (B, Q, 4), of ``texts``; NaN where there is no band.
@@ -156,16 +142,18 @@ class Asked:
             if signal is not None and (signals is None or signal in signals):
                 about.setdefault(signal, []).append(question)
         texts = {question.text for questions in about.values() for question in questions}
-        known = {score["text"]: score["known"] for score in self.summary(texts)}
-        places, verdicts = self._places(), {}
+        scores, places = {score["text"]: score for score in self.summary(texts)}, self._places()
+        verdicts: dict[str, dict[str, Any]] = {}
         for signal, questions in about.items():
-            ready = [question for question in questions if known[question.text] >= ENOUGH]
-            at = [places[question.text] for question in ready]
+            ready = [scores[question.text] for question in questions if scores[question.text]["known"] >= ENOUGH]
+            at = [places[score["text"]] for score in ready]
             judged = [self._groups[group].judge(place, LEVEL / len(ready)) for group, place in at]
             if judged:
-                lengths = [question.length for question in ready]
-                verdict = judge_signal(signal, dict(zip(lengths, (v for v, _ in judged), strict=True)))
-                verdicts[signal] = verdict | judged[lengths.index(verdict["horizon"])][1]
+                by_horizon = {score["horizon"]: score for score in ready}
+                verdict = judge_signal(signal, dict(zip(by_horizon, judged, strict=True)))
+                score = by_horizon[verdict["horizon"]]
+                of_best = score["baselines"].get(verdict["best_baseline"], {})
+                verdicts[signal] = verdict | {"rmse": score["rmse"], "baseline_rmse": of_best.get("rmse")}
         return verdicts
 
     @property

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import next_fast_len
 
 __all__ = ["Period", "describe_periods", "find_periods"]
 
@@ -92,7 +92,7 @@ def find_periods(x: Array, before: Sequence[int] = ()) -> list[Period]:
     largest = float(np.abs(x).max())
     if not 1e-150 < largest < 1e150:  # squares would not be finite
         x = x / max(largest, 1e-300)
-    line = _line(n)
+    line = np.arange(n) - (n - 1) / 2
     residual = x - x.mean()
     residual = residual - line * (line @ residual) / (line @ line)
     low, high = np.quantile(residual, (0.02, 0.98))
@@ -115,7 +115,7 @@ def find_periods(x: Array, before: Sequence[int] = ()) -> list[Period]:
             break
         periods.append(_keep(correlation, choice.period, before))
         exact.append(choice.exact)
-        phase = _counted(n) % choice.rows
+        phase = np.arange(n) % choice.rows
         profile = np.bincount(phase, residual, choice.rows) / np.bincount(phase, minlength=choice.rows)
         residual = residual - profile[phase]
     if not periods and any(before):
@@ -143,11 +143,12 @@ def _candidates(residual: Array, exact: Sequence[float]) -> tuple[list[_Candidat
         return [], np.ones(1)
     slope = min(max(float(residual[1:] @ residual[:-1]) / squares, 0.0), 1.0)
     white = residual[1:] - slope * residual[:-1]
-    size = _fft_size(n - 1)
-    transform = np.fft.rfft((white - white.mean()) * _window(n - 1), size)
+    size = next_fast_len(n - 1, real=True)
+    raised_cosine = 0.5 - 0.5 * np.cos(2 * np.pi * (np.arange(n - 1) + 0.5) / (n - 1))
+    transform = np.fft.rfft((white - white.mean()) * raised_cosine, size)
     power = transform.real**2 + transform.imag**2
     ratio = power[1:-1] / np.maximum(_noise(power, max(4, int(_AROUND * size / (n - 1))))[1:-1], 1e-300)
-    k = _counted(len(power))[1:-1]
+    k = np.arange(len(power))[1:-1]
     peaks = (power[1:-1] >= power[:-2]) & (power[1:-1] > power[2:])
     supports = k[peaks & (ratio > math.log(n / 2) + _SUPPORT)] / size
     lines = k[peaks & (ratio > math.log(n / 2) + _EXCESS) & (k * n >= (_CYCLES - 0.25) * size) & (k < 0.47 * size)]
@@ -223,9 +224,10 @@ def _is_harmonic(frequency: Array, period: float, n: int, cycles: float) -> NDAr
 def _correlation(residual: Array) -> Array:
     """The autocorrelation at each lag."""
     n, centred = len(residual), residual - residual.mean()
-    transform = np.fft.rfft(centred, _fft_size(2 * n))
-    correlation = np.fft.irfft(transform.real**2 + transform.imag**2, _fft_size(2 * n))[:n]
-    return np.asarray(correlation / max(correlation[0], 1e-300) * n / (n - _counted(n)))
+    size = next_fast_len(2 * n, real=True)
+    transform = np.fft.rfft(centred, size)
+    correlation = np.fft.irfft(transform.real**2 + transform.imag**2, size)[:n]
+    return np.asarray(correlation / max(correlation[0], 1e-300) * n / (n - np.arange(n)))
 
 
 def _noise(power: Array, around: int) -> Array:
@@ -234,31 +236,4 @@ def _noise(power: Array, around: int) -> Array:
     begin = np.clip(at - around, 1, max(1, len(power) - 2 * around))
     beside = power[np.minimum(begin[:, None] + np.arange(2 * around), len(power) - 1)]
     k = int(_QUANTILE * 2 * around)
-    return np.interp(_counted(len(power)), at, np.partition(beside, k, axis=1)[:, k] / -math.log(1.0 - _QUANTILE))
-
-
-# All signals of a log are searched after the same rows: what depends on their number alone is found once.
-
-
-@lru_cache(4)
-def _counted(n: int) -> NDArray[np.int64]:
-    """The numbers from 0 to n − 1."""
-    return np.arange(n)
-
-
-@lru_cache(2)
-def _line(n: int) -> Array:
-    """The straight line through n rows, 0 in their middle."""
-    return np.asarray(_counted(n) - (n - 1) / 2)
-
-
-@lru_cache(2)
-def _window(n: int) -> Array:
-    """A raised cosine over n rows."""
-    return np.asarray(0.5 - 0.5 * np.cos(2 * np.pi * (_counted(n) + 0.5) / n))
-
-
-@lru_cache(8)
-def _fft_size(n: int) -> int:
-    """The least number from n on that is a power of 2, or 3, 5, 9 or 15 times one."""
-    return min(odd << max(0, math.ceil(math.log2(n / odd))) for odd in (1, 3, 5, 9, 15))
+    return np.interp(np.arange(len(power)), at, np.partition(beside, k, axis=1)[:, k] / -math.log(1.0 - _QUANTILE))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from emphatic.answers.language import Question
 from emphatic.answers.records import SIMPLE, Memory, Records
-from emphatic.scores.verdicts import LEVEL, Verdict, finite, judge_errors
+from emphatic.scores.verdicts import LEVEL, Verdict, finite, judge_errors, mean_of, share_of
 
 __all__ = ["baseline_names", "judged", "scores_of"]
 
@@ -93,16 +93,16 @@ def scores_of(
         "scored": int(count) * stride,
         "dropped_windows": int(memory.targets["dropped"][target]) * stride,
         **verdict._asdict(),
-        "mae": _mean(scale * scored["absolute"].sum(), count),
-        "rmse": _mean(scale**2 * square, count, root=True),
-        "variance_explained": _share(square, spread),
-        "skill": {name: _share(square, float(of_one.sum())) for name, of_one in squares.items()},
+        "mae": mean_of(scale * scored["absolute"].sum(), count),
+        "rmse": mean_of(scale**2 * square, count, root=True),
+        "variance_explained": share_of(square, spread),
+        "skill": {name: share_of(square, float(of_one.sum())) for name, of_one in squares.items()},
         "baselines": {
             name: {
-                **({"brier": _mean(of_one.sum(), count)} if question.is_event else {}),
-                "mae": _mean(scale * sizes[name], count) if name in sizes else None,
-                "rmse": _mean(scale**2 * of_one.sum(), count, root=True),
-                "variance_explained": _share(float(of_one.sum()), spread),
+                **({"brier": mean_of(of_one.sum(), count)} if question.is_event else {}),
+                "mae": mean_of(scale * sizes[name], count) if name in sizes else None,
+                "rmse": mean_of(scale**2 * of_one.sum(), count, root=True),
+                "variance_explained": share_of(float(of_one.sum()), spread),
                 "answer": finite(scale * errors.mean),
             }
             for name, of_one in squares.items()
@@ -111,30 +111,22 @@ def scores_of(
     of_target = memory.targets[target]
     if question.kind == "weighted":
         of_td = float(scored["td_square"].sum())
-        score["td"] = {"rmse": _mean(scale**2 * of_td, count, root=True), "variance_explained": _share(of_td, spread)}
+        score["td"] = {
+            "rmse": mean_of(scale**2 * of_td, count, root=True),
+            "variance_explained": share_of(of_td, spread),
+        }
     if question.is_event:
         cuts = of_target["cuts"]
         reliability = [
-            {"count": int(rows), "predicted": _mean(p, rows), "observed": _mean(so, rows)} for rows, p, so in cuts
+            {"count": int(rows), "predicted": mean_of(p, rows), "observed": mean_of(so, rows)} for rows, p, so in cuts
         ]
         off = float(np.abs(cuts[:, 1] - cuts[:, 2]).sum())
-        score |= {"brier": _mean(square, count), "rate": _mean(scored["label"].sum(), count)}
-        return score | {"ece": _mean(off, cuts[:, 0].sum()), "reliability": reliability}
+        score |= {"brier": mean_of(square, count), "rate": mean_of(scored["label"].sum(), count)}
+        return score | {"ece": mean_of(off, cuts[:, 0].sum()), "reliability": reliability}
     intervals = scored["intervals"].sum()
     by_hour = of_target["bands"] if of_target["bands"][1:, 0].any() else of_target["bands"][:0]
     return score | {
-        "coverage": _mean(scored["inside"].sum(), intervals),
-        "coverage_by_hour": [_mean(inside, rows) for rows, inside in by_hour],
-        "interval_score": _mean(scale * scored["interval_score"].sum(), intervals),
+        "coverage": mean_of(scored["inside"].sum(), intervals),
+        "coverage_by_hour": [mean_of(inside, rows) for rows, inside in by_hour],
+        "interval_score": mean_of(scale * scored["interval_score"].sum(), intervals),
     }
-
-
-def _mean(total: float, count: float, root: bool = False) -> float | None:
-    """The mean, or its root; None where nothing was counted."""
-    mean = float(total / count) if count > 0.0 else math.nan
-    return finite(math.sqrt(max(mean, 0.0)) if root else mean)
-
-
-def _share(errors: float, of_all: float) -> float | None:
-    """1 − errors / of_all; None where there is nothing to explain."""
-    return finite(1.0 - errors / of_all) if of_all > 0.0 else None

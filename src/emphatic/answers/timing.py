@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.answers.records import CALENDAR, HOURS, PERIODS
+from emphatic.questions import durations
 from emphatic.tables import Clock
 
 __all__ = ["CalendarPeriod", "LogCalendar", "Timing"]
@@ -45,6 +46,14 @@ class Timing(NamedTuple):
     def rows(self, span: float) -> int:
         """The rows of a window: those that come within it, where rows of a regular log may come a tenth late."""
         return min(max(1, math.floor(span / (self.step or 1.0) + self.slack)), _MOST_AHEAD)
+
+    def window(self, horizon: float | str) -> int:
+        """The rows of the window of a horizon: a number of rows, or a duration.
+
+        >>> Timing(600.0).window("1h"), Timing(None).window(3)
+        (6, 3)
+        """
+        return self.rows(durations.seconds(horizon) if isinstance(horizon, str) else horizon * (self.step or 1.0))
 
     @property
     def slack(self) -> float:

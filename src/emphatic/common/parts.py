@@ -9,7 +9,7 @@ the rows that were written after it, and they are learned and written again.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["PartReader", "PartStore", "open_writer"]
+__all__ = ["PartStore", "open_writer"]
 
 #: The entry of a part's metadata that holds the id of its run.
 _RUN = b"emphatic.run"
@@ -217,37 +217,3 @@ def _unpack(table: pa.Table) -> pa.Table:
     begin = int(np.frombuffer(ends, np.int64)[values.offset])
     with pa.ipc.open_stream(data.slice(begin)) as reader:
         return reader.read_all()
-
-
-class PartReader:
-    """Reads rows of one kind by their numbers, whatever parts they were written in.
-
-    The part that was read last stays in memory, so that going through all rows reads every part once.
-
-    Args:
-        store: Where the parts lie.
-        kind: What is read.
-        on_read: Called with every part when it is read, in their order where they are read forwards.
-    """
-
-    def __init__(self, store: PartStore, kind: str, on_read: Callable[[pa.Table], None] | None = None) -> None:
-        self._store, self._kind, self._on_read = store, kind, on_read
-        self.starts = store.starts(kind)
-        self._tables: dict[int, pa.Table] = {}
-
-    def rows(self, begin: int, end: int) -> pa.Table:
-        """The rows from number ``begin`` to before ``end``, which must have been written."""
-        import pyarrow as pa
-
-        ends = [*self.starts[1:], end]
-        needed = [a for a, b in zip(self.starts, ends, strict=True) if a < end and b > begin]
-        tables = self._tables
-        self._tables = {number: tables[number] if number in tables else self._load(number) for number in needed}
-        pieces = [self._tables[a].slice(max(begin - a, 0), end - max(begin, a)) for a in needed]
-        return pieces[0] if len(pieces) == 1 else pa.concat_tables(pieces)
-
-    def _load(self, number: int) -> pa.Table:
-        table = self._store.read(self._kind, number)
-        if self._on_read is not None:
-            self._on_read(table)
-        return table

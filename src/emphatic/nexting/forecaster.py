@@ -67,7 +67,8 @@ def make_asked(
     default = default_questions(predict, horizons, timing.step, bool(settings.weighted))
     default = [text for text in default if not {text, *(f"{text}.{end}" for end in ENDS)}.intersection(columns)]
     asked = Asked(settings.ask, signals, timing, settings.coverage, rows, default, settings.learned())
-    asked.check_names(columns)
+    if twice := set(asked.names).intersection(columns):
+        raise ValueError(f"{min(twice)!r} is asked, and a question or column has that name already.")
     return asked
 
 

@@ -26,7 +26,7 @@ from emphatic import rules
 from emphatic.answers.asked import KINDS
 from emphatic.questions.evaluator import Evaluator
 from emphatic.questions.gvf import GVF, Observations, action_name, sure_action
-from emphatic.scores.verdicts import ErrorBlocks, finite, judge_errors
+from emphatic.scores.verdicts import ErrorBlocks, finite, judge_errors, mean_of, share_of
 from emphatic.tables import Hold
 
 __all__ = ["MARKS", "FollowedGVFs", "find_marks"]
@@ -305,15 +305,15 @@ class _Followed:
         absolute["mean"] = math.nan
         score |= self._verdict(mean)
         score |= {
-            "mae": _mean(second[k.ABSOLUTE], n),
-            "rmse": _root(second[k.SQUARE], n),
-            "variance_explained": _skill(second[k.SQUARE], spread),
-            "skill": {name: _skill(second[k.SQUARE], square) for name, square in squares.items()},
+            "mae": mean_of(second[k.ABSOLUTE], n),
+            "rmse": mean_of(second[k.SQUARE], n, root=True),
+            "variance_explained": share_of(second[k.SQUARE], spread),
+            "skill": {name: share_of(second[k.SQUARE], square) for name, square in squares.items()},
             "baselines": {
                 name: {
-                    "mae": _mean(absolute[name], n),
-                    "rmse": _root(square, n),
-                    "variance_explained": _skill(square, spread),
+                    "mae": mean_of(absolute[name], n),
+                    "rmse": mean_of(square, n, root=True),
+                    "variance_explained": share_of(square, spread),
                 }
                 for name, square in squares.items()
             },
@@ -321,9 +321,9 @@ class _Followed:
         hours = second[k.HOURS :].reshape(24, 2)
         covered = second[k.COVERED_ROWS]
         score |= {
-            "coverage": _mean(second[k.COVERED], covered),
-            "coverage_by_hour": [_mean(inside, rows) for rows, inside in hours] if hours[1:].any() else [],
-            "interval_score": _mean(second[k.INTERVAL_SCORE], covered),
+            "coverage": mean_of(second[k.COVERED], covered),
+            "coverage_by_hour": [mean_of(inside, rows) for rows, inside in hours] if hours[1:].any() else [],
+            "interval_score": mean_of(second[k.INTERVAL_SCORE], covered),
         }
         if not n:
             why = self.reason or "no return in the second half can be computed: gaps or missing values come before"
@@ -361,16 +361,3 @@ class _Followed:
         self._half = int(saved["half"][0])
         self._fixed[_kernels().HALF] = self._half
         self.recent = np.array(saved["recent"], np.float64).reshape(-1, len(_SHOWN))
-
-
-def _mean(total: float, count: float) -> float | None:
-    return finite(total / count) if count > 0 else None
-
-
-def _root(total: float, count: float) -> float | None:
-    return finite(math.sqrt(max(total, 0.0) / count)) if count > 0 else None
-
-
-def _skill(errors: float, of_baseline: float) -> float | None:
-    """1 − errors / of_baseline."""
-    return finite(1.0 - errors / of_baseline) if of_baseline > 0 else None

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import rules
+from emphatic.answers.kernels import FIRST_ROWS
 from emphatic.answers.timing import Timing
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore
@@ -37,7 +38,6 @@ from emphatic.nexting.forecaster import Forecaster, Said
 from emphatic.nexting.settings import ENGINE, WORDS, Settings, default_horizons
 from emphatic.questions import durations
 from emphatic.questions.gvf import GVF
-from emphatic.scores.returns import rows_to_score
 from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table
 from emphatic.tables.columns import CONSTANT, ColumnRole, Increments, find_roles
 from emphatic.tables.table import Caller, open_table
@@ -344,11 +344,11 @@ def open_log(
     if rows < 3:
         few = "1 row is" if rows == 1 else f"{rows} rows are"
         steps = [h for h in settings.horizons or default_horizons(rows, None) if not isinstance(h, str)]
-        needed = rows_to_score(1.0 - 1.0 / max(min(steps, default=1.0), 1.0))
+        needed = rows_to_score(int(max(min(steps, default=1.0), 1.0)))
         raise ValueError(f"{table.name}: {few} too few to learn from; at least {needed:,} are needed.")
     settings = choose_columns(table, rows, settings, roles)
     settings = settings.filled(table, rows)
-    _check_scorable(table.name, rows, settings.horizons or (), settings.gammas(table))
+    _check_scorable(table, rows, settings.horizons or ())
     signals, horizons = settings.predict or (), settings.horizons or ()
     _log.info("%s: %d rows; predicting %s at %s", table.name, rows, ", ".join(signals), ", ".join(map(str, horizons)))
     return OpenedLog(source, table, rows, settings, time.perf_counter() - began)
@@ -422,14 +422,25 @@ def _find_varying(table: Table, names: Sequence[str], first: Block, rows: int) -
     return varying
 
 
-def _check_scorable(name: str, rows: int, horizons: Sequence[float | str], gammas: Sequence[float]) -> None:
+def rows_to_score(h: int) -> int:
+    """The rows of a log without gaps that has a window of h rows in its second half.
+
+    >>> rows_to_score(2), rows_to_score(40)
+    (23, 81)
+    """
+    return max(FIRST_ROWS + h, 2 * h) + 1
+
+
+def _check_scorable(table: Table, rows: int, horizons: Sequence[float | str]) -> None:
     """ValueError if the log is so short that no horizon can be scored."""
-    shortest, gamma = min(zip(horizons, gammas, strict=True), key=lambda pair: pair[1])
-    needed = rows_to_score(gamma)
+    timing = Timing.of(table.clock(), table.dated)
+    windows = {horizon: timing.window(horizon) for horizon in horizons}
+    shortest = min(windows, key=windows.__getitem__)
+    needed = rows_to_score(windows[shortest])
     if rows < needed:
         raise ValueError(
-            f"{name}: {rows:,} rows are too few: {needed:,} are needed for the shortest "
-            f"horizon, {shortest}. Use a longer log{'' if gamma <= 0.0 else ', or shorter horizons'}."
+            f"{table.name}: {rows:,} rows are too few: {needed:,} are needed for the shortest horizon, {shortest}. "
+            f"Use a longer log{', or shorter horizons' if windows[shortest] > 1 else ''}."
         )
 
 
@@ -440,8 +451,7 @@ def _check_scorable(name: str, rows: int, horizons: Sequence[float | str], gamma
 class ReadingCounts:
     """For each signal how many readings could not be used, and the least and the greatest that could.
 
-    ``gaps`` is the number of rows that do not follow the row before, ``undated`` of those without a time, and
-    ``begins`` is the first time.
+    ``gaps`` is the number of rows that do not follow the row before, and ``begins`` is the first time.
     """
 
     unreadable: list[int]
@@ -449,7 +459,6 @@ class ReadingCounts:
     lowest: list[float | None]
     highest: list[float | None]
     gaps: int = 0
-    undated: int = 0
     begins: float | None = None
 
     @classmethod
@@ -470,7 +479,6 @@ class ReadingCounts:
                 self.highest[c] = float(known.max()) if high is None else max(high, float(known.max()))
         self.gaps += int(block.gap.sum())
         if block.time is not None and len(block):
-            self.undated += int((~np.isfinite(block.time)).sum())
             self.begins = float(block.time[0]) if self.begins is None else self.begins
 
 

@@ -818,8 +818,8 @@ class Predictor:
         model = _Model.of(forecaster, table.notation)
         self.settings, self.clock, self.guard = settings, clock, guard
         self.dropped += tuple(text.strip() for text in unknown)
-        for error in unknown.values():
-            logger.warning("%s The question is dropped.", error)
+        for reason in unknown.values():
+            logger.warning("%s The question is dropped.", reason)
         for block in table.blocks(horde.block_rows, clock=clock):
             said = forecaster(guard.mark(block))
             self.step += len(block)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from emphatic.learning.inputs import refusal
 
-__all__ = ["KNOWN", "SEEN", "known_return", "rows_known", "rows_to_score"]
+__all__ = ["KNOWN", "SEEN", "known_return", "rows_known"]
 
 #: A return is known where at least this share of its weight lies before the log's end or a gap,
 KNOWN = 0.99
@@ -72,12 +72,3 @@ def rows_known(gamma: float) -> int:
     (1, 7)
     """
     return 1 if gamma <= 0.0 else max(1, math.ceil(math.log(1.0 - KNOWN) / math.log(gamma) - 1e-9))
-
-
-def rows_to_score(gamma: float) -> int:
-    """The rows of a log without gaps from which the second half has two returns that are known, at least.
-
-    >>> rows_to_score(0.0), rows_to_score(0.5)
-    (5, 17)
-    """
-    return 2 * rows_known(gamma) + 3

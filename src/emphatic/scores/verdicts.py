@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["BLOCKS", "LEVEL", "ErrorBlocks", "Verdict", "describe_baseline", "finite", "judge_errors", "judge_signal"]
+__all__ += ["mean_of", "share_of"]
 
 Array = NDArray[np.float64]
 
@@ -63,6 +64,17 @@ _WORDS = {
 def finite(number: float) -> float | None:
     """None for what JSON cannot hold."""
     return float(number) if math.isfinite(number) else None
+
+
+def mean_of(total: float, count: float, root: bool = False) -> float | None:
+    """The mean, or its root; None where nothing was counted."""
+    mean = float(total / count) if count > 0.0 else math.nan
+    return finite(math.sqrt(max(mean, 0.0)) if root else mean)
+
+
+def share_of(errors: float, of_all: float) -> float | None:
+    """1 − errors / of_all; None where there is nothing to explain."""
+    return finite(1.0 - errors / of_all) if of_all > 0.0 else None
 
 
 def describe_baseline(name: str) -> str:
