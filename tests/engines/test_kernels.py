@@ -106,7 +106,7 @@ from numba.core.dispatcher import Dispatcher
 import emphatic
 from emphatic import problems, scores
 from emphatic.features import kernels as a
-from emphatic.hordes import blend_kernels as b
+from emphatic.hordes import possible_kernels as b
 from emphatic.scores import kernels as c
 from emphatic.problems import kernels as d
 from emphatic.engines import scan
