@@ -107,7 +107,7 @@ import emphatic
 from emphatic import problems, scores
 from emphatic.features import kernels as a
 from emphatic.hordes import possible_kernels as b
-from emphatic.scores import kernels as c
+from emphatic.tables import guard_kernels as c
 from emphatic.problems import kernels as d
 from emphatic.engines import scan
 from emphatic.engines.compiled import LazyKernel
