@@ -61,14 +61,12 @@ def run(text: str, folder: Path) -> None:
         assert out.getvalue().splitlines() == re.findall(r"^ *print\(.*\)  # (.*)$", block, re.M)
 
 
-@pytest.mark.usefixtures("headline")
 def test_the_readme_runs_and_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert len(blocks(README, "python")) >= 2
     run(README, tmp_path)
 
 
-@pytest.mark.usefixtures("headline")
 @pytest.mark.parametrize("page", PAGES, ids=shown)
 def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
