@@ -65,8 +65,8 @@ def test_a_second_run_into_the_same_folder_is_refused(tmp_path: Path) -> None:
     (error,) = (line for line in wrong.splitlines() if not line.startswith("emphatic: "))  # what it is doing
     assert error.startswith(f"Error: {out}: another run, process {os.getpid()}, is writing here.")
     assert sorted(path.name for path in out.iterdir()) == FILES
-    assert abs(float(np.mean(pq.read_table(out / "predictions.parquet").column("x@2").to_numpy()))) < 1.0
-    assert emphatic.Horde.load(out / "model.safetensors").hold.last[0] < 2.0
+    assert abs(float(np.mean(pq.read_table(out / "predictions.parquet").column("x at +2").to_numpy()))) < 1.0
+    assert emphatic.nexting.load_model(out / "model.safetensors").forecaster.horde.hold.last[0] < 2.0
 
 
 def test_a_killed_run_holds_nobody_up(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_parts_of_another_run_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     source, out = {"x": np.sin(np.arange(400) / 9)}, tmp_path / "out"
     for name, readings in (("out", source), ("other", {"x": 5.0 + source["x"]})):
         stopped(readings, tmp_path / name, monkeypatch)
-    part = out / ".unfinished" / "readings-000000000000.parquet"
+    part = out / ".unfinished" / "predictions-000000000000.parquet"
     sound, other = part.read_bytes(), (tmp_path / "other" / ".unfinished" / part.name).read_bytes()
     part.write_bytes(other)
     with pytest.raises(ValueError, match="this part was written by another run"):

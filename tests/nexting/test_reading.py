@@ -14,12 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import emphatic
-from emphatic.scores.returns import rows_to_score
+from emphatic.nexting.learning import rows_to_score
 from emphatic.streams import open_table
 from tests.support.command import nexting
 from tests.tables.test_as_people_write import TIMES, N, X, rows
 
-FEW = "rates = [0.3]\nfeatures = [{kind = 'bias'}, {kind = 'soft_bins', of = '*', bins = 3}]\n"
+#: What the columns of a question end with.
+KINDS = ("", ".low", ".high", ".usual")
+FEW = "rate = 0.3\nfeatures = [{kind = 'bias'}, {kind = 'soft_bins', of = '*', bins = 3}]\n"
 Call = Callable[..., tuple[int, str, str]]
 
 
@@ -61,7 +63,7 @@ def test_the_last_lines_and_the_summary_say_how_the_table_was_read(call: Call) -
         "'at' (a time of day), 'id' (text column with fewer than 2 or more than 50 distinct values in the first rows)"
     )
     assert f"Columns left out: {left}." in out
-    assert "Weighted means not scored: 2d (the log is too short: 5,305 rows are needed)." in out
+    assert "Not scored at: 2d (no window of the second half is known)." in out
     table, summary = written()
     reading = summary[0]["reading"]
     assert reading["time"] == {"columns": ["time"], "format": "%d/%m/%Y %H:%M", "zone": None}
@@ -92,7 +94,7 @@ def test_times_that_cannot_be_read_and_infinite_values_are_counted_and_said(call
     lines = iso()
     lines[60] = "2024-13-45 99:99,0.5"
     lines[70] = lines[70].rsplit(",", 1)[0] + ",inf"
-    code, out, err = call(lines, "--horizons", 2, "--exponential-only", "--ask", "x at +1000000000y")
+    code, out, err = call(lines, "--horizons", 2, "--ask", "x at +1000000000y")
     assert code == 0, err
     assert "Times missing or not readable: 1; such a row is taken to follow the one above." in out
     assert "Not finite numbers, counted as missing: 1 of 'x'." in out
@@ -134,7 +136,7 @@ def test_long_format_is_pivoted(call: Call) -> None:
     assert code == 0, err
     assert "Pivoted: a column of 'value' for each 'sensor'." in out
     table, summary = written()
-    assert table.column_names[:4] == ["row", "time", "A@2", "B@2"]
+    assert table.column_names[:4] == ["row", "time", "A at +2", "A at +2.low"]
     assert summary[0]["reading"]["pivoted"] == ["sensor", "value"]
     assert summary[0]["reading"]["sorted"] is False
     assert emphatic.nexting.run("log.csv", horizons=[2], config="few.toml", pivot="sensor,value").rows == N
@@ -160,8 +162,8 @@ def test_switches_are_predicted(call: Call) -> None:
     lines = rows("time,pump", lambda t, x: f"{t:%Y-%m-%d %H:%M},{'ON' if x > 0 else 'OFF'}")
     assert call(lines, "--horizons", 2)[0] == 0
     table, summary = written()
-    assert table.column_names[:3] == ["row", "time", "pump@2"]
-    assert summary[0]["variance_explained"] > 0.5
+    assert table.column_names[:3] == ["row", "time", "pump at +2"]
+    assert summary[1]["variance_explained"] > 0.5
 
 
 def test_percentages_are_predicted_and_the_last_lines_say_so(call: Call) -> None:
@@ -169,19 +171,19 @@ def test_percentages_are_predicted_and_the_last_lines_say_so(call: Call) -> None
     assert code == 0
     assert "Percent signs ignored (50% is 50): 'level'." in out
     table, summary = written()
-    derived = ["level@2.low", "level@2.high", "level.anomaly", "level.alarm", "level.why"]
-    assert table.column_names == ["row", "time", "level@2", *derived]
+    asked = [f"{text}{kind}" for text in ("level at +2", "mean of level over 2") for kind in KINDS]
+    assert table.column_names == ["row", "time", *asked, "level.anomaly", "level.alarm", "level.why"]
     assert summary[0]["reading"]["percent"] == ["level"]
 
 
 def test_a_switch_whose_words_are_named_stays_words() -> None:
     log = {"x": X, "move": ["yes", "no", "yes"] * 100}
     policy: dict[str, Any] = {"column": "move", "target": {"yes": 1.0}}
-    config = {"horizons": [2], "rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "x"}]}
+    config = {"horizons": [2], "rate": 0.3, "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "x"}]}
     question = {"cumulant": "x", "horizon": 2, "name": "q", "policy": policy}
     result = emphatic.nexting.run(log, config=config | {"questions": [question]})
-    assert result.model.categories == ("move",)
-    assert result.predictions.column_names[:3] == ["row", "x@2", "q"]
+    assert result.model.forecaster.horde.categories == ("move",)
+    assert {"x at +2", "q"} <= set(result.predictions.column_names)
     horde = emphatic.Horde(
         [emphatic.GVF("x", horizon=2, policy=emphatic.Policy(**policy), name="q")],
         emphatic.features.Features([emphatic.features.Bias()]),
@@ -208,20 +210,17 @@ def test_too_few_rows_say_how_many_would_do(call: Call) -> None:
     code, _, err = call(iso()[:11], "--horizons", "2,9")
     assert code == 2
     assert "10 rows are too few" in err
-    assert f"{rows_to_score(0.5)} are needed for the shortest horizon, 2" in err
-    needed = rows_to_score(0.5)
-    code, out, _ = call(iso()[: needed + 1], "--horizons", "2,9")
-    assert code == 0
-    assert out.count("rows are needed") == 1  # it is not said twice
-    _, summary = written()
-    too_short = f"the log is too short, {rows_to_score(1 - 1 / 9)} rows are needed"
-    assert summary[1]["reasons"]["skill"] == f"no return of the second half is known: {too_short}"
-    assert [row["variance_explained"] is None for row in summary] == [False, True]
-    (why,) = summary[0]["reading"]["unscored"]
-    assert why["horizon"] == 9
-    assert why["rows"] == rows_to_score(1 - 1 / 9)
-    assert call(iso()[: why["rows"] + 1], "--horizons", "2,9")[0] == 0
-    assert [row["variance_explained"] is None for row in written()[1]] == [False, False]
+    needed = rows_to_score(2)
+    assert f"{needed} are needed for the shortest horizon, 2. Use a longer log, or shorter horizons." in err
+    assert call(iso()[:needed], "--horizons", "2,9")[0] == 2
+    for count, scored in ((needed, [1, 0]), (rows_to_score(9) - 1, [7, 0]), (rows_to_score(9), [8, 1])):
+        code, out, _ = call(iso()[: count + 1], "--horizons", "2,9")
+        assert code == 0
+        _, summary = written()
+        assert [score["scored"] for score in summary[1:] if score["kind"] == "at"] == scored
+        missing = [{"horizon": 9, "why": "no window of the second half is known"}] * (not scored[1])
+        assert summary[0]["reading"]["unscored"] == missing
+        assert ("Not scored at: 9 (no window of the second half is known)." in out) == (not scored[1])
 
 
 def test_a_pipe_is_neither_sorted_nor_a_run_to_resume(capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,6 +264,6 @@ def test_refusals_name_what_was_called(given: dict[str, Any], said: str) -> None
 def test_sensors_that_report_one_at_a_time_are_scored_without_a_grid() -> None:
     i = np.arange(900)
     columns = {f"s{k}": np.where(i % 3 == k, np.sin(i / 30 + k), np.nan) for k in range(3)}
-    few = {"rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 5}]}
-    result = emphatic.nexting.run(columns, resample="none", horizons=[5, 20], config=few, offline=False)
-    assert all(score["variance_explained"] is not None for score in result.summary)
+    few = {"rate": 0.3, "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 5}]}
+    result = emphatic.nexting.run(columns, resample="none", horizons=[5, 20], config=few)
+    assert all(score["variance_explained"] is not None for score in result.summary[1:] if score["kind"] == "at")
