@@ -1,4 +1,4 @@
-"""Write out what lists the rules: a table in the README, the page of updates, and names for type checkers.
+"""Write out what lists the rules: tables in the README and of updates, the reference, and names for type checkers.
 
     python -m tools.list_rules
 
@@ -7,8 +7,6 @@ All of it is said by the rules themselves; a test holds the lists against them.
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -30,15 +28,22 @@ def with_summary(readme: str) -> str:
 
 
 def with_updates(page: str) -> str:
-    """``docs/rules.md`` with a row and a section for each rule between its marks."""
+    """``docs/rules.md`` with a row for each rule between its marks."""
     lines = ["| rule | update | paper |", "|---|---|---|"]
     names = re.compile(rf"\b({'|'.join(rules.names())})\b")
     for rule in _rules():
         update = names.sub(r"`\1`", rule.update).replace("|", "∣")
-        lines.append(f"| [`{rule.name}`](#{rule.name}) | {update} | {rule.paper} |")
-    for rule in _rules():
-        lines += ["", f"### {rule.name}", "", *_described(rule)]
+        lines.append(f"| [`{rule.name}`](api/rules.md#{rule.name}) | {update} | {rule.paper} |")
     return _between_marks(page, lines)
+
+
+def with_reference(page: str) -> str:
+    """``docs/api/rules.md`` with a section for each rule between its marks: what its module says of itself."""
+    lines: list[str] = []
+    for rule in _rules():
+        options = "    options: {show_root_heading: false, members: false}"
+        lines += [f"## {rule.name}", "", f"::: emphatic.rules.{rule.name}", options, "", _learners(rule), ""]
+    return _between_marks(page, lines[:-1])
 
 
 def with_names(package: str) -> str:
@@ -50,6 +55,7 @@ def with_names(package: str) -> str:
 LISTS: dict[str, Callable[[str], str]] = {
     "README.md": with_summary,
     "docs/rules.md": with_updates,
+    "docs/api/rules.md": with_reference,
     "src/emphatic/__init__.py": with_names,
 }
 
@@ -68,14 +74,12 @@ def _family(rule: Rule) -> str:
     return "TD(λ)" if rule.fixed_point == "projected" or rule.continuing else "bounded traces"
 
 
-def _described(rule: Rule) -> list[str]:
-    """What a rule's module says of itself, its parameters, and the short name of its learners."""
-    module = importlib.import_module(f"emphatic.rules.{rule.name}")
-    lines = inspect.cleandoc(module.__doc__ or "").splitlines()
+def _learners(rule: Rule) -> str:
+    """The short name of a rule's learners, and its extra parameters."""
     short = f"`emphatic.{rule.class_name}(n)`" if rule.class_name else f'`emphatic.Learner("{rule.name}", n)`'
     extra = [f"`{name}` ({_default(rule, name)})" for name in rule.extra]
     about = f"Learners: {short}." + (f" Extra parameters: {', '.join(extra)}." if extra else "")
-    return [*lines, "", about + ("" if rule.interest else " Accepts only I = 1.")]
+    return about + ("" if rule.interest else " Accepts only I = 1.")
 
 
 def _default(rule: Rule, name: str) -> str:

@@ -413,7 +413,7 @@ def run(
         step: The time between two rows of a time series store, such as "1min".
         stepsize: The step-size method, a name or an object of ``emphatic.stepsizes``; default: a fixed step size.
         ask: Questions in one line of text, such as "P(power > 5 within 1h)" or "power at +6h" (see docs/ask.md). Each
-            adds a column with its answers, and an object, marked by ``text``, at the end of the summary.
+            adds columns with its answers, and an object to the summary.
         weighted: Whether to ask for the weighted mean of all that follows too, of each signal at each horizon, such as
             "power@1h".
         coverage: The target coverage of the intervals; default: 0.8.

@@ -80,6 +80,9 @@ def share_of(errors: float, of_all: float) -> float | None:
 def describe_baseline(name: str) -> str:
     """A baseline in words.
 
+    Args:
+        name: Its name in ``summary.json``.
+
     >>> describe_baseline("last_day")
     'the day before'
     """
