@@ -142,7 +142,7 @@ class Answers:
             targets["kind"][target : target + len(of.kinds)] = of.kinds
             targets["weights"][target : target + len(of.kinds), records.PAST if of.is_event else records.NOW] = 1.0
             place, target = place + int(group["room"]) + 1, target + len(of.kinds)
-        D, H = int(groups["features"].max(initial=1)), self._calendar.cells
+        D, H = int(groups["features"].max(initial=1)), self._calendar.cell.slots
         slots = int(series["slots"].max(initial=1)) or 1
         leads = min((kernels.LONGEST + 1) * max(lengths), _MOST_LEADS)
         with np.errstate(under="ignore"):

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import next_fast_len
 
 __all__ = ["Period", "describe_periods", "find_periods"]
 
@@ -143,7 +142,7 @@ def _candidates(residual: Array, exact: Sequence[float]) -> tuple[list[_Candidat
         return [], np.ones(1)
     slope = min(max(float(residual[1:] @ residual[:-1]) / squares, 0.0), 1.0)
     white = residual[1:] - slope * residual[:-1]
-    size = next_fast_len(n - 1, real=True)
+    size = _fft_size(n - 1)
     raised_cosine = 0.5 - 0.5 * np.cos(2 * np.pi * (np.arange(n - 1) + 0.5) / (n - 1))
     transform = np.fft.rfft((white - white.mean()) * raised_cosine, size)
     power = transform.real**2 + transform.imag**2
@@ -224,7 +223,7 @@ def _is_harmonic(frequency: Array, period: float, n: int, cycles: float) -> NDAr
 def _correlation(residual: Array) -> Array:
     """The autocorrelation at each lag."""
     n, centred = len(residual), residual - residual.mean()
-    size = next_fast_len(2 * n, real=True)
+    size = _fft_size(2 * n)
     transform = np.fft.rfft(centred, size)
     correlation = np.fft.irfft(transform.real**2 + transform.imag**2, size)[:n]
     return np.asarray(correlation / max(correlation[0], 1e-300) * n / (n - np.arange(n)))
@@ -237,3 +236,8 @@ def _noise(power: Array, around: int) -> Array:
     beside = power[np.minimum(begin[:, None] + np.arange(2 * around), len(power) - 1)]
     k = int(_QUANTILE * 2 * around)
     return np.interp(np.arange(len(power)), at, np.partition(beside, k, axis=1)[:, k] / -math.log(1.0 - _QUANTILE))
+
+
+def _fft_size(n: int) -> int:
+    """The least number from n on that is a power of 2, or 3, 5, 9 or 15 times one."""
+    return min(odd << max(0, math.ceil(math.log2(n / odd))) for odd in (1, 3, 5, 9, 15))

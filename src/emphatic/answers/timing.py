@@ -103,7 +103,8 @@ class LogCalendar:
     def __init__(self, timing: Timing, many: bool = False) -> None:
         step = timing.step
         self.cycles: tuple[CalendarPeriod, ...] = ()
-        self._cell = CalendarPeriod("", 1.0, 1, 1)
+        #: The cells of the calendar that have an effect of their own.
+        self.cell = CalendarPeriod("", 1.0, 1, 1)
         self._waves, self._weekly, self._hourly = _YEAR, False, False
         if not timing.dated or step is None or step > 0.5 * _YEAR:
             return
@@ -114,20 +115,15 @@ class LogCalendar:
             day = CalendarPeriod("day", _DAY, rows, min(_MOST_SLOTS, rows))
             self.cycles = (day, week._replace(slots=min(week.rows, 7 * rows if rows <= 48 else 168)))
             self._waves, self._hourly = _DAY, True
-            self._cell = day._replace(slots=min(24, rows)) if many else week._replace(slots=min(168, week.rows))
+            self.cell = day._replace(slots=min(24, rows)) if many else week._replace(slots=min(168, week.rows))
         elif step <= 0.5 * _WEEK:
             self.cycles = (week, year)
-            self._cell = week
+            self.cell = week
         else:
             self.cycles = (year,)
-            self._cell = year
+            self.cell = year
         self._weekly = step <= _DAY
         self.cycles = tuple(cycle._replace(rows=cycle.rows * (cycle.rows <= _MOST_ROWS)) for cycle in self.cycles)
-
-    @property
-    def cells(self) -> int:
-        """How many cells there are that have an effect of their own."""
-        return self._cell.slots
 
     @property
     def word(self) -> str | None:
@@ -140,7 +136,7 @@ class LogCalendar:
         if not self.cycles:
             return np.repeat(_NONE, len(time), axis=0)
         clock = np.zeros((len(time), 3 + PERIODS), np.int64)
-        clock[:, 0] = self._cell.slot(time)
+        clock[:, 0] = self.cell.slot(time)
         if self._hourly:
             clock[:, 1] = time % _DAY // (_DAY / HOURS)
         for p, cycle in enumerate(self.cycles):
