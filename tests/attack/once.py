@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 from tempfile import TemporaryDirectory
@@ -28,10 +28,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from emphatic.nexting.settings import Settings
 from tests.support.mqtt import Watcher
 from tests.support.services import (
-    SETTINGS,
+    FLAGS,
     Served,
     free_port,
     mosquitto,
@@ -175,7 +174,6 @@ def kill_under_load(
     ids: bool = True,
     rate: float = 50.0,
     seed: int = 1,
-    settings: Settings = SETTINGS,
 ) -> Counts:
     """Kill the service and the broker at random while readings come.
 
@@ -186,15 +184,12 @@ def kill_under_load(
         ids: Whether readings have ids.
         rate: Readings a second.
         seed: What decides when to kill.
-        settings: What the model predicts.
     """
     rng, counts = random.Random(seed), Counts(kills, broker_kills)
     with _brokers(folder) as (broker, port, watcher, other_port):
         model, source = folder / "model", f"mqtt://127.0.0.1:{port}/plant/readings"
         publish = f"mqtt://127.0.0.1:{other_port}/predictions"
-        (folder / "settings.toml").write_text(settings.toml())
-        flags = ("--config", folder / "settings.toml", "--warm-up", "60", "--save-every", "1s")
-        options = (source, "--publish", publish, *flags, "--topic-names", "plant/readings=")
+        options = (source, "--publish", publish, *FLAGS, "--save-every", "1s", "--topic-names", "plant/readings=")
         sender = Sender(port, rate, ids)
         with Served(model, *options) as service:  # the broker remembers who has subscribed
             wait_for(lambda: any("connected." in line for line in service.log))
@@ -225,7 +220,7 @@ def kill_under_load(
         lines = _published(watcher)
     counts.sent = sender.sent
     _count(counts, lines, sender, broker.killed)
-    _compare(model, lines, counts.steps, folder, settings)
+    _compare(model, lines, counts.steps, folder)
     return counts
 
 
@@ -256,10 +251,10 @@ def _count(counts: Counts, lines: list[dict[str, Any]], sender: Sender, killed: 
             counts.lost += not is_unwritten
 
 
-def _compare(model: Path, lines: list[dict[str, Any]], steps: int, folder: Path, settings: Settings) -> None:
+def _compare(model: Path, lines: list[dict[str, Any]], steps: int, folder: Path) -> None:
     """The model is bit for bit that of an undisturbed run over what was learned from."""
     learned = {step: step for step in range(WITHOUT)} | {line["step"]: line["time"] - BEGIN for line in lines}
-    same_as_undisturbed(model, [readings(1, learned[step])[0] for step in range(steps)], folder, settings)
+    same_as_undisturbed(model, [readings(1, learned[step])[0] for step in range(steps)], folder)
 
 
 def main() -> int:
@@ -278,7 +273,6 @@ def main() -> int:
             ids=not arguments.without_ids,
             rate=arguments.rate,
             seed=arguments.seed,
-            settings=replace(SETTINGS, exponential_only=False),  # with values at each horizon, as users have them
         )
     print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in vars(counts).items()))
     return (

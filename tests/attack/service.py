@@ -17,21 +17,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from emphatic.nexting.settings import Settings
 from emphatic.serve.payloads import read_message
 from emphatic.serve.service import read_json
 from emphatic.serve.sources.mqtt import import_paho
 from emphatic.tables.text import read_object
 from tests.support.services import (
     FLAGS,
-    SETTINGS,
     Served,
     free_port,
     journal_readings,
@@ -278,8 +275,7 @@ def main() -> int:
     given = parser.parse_args()
     with TemporaryDirectory() as folder:
         began = time.monotonic()
-        settings = replace(SETTINGS, exponential_only=False)  # with values at each horizon, as users have them
-        attack = attack_service(Path(folder), given.calls, given.seed, _note_progress, settings)
+        attack = attack_service(Path(folder), given.calls, given.seed, _note_progress)
     print(json.dumps({
         "calls": given.calls, "seconds": round(time.monotonic() - began), "codes": dict(attack.codes),
         "accepted": len(attack.accepted), "faults": len(attack.faults),
@@ -293,19 +289,16 @@ def attack_service(
     calls: int,
     seed: int,
     note: Callable[[Attack, int], None] = lambda attack, done: None,
-    settings: Settings = SETTINGS,
 ) -> Attack:
     """Start a service, attack it, stop it, and compare what it saved with a run over what it accepted."""
     model = folder / "model.safetensors"
-    (folder / "settings.toml").write_text(settings.toml())
-    flags = ("--config", folder / "settings.toml", "--warm-up", "60", "--save-every", "2s")
-    with Served(model, *flags) as service:
+    with Served(model, *FLAGS, "--save-every", "2s") as service:
         attack = Attack(service.url)
         attack.run(calls, seed, lambda done: note(attack, done))
         if service.process.returncode is not None:
             attack.faults.append(f"the service has ended: {service.log[-5:]}")
         service.stop()
-    same_as_undisturbed(model, attack.accepted, folder, settings)
+    same_as_undisturbed(model, attack.accepted, folder)
     return attack
 
 

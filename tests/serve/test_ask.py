@@ -13,23 +13,21 @@ import pytest
 from emphatic.serve import app as app_module
 from emphatic.serve import service as service_module
 from emphatic.serve.service import Service
-from tests.asking.test_nexting import readings
-from tests.support.services import SETTINGS, Client, Served, opened, started, wait_for
-from tests.support.services import readings as two_signals
+from tests.support.services import FLAGS, SETTINGS, Client, Served, opened, readings, started, wait_for
 
 
 @pytest.mark.serve
 def test_a_question_is_asked_answered_kept_over_a_kill_and_removed(tmp_path: Path) -> None:
-    flags = ("--warm-up", "60", "--horizons", "2", "--predict", "x", "--ask", "x at +1h", "--save-every", "1h")
-    rows = [reading for _, reading in readings(200)]
+    flags = (*FLAGS, "--ask", "S1 at +1min", "--save-every", "1h")
+    rows = readings(200)
     with Served(tmp_path / "model", *flags) as service:
-        assert [asked["text"] for asked in service.client.get("/ask").json()] == ["x at +1h"]
+        assert [asked["text"] for asked in service.client.get("/ask").json()] == ["S1 at +1min"]
         service.client.post("/readings", json=rows[:100])
-        answer = service.client.post("/ask", json={"ask": "P(x > 3 within 3h)"})
+        answer = service.client.post("/ask", json={"ask": "P(S1 > 0.5 within 9s)"})
         assert answer.status_code == 200
         assert answer.json()[1]["learning"] == "learning: 0 of 100 windows known"
-        wrong = service.client.post("/ask", json={"ask": "P(x > 3 in 3h)"})
-        assert (wrong.status_code, "'P(x > 3 within 3h)'" in wrong.json()["error"]) == (422, True)
+        wrong = service.client.post("/ask", json={"ask": "P(S1 > 0.5 in 9s)"})
+        assert (wrong.status_code, "'P(S1 > 0.5 within 9s)'" in wrong.json()["error"]) == (422, True)
         assert service.client.post("/ask", json={"question": 1}).status_code == 400
         assert service.client.post("/ask", json={"ask": 1}).status_code == 422
         assert service.client.post("/ask", content="ask=x").status_code == 415
@@ -40,10 +38,11 @@ def test_a_question_is_asked_answered_kept_over_a_kill_and_removed(tmp_path: Pat
     with Served(tmp_path / "model", *flags) as service:
         assert service.client.get("/ask").json() == before
         line = service.client.post("/readings", json=rows[150]).json()
-        assert set(line["asked"]) == {"x at +1h", "P(x > 3 within 3h)"}
-        after = service.client.request("DELETE", "/ask", json={"ask": "x at +1h"})
-        assert [asked["text"] for asked in after.json()] == ["P(x > 3 within 3h)"]
-        assert service.client.request("DELETE", "/ask", json={"ask": "x at +1h"}).status_code == 422
+        means = {f"mean of S{i} over {h}" for i in (1, 2) for h in (2, 9)}
+        assert set(line["asked"]) == {*means, "S1 at +1min", "P(S1 > 0.5 within 9s)"}
+        after = service.client.request("DELETE", "/ask", json={"ask": "S1 at +1min"})
+        assert [asked["text"] for asked in after.json()] == ["P(S1 > 0.5 within 9s)"]
+        assert service.client.request("DELETE", "/ask", json={"ask": "S1 at +1min"}).status_code == 422
         assert "Ask" in service.client.get("/").text
 
 
@@ -59,7 +58,7 @@ def test_a_question_waits_for_readings_that_are_held_back_and_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that was given up is not asked later, and does not end learning; nothing is saved meanwhile."""
-    rows, compiled = two_signals(80), threading.Event()
+    rows, compiled = readings(80), threading.Event()
     monkeypatch.setattr(service_module, "compile_for_live", lambda settings: compiled.wait(60))
     monkeypatch.setattr(app_module, "_CHANGE_PATIENCE", 0.3)
     service = started(tmp_path, wait=False, save_every=0.01)
@@ -82,7 +81,7 @@ def test_a_question_waits_for_readings_that_are_held_back_and_not_for_ever(
 
 def test_a_question_about_no_signal_costs_no_warm_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It can be asked before the signals are known, and is dropped when they are; others survive a restart."""
-    rows = two_signals(80)
+    rows = readings(80)
     service = started(tmp_path)
     post(service, rows[:30])
     for text in ("P(S9 > 1 within 3 rows)", "S1 at +3"):

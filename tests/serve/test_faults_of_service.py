@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import shutil
 import threading
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.attack.once import Sender
+from tests.support.processes import COMMAND, run
 from tests.support.services import (
     FLAGS,
     Served,
@@ -27,6 +29,15 @@ from tests.support.services import (
 
 pytestmark = pytest.mark.serve
 
+#: Settings with questions of every kind.
+SETTINGS_OF_ALL = """horizons = [2, 9]
+weighted = true
+ask = ["P(S1 > 0.5 within 9s)", "P(S2 < 0 at +9s)", "time until S1 > 0.5 up to 20s", "max of S2 within 9s"]
+[[questions]]
+name = "near"
+cumulant = "S1"
+horizon = 9
+"""
 #: The fields of the topic are the signals, as readings() has them.
 BARE = (*FLAGS, "--topic-names", "plant/readings=")
 
@@ -57,6 +68,25 @@ def test_killed_twenty_times_under_load_by_http(tmp_path: Path) -> None:
         service.stop()
     same_as_undisturbed(model, readings(there), tmp_path)
     assert there > 1000
+
+
+def test_stopped_and_killed_it_writes_the_lines_of_a_pipe(tmp_path: Path) -> None:
+    """Every column: values, means, weighted means, events, times until, own questions, alarms."""
+    (tmp_path / "settings.toml").write_text(SETTINGS_OF_ALL, "utf-8")
+    flags = ("--config", tmp_path / "settings.toml", "--warm-up", 60)
+    rows, lines = readings(320), list[bytes]()
+    rows[250]["S1"] = 1e3
+    for number, (begin, end) in enumerate(((0, 130), (130, 200), (200, 260), (260, 320))):
+        with Served(tmp_path / "model", *flags, "--save-every", "1h") as service:
+            lines += service.post(rows[begin:end]).content.splitlines()
+            service.kill() if number % 2 else service.stop()
+    text = "\n".join(map(json.dumps, rows)).encode()
+    piped = run(COMMAND, "nexting", "-", *flags, "--model", tmp_path / "piped", input=text).stdout.splitlines()
+    assert lines[59:] == piped[-261:]
+    last = json.loads(lines[-1])
+    assert {*last["asked"]} > {"S1@9", "mean of S2 over 9", "P(S1 > 0.5 within 9s)", "max of S2 within 9s"}
+    assert last["predictions"]["near"]["9"] is not None
+    assert any(json.loads(line)["alarm"]["S1"] for line in lines[-70:])
 
 
 def test_a_second_service_on_one_folder_is_refused_twenty_times(tmp_path: Path) -> None:

@@ -42,10 +42,7 @@ def stream_of(service: Served, signal: str, steps: int) -> dict[int, float | Non
 @pytest.mark.serve
 def test_a_signal_is_forecast_and_its_history_is_back_after_a_kill(tmp_path: Path) -> None:
     rows = hourly(400)
-    config = tmp_path / "settings.toml"
-    config.write_text("exponential_only = false\n", "utf-8")
-    flags = (*FLAGS, "--config", str(config))
-    with Served(tmp_path / "model", *flags) as service:
+    with Served(tmp_path / "model", *FLAGS) as service:
         service.client.post("/readings", json=rows[:37])
         early = service.client.get("/forecast", params={"signal": "x"}).json()
         assert (early["learning"], early["forecasts"]) == ("warming up: 37 of 60 readings", [])
@@ -59,6 +56,7 @@ def test_a_signal_is_forecast_and_its_history_is_back_after_a_kill(tmp_path: Pat
         for forecast in answer["forecasts"]:
             assert path[forecast["ahead"]] == pytest.approx(forecast["mean"])
             assert forecast["low"] <= forecast["mean"] <= forecast["high"]
+            assert 0 < forecast["rmse"] < 1
         verdict = answer["verdict"]
         assert verdict["baseline"]
         assert verdict["sentence"].startswith("x is predicted ")
@@ -66,7 +64,7 @@ def test_a_signal_is_forecast_and_its_history_is_back_after_a_kill(tmp_path: Pat
         assert service.client.get("/forecast", params={"signal": "z"}).status_code == 404
         service.kill()
     for _ in ("from the journal", "from the model, which is saved at the end"):
-        with Served(tmp_path / "model", *flags) as service:
+        with Served(tmp_path / "model", *FLAGS) as service:
             again = service.client.get("/forecast", params={"signal": "x"}).json()
             assert again["forecasts"] == answer["forecasts"]
             readings = stream_of(service, "x", 100)

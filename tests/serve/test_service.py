@@ -7,6 +7,7 @@ import json
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ import numpy as np
 import pytest
 
 from emphatic.common.locks import InUseError
+from emphatic.nexting.forecaster import Said
 from emphatic.nexting.predictor import LineFormat, Prediction, Predictor
-from emphatic.questions.gvf import GVF
 from emphatic.serve import service as service_module
-from emphatic.serve.app import EventStream, describe_history
+from emphatic.serve.app import EventStream, describe_forecast, describe_history
 from emphatic.serve.journal import Journal
-from emphatic.serve.service import Inbox, Incoming, Receipt, RecentRows, RunningError, Service, WarmingUp
+from emphatic.serve.service import Inbox, Incoming, Receipt, RecentRows, Service, WarmingUp
 from emphatic.tables.pipe import Malformed
 from tests.support.services import (
     SETTINGS,
@@ -209,13 +210,13 @@ def test_without_learning_nothing_is_written(tmp_path: Path) -> None:
 
 
 def test_recent_rows_are_bounded_and_in_order() -> None:
-    format = LineFormat([GVF("x", horizon=2), GVF("y", horizon=2)], ["y"])
+    format = LineFormat(["y"], [("x", "2"), ("y", "2")])
     recent = RecentRows(("x", "y"), format)
-    ends = {"low": np.array([1.0, 2.0]), "high": np.array([3.0, np.nan])}
+    nothing = np.empty((0, 4))
     for t in range(9):
-        derived = ends | {"anomaly": np.array([t / 4]), "alarm": np.array([t == 6]), "why": np.array([3 * (t == 6)])}
-        values, readings = np.array([t, np.nan]), (t / 2, np.nan)
-        recent.add([Prediction(t, f"time {t}", values, format, readings, float(t), t == 7, derived)])
+        said = Said(nothing, nothing, np.empty(0, np.int8), np.array([t / 4]), np.array([3 * (t == 6)], np.int8))
+        values, read = np.array([[t, 1.0, 3.0], [np.nan, 2.0, np.nan]]), (t / 2, np.nan)
+        recent.add([Prediction(t, f"time {t}", values, format, read, float(t), t == 7, said)])
     assert recent.columns("y", 5, 3) == {
         "step": [5, 6, 7], "time": ["time 5", "time 6", "time 7"], "t": [5.0, 6.0, 7.0], "reading": [None] * 3,
         "gap": [False, False, True], "predictions": {"2": [None] * 3}, "low": {"2": [2.0] * 3},
@@ -225,43 +226,45 @@ def test_recent_rows_are_bounded_and_in_order() -> None:
     assert "alarm" not in (recent.columns("x", 5, 3) or {})
     assert recent.columns("x", 9, 5) is None
     for t in range(9, recent.size + 50):
-        recent.add([Prediction(t, None, np.zeros(2), format, (0.0, 0.0))])
+        recent.add([Prediction(t, None, np.zeros((2, 3)), format, (0.0, 0.0))])
     assert (recent.first, recent.end) == (50, recent.size + 50)
     found = recent.columns("x", 0, 10**6)
     assert found is not None
     assert found["step"] == list(range(50, recent.size + 50))
 
 
-def test_the_running_error_is_that_of_the_returns() -> None:
-    """Against the returns of a random walk computed from its definition, in blocks of any size."""
-    rng, T, gamma = np.random.default_rng(0), 6000, np.array([0.5, 0.9, 0.99])
-    x = np.cumsum(rng.normal(size=T))
-    p = np.stack([x, x + 1, np.zeros(T)], axis=1)
-    G = np.zeros((T, 3))
-    for t in range(T - 2, -1, -1):
-        G[t] = (1 - gamma) * x[t + 1] + gamma * G[t + 1]
-    errors, format, at = RunningError(gamma, [0, 0, 0]), LineFormat([GVF("x", horizon=h) for h in (2, 10, 100)], []), 0
-    while at < T:
-        end = at + int(rng.integers(1, 20))
-        errors.add([Prediction(t, None, p[t], format, (x[t],)) for t in range(at, min(end, T))])
-        at = end
-    late = slice(T // 2, T - 600)
-    expected = np.sqrt(np.mean((G - p)[late] ** 2, axis=0))
-    found = errors.rmse()
-    assert None not in found
-    np.testing.assert_allclose(np.array(found, float), expected, rtol=0.35)
+def test_questions_that_come_and_go_do_not_change_what_is_predicted(service: Service) -> None:
+    """Their answers are under "asked", also that of a value; the recent rows of a page go on."""
+    rows = readings(140)
+    offered(service, rows[:100])
+    before = service.recent
+    for text in ("S1 at +5", "S1 at +2"):  # the second is asked by default, too
+        service.ask(text).result(30)
+    outcome = offered(service, rows[100:120])[-1].outcome
+    assert isinstance(outcome, Prediction)
+    line = json.loads(outcome.line)
+    assert {signal: list(horizons) for signal, horizons in line["predictions"].items()} == {
+        "S1": ["2", "9"],
+        "S2": ["2", "9"],
+    }
+    assert [text for text in line["asked"] if not text.startswith("mean")] == ["S1 at +5"]
+    service.ask("S1 at +5", stop=True).result(30)
+    offered(service, rows[120:])
+    assert service.failure is None
+    assert service.recent is before
+    shown = before.columns("S1", 119, 1) if before is not None else None
+    assert shown is not None
+    assert {name: values[0] for name, values in shown["predictions"].items()} == line["predictions"]["S1"]
 
 
-def test_the_running_error_of_one_large_block_with_readings_that_cannot_be_used() -> None:
-    """It is known however the rows came, and finite."""
-    errors, format = RunningError(np.array([0.5, 8 / 9]), [0, 0]), LineFormat([GVF("x", horizon=h) for h in (2, 9)], [])
-    x = np.full(200, 3.0)
-    x[[0, 50, 120]] = np.nan
-    x[[51, 90]] = 1e308, -np.inf
-    p = np.full((200, 2), 2.0)
-    p[79] = 1e300
-    errors.add([Prediction(t, None, p[t], format, (x[t],)) for t in range(200)])
-    assert errors.rmse() == pytest.approx([1.0, 1.0])
+def test_an_own_question_has_rows_and_no_forecast(tmp_path: Path) -> None:
+    service = started(tmp_path, replace(SETTINGS, questions=({"name": "near", "cumulant": "S1", "horizon": 9},)))
+    offered(service, readings(200))
+    assert service.recent is not None
+    assert (service.recent.columns("near", 199, 1) or {})["predictions"]["9"][0] is not None
+    assert describe_forecast(service, "near") == {"signal": "near", "learning": "", "forecasts": []}
+    assert describe_history(service, "near") is None
+    service.close()
 
 
 def test_readings_are_journaled_while_kernels_compile_and_then_learned_to_the_same_bits(

@@ -227,6 +227,7 @@ def _load() -> None:
     from emphatic.nexting.predictor import Predictor
     from emphatic.nexting.settings import Settings
     from emphatic.tables.pipe import Readings
+
     wave = np.sin(np.arange(99.0) / 7)
     with tempfile.TemporaryDirectory() as folder:
         emphatic.nexting.run({"S1": wave, "S2": wave[::-1]}, horizons=[2, 9], out=folder)

@@ -188,11 +188,9 @@ class Client:
         return send(create_app(self._service), "POST", path, json=json, headers=headers)
 
 
-def same_as_undisturbed(
-    model: Path, rows: Iterable[dict[str, Any]], folder: Path, settings: Settings = SETTINGS
-) -> None:
+def same_as_undisturbed(model: Path, rows: Iterable[dict[str, Any]], folder: Path) -> None:
     """The saved model is that of a run over these readings that was never disturbed, to the last bit."""
-    predictor = Predictor(settings, warm_up=60, resilient=True)
+    predictor = Predictor(SETTINGS, warm_up=60, resilient=True)
     predictor.take(enumerate(rows, start=1))
     assert predictor.horde is not None
     predictor.horde.save(folder / "undisturbed", **predictor.state())
@@ -212,8 +210,8 @@ def same_as_undisturbed(
         assert one.theta.tobytes() == other.theta.tobytes()
         assert one.e.tobytes() == other.e.tobytes()
     following = list(enumerate(readings(20, 10**6)))
-    bits = [[one.values.tobytes() for one in each.take(following)] for each in (found, expected)]  # type: ignore[union-attr]
-    assert bits[0] == bits[1]
+    lines = [[one.line for one in each.take(following)] for each in (found, expected)]  # type: ignore[union-attr]
+    assert lines[0] == lines[1]
 
 
 def journal_readings(folder: Path) -> list[dict[str, Any]]:
