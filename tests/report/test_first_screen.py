@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )]  # fmt: skip
     log, out = tmp_path_factory.mktemp("screen") / "log.csv", tmp_path_factory.mktemp("screen") / "out"
     log.write_text("\n".join(lines), "utf-8")
-    emphatic.nexting.run(log, horizons=["1h", "6h", "1d"], out=out, offline=False, exponential_only=False)
+    emphatic.nexting.run(log, horizons=["1h", "6h", "1d"], out=out)
     return out
 
 
