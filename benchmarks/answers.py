@@ -208,7 +208,7 @@ def _only(block: Block, signals: Sequence[int], dated: bool) -> Block:
     places = list(signals)
     guarded = None if block.guarded is None else block.guarded[:, places]
     time = block.time if dated else None
-    return replace(block, values=block.values[:, places], guarded=guarded, time=time, pulled_in=None)
+    return replace(block, values=block.values[:, places], guarded=guarded, time=time)
 
 
 def collect(name: str, out: Path) -> None:

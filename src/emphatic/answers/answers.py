@@ -99,7 +99,9 @@ class Answers:
         self._read, self._half = 0, 0 if rows is None else rows // 2
         self._memory.stream["half"] = _NEVER if self._half else 0
         self._relations = Relations(len(self.signals), len(plan.series))
-        self._buffer, self._said = self._new_rows(), np.zeros(SIDES)
+        S, G = len(plan.series), len(plan.groups)
+        self._buffer = np.zeros((S, _CHUNK, records.KNOWN)), np.zeros((G, _CHUNK, 3 + records.PAST_INPUTS))
+        self._said = np.zeros(SIDES)
         self._room = np.zeros(TARGETS), np.zeros((records.ANSWERS, records.ANSWERS)), np.zeros(records.ANSWERS)
 
     @property
@@ -189,14 +191,6 @@ class Answers:
             seen_signals[i, : len(seen)] = seen
         return seen_signals
 
-    def _new_rows(self) -> tuple[Array, Array, Array]:
-        S, G, T = len(self._plan.series), len(self._plan.groups), len(self._memory.targets)
-        return (
-            np.zeros((S, _CHUNK, records.KNOWN)),
-            np.zeros((G, _CHUNK, 3 + records.PAST_INPUTS)),
-            np.zeros((_CHUNK, T, 4)),
-        )
-
     # ------------------------------------------------------------------ rows
 
     def __call__(self, block: Block, td: Array | None = None) -> Array:
@@ -281,23 +275,15 @@ class Answers:
         calendar, clock = self._calendar.features(when), self._calendar.clock(when)
         clock[at, -1] = 1
         out = np.empty((len(when), len(self._memory.targets), 4))
-        common, margins, room = self._buffer
+        common, margins = self._buffer
         begin = 0
         while begin < len(when):
             end = min(len(when), begin + self._due - self._row)
             self._make_room(end - begin)
-            memory, count = self._memory, end - begin
-            R = len(memory.expected) // 2
-            places = np.arange(self._row, self._row + count) % R
-            for ring, new in ((memory.expected, expected), (memory.time, when), (memory.clock, clock)):
-                ring[places] = ring[places + R] = new[begin:end]
-            reading, present, feature, learned = (array[begin:end] for array in inputs)
-            rows = kernels.RowBatch(
-                reading, present, feature, learned, calendar[begin:end], common, margins, room[:count]
-            )
-            _kernel("advance")(memory, self._row, rows, self._said)
-            out[begin:end] = room[:count]
-            self._row, begin = self._row + count, end
+            of_rows = [array[begin:end] for array in (*inputs, calendar, expected, when, clock)]
+            rows = kernels.RowBatch._make((*of_rows, common, margins, out[begin:end]))
+            _kernel("advance")(self._memory, self._row, rows, self._said)
+            self._row, begin = self._row + end - begin, end
             if self._row == self._due:
                 with blas_threads(1):  # the last bits depend on how many there are
                     self._learn()

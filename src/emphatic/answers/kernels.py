@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
     Record = Any
 
 #: The least weight of a new reading in what is usual, and the most that it is for labels of few rows; rows in which a
@@ -116,6 +117,9 @@ class RowBatch(NamedTuple):
         feature: Readings for features, held (B, S).
         learned: What TD predicts (B, L), NaN where it does not.
         calendar: Features of the calendar (B, CALENDAR).
+        expected: How many rows there should have been up to each (B,).
+        time: The time of each (B,).
+        clock: What the clock says at each, as ``Memory.clock`` (B, 3 + PERIODS).
         common: Features of each series, and what answers need (S, B, KNOWN).
         margins: Margins of the conditions of each group, in deviations, and their past (G, B, 3 + PAST_INPUTS).
         out: Answer, low, high, and usual of each target (B, T, 4).
@@ -126,6 +130,9 @@ class RowBatch(NamedTuple):
     feature: Floats
     learned: Floats
     calendar: Floats
+    expected: Floats
+    time: Floats
+    clock: Integers
     common: Floats
     margins: Floats
     out: Floats
@@ -145,7 +152,7 @@ _memory = types.NamedTuple(  # type: ignore[no-untyped-call]
     ),
     Memory,
 )
-_rows = types.NamedTuple((_f2, _f2, _f2, _f2, _f2, _f3, _f3, _f3), RowBatch)  # type: ignore[no-untyped-call]
+_rows = types.NamedTuple((*[_f2] * 5, _f1, _f1, _i2, _f3, _f3, _f3), RowBatch)  # type: ignore[no-untyped-call]
 
 
 #: LLVM makes these functions a part of their callers: to hand all arrays over takes longer than most of them.
@@ -577,6 +584,11 @@ def advance(memory: Memory, row: int, rows: RowBatch, said: Floats) -> int:
     ``said`` has room for what a regression says.
     """
     M, g = len(memory.expected) // 2 - 1, 0
+    for t in range(len(rows.out)):
+        for k in ((row + t) & M, ((row + t) & M) + M + 1):
+            memory.expected[k], memory.time[k] = rows.expected[t], rows.time[t]
+            for c in range(rows.clock.shape[1]):
+                memory.clock[k, c] = rows.clock[t, c]
     for i in range(len(memory.series)):
         begin = g
         for t in range(len(rows.out)):

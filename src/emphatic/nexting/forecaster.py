@@ -95,12 +95,11 @@ class Forecaster:
         watched = len(settings.predict or ()) * len(settings.horizons or ())
         places = [horde.signals.index(str(question.cumulant)) for question in horde.questions[:watched]]
         self.alarms = Alarms(places, horde.gamma[:watched], settings.false_alarm_rate)
-        # The places of the shortest horizon, and the question about the mean until then, of each signal.
+        # The places of the shortest horizon, and the questions about the means until then, where they can be asked.
         horizons = settings.horizons or (1,)
         shortest = int(np.argmin(horde.gamma[: len(horizons)])) if watched else 0
-        self._shortest = slice(shortest, watched, len(horizons))
         pairs = [default_questions([name], [horizons[shortest]], timing.step) for name in settings.predict or ()]
-        self._means = [pair[1] if pair else "" for pair in pairs]
+        self._means = {pair[1]: shortest + i * len(horizons) for i, pair in enumerate(pairs) if pair}
         self._texts: Sequence[str] = ()
         #: The signals that are predicted, which have alarms.
         self.signals = tuple(horde.signals[c] for c in self.alarms.places.tolist())
@@ -153,11 +152,11 @@ class Forecaster:
         It is closer to what follows.
         """
         if self._texts is not self.asked.texts:
-            self._texts, places = self.asked.texts, {text: q for q, text in enumerate(self.asked.texts)}
-            self._places = np.array([places.get(text, -1) for text in self._means], np.int64)
+            self._texts = self.asked.texts
+            pairs = [(self._means[text], q) for q, text in enumerate(self._texts) if text in self._means]
+            self._nearest, self._answers = np.array(pairs, np.int64).reshape(-1, 2).T
         expected = plain[:, : len(self.alarms.gamma)].copy()
-        nearest, means = expected[:, self._shortest], asked[:, self._places, 0] if asked.shape[1] else np.nan
-        expected[:, self._shortest] = np.where((self._places < 0) | np.isnan(means), nearest, means)
+        expected[:, self._nearest] = asked[:, self._answers, 0]
         return expected
 
     def columns(self, said: Said) -> dict[str, Any]:
