@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +69,12 @@ def irregular() -> Columns:
 LOGS = pytest.mark.parametrize("log", [hourly, undated, counts, irregular])
 
 
-def learn(columns: Columns, out: Path, progress: Callable[..., None] = lambda *_: None) -> tuple[Columns, Any]:
+def learn(
+    columns: Columns, out: Path, progress: Callable[..., None] = lambda *_: None, settings: Settings = SETTINGS
+) -> tuple[Columns, Any]:
     """Every column that is said at the rows of a table, in float64, and the scores; ``out`` may hold a stopped run."""
     (out / UNFINISHED).mkdir(parents=True, exist_ok=True)
-    log = open_log(columns, SETTINGS, lambda *_: None)
+    log = open_log(columns, settings, lambda *_: None)
     learned = learn_log(log, find_resumption(log, out, find_point(out), progress), progress)
     parts = [learned.store.read(PREDICTIONS, number) for number in learned.store.starts(PREDICTIONS)]
     joined = {name: np.concatenate([cells(part.column(name)) for part in parts]) for name in parts[0].column_names}
@@ -165,6 +167,13 @@ def readings(columns: Columns) -> list[dict[str, Any]]:
     return rows
 
 
+def columns_of(predictor: Predictor, outcomes: Sequence[Any]) -> Columns:
+    """Every column of what a pipe said."""
+    rows = zip(*(outcome.said for outcome in outcomes), strict=True)
+    joined = predictor.forecaster.columns(Said(*(np.stack(arrays) for arrays in rows)))
+    return {name: cells(column) for name, column in joined.items()}
+
+
 @LOGS
 def test_a_pipe_says_what_is_said_of_the_table(log: Callable[[], Columns], whole: Any, tmp_path: Path) -> None:
     """Cut at random places, and once saved and loaded."""
@@ -176,9 +185,7 @@ def test_a_pipe_says_what_is_said_of_the_table(log: Callable[[], Columns], whole
         if 690 < len(outcomes) < 780:
             predictor.save(tmp_path / "model")
             predictor, _ = Predictor.load(tmp_path / "model")
-    said = [outcome.said for outcome in outcomes[WARM_UP - 1 :]]
-    joined = predictor.forecaster.columns(Said(*(np.stack(arrays) for arrays in zip(*said, strict=True))))
-    columns = {name: cells(column) for name, column in joined.items()}
+    columns = columns_of(predictor, outcomes[WARM_UP - 1 :])
     assert len(columns) == len(expected) - 1 - ("time" in expected)
     assert_same(columns, expected, slice(WARM_UP - 1, None))
     assert all(isinstance(outcome, Prediction) for outcome in outcomes[2:])

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 import emphatic
 from emphatic.nexting import NextingResult
-from emphatic.nexting.predictor import Prediction, Predictor
+from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.runner import ingest_lines
 from emphatic.nexting.settings import Settings
-from emphatic.scores import known_return
 from emphatic.serve.app import describe_status
 from emphatic.serve.service import Service
+from tests.nexting.test_everywhere import assert_same, columns_of, learn
 
 Array = NDArray[np.float64]
 T, HORIZONS = 2000, (2, 9, 36)
@@ -33,20 +33,16 @@ def log(seed: int = 0) -> dict[str, Array]:
 
 
 def run(columns: dict[str, Array], **options: Any) -> NextingResult:
-    return emphatic.nexting.run(columns, horizons=HORIZONS, **{"offline": False} | options)
+    return emphatic.nexting.run(columns, horizons=HORIZONS, **options)
 
 
 def explained(result: NextingResult, truth: dict[str, Array]) -> dict[str, float]:
-    """The variance explained in the second half of the returns of ``truth``, NaN where it is not known."""
+    """The variance explained in the second half of the values of ``truth``."""
     predictions, scores = result.predictions, {}
     for name, x in truth.items():
-        missing = np.isnan(x)
-        for horizon in HORIZONS:
-            held = np.where(missing, np.nanmean(x), x)
-            G, known = known_return(held, missing, np.zeros(T, bool), 1.0 - 1.0 / horizon)
-            rows = known & (np.arange(T) >= T // 2)
-            p = predictions.column(f"{name}@{horizon}").to_numpy()
-            scores[f"{name}@{horizon}"] = 1.0 - float(np.mean((G - p)[rows] ** 2) / np.var(G[rows]))
+        for h in HORIZONS:
+            p = predictions.column(f"{name} at +{h}").to_numpy()[T // 2 : -h]
+            scores[f"{name} at +{h}"] = 1.0 - float(np.mean((x[T // 2 + h :] - p) ** 2) / np.var(x[T // 2 + h :]))
     return scores
 
 
@@ -64,7 +60,15 @@ def test_one_reading_that_is_off_costs_next_to_nothing(size: float, row: int, cl
     result = run(columns)
     scores = explained(result, log())
     assert max(clean[name] - scores[name] for name in clean) < 0.02
-    assert result.summary[0]["guarded"] == {"pulled_in": 1, "missing": 0}
+    assert result.reading["guarded"] == {"x": {"pulled_in": 1, "missing": 0}}
+
+
+def assert_same_forecasts(result: NextingResult, expected: NextingResult) -> None:
+    """The same columns of all questions; alarms may differ, for a code is no usual reading."""
+    for text in (f"{form}{h}" for name in "xy" for form in (f"{name} at +", f"mean of {name} over ") for h in HORIZONS):
+        for name in (text, f"{text}.low", f"{text}.high", f"{text}.usual"):
+            column, same = (of.predictions.column(name).to_numpy() for of in (result, expected))
+            np.testing.assert_array_equal(column, same, name)
 
 
 @pytest.mark.parametrize(("code", "share"), [(65535.0, 0.005), (-999.0, 0.02)])
@@ -75,13 +79,10 @@ def test_codes_are_as_empty_cells(code: float, share: float) -> None:
         hit = rng.random(T) < share
         columns[name][hit], empty[name][hit] = code, np.nan
     result, expected = run(columns), run(empty)
-    names = [f"{name}@{horizon}" for name in columns for horizon in HORIZONS]
-    for name in names:
-        assert result.predictions.column(name).equals(expected.predictions.column(name))
-    scores, expected_scores = ([score["variance_explained"] for score in r.summary] for r in (result, expected))
-    assert scores == expected_scores
-    assert all(score["guarded"]["missing"] > 5 for score in result.summary)
-    assert all(score["guarded"] == {"pulled_in": 0, "missing": 0} for score in expected.summary)
+    assert_same_forecasts(result, expected)
+    assert result.summary[1:] == expected.summary[1:]
+    assert all(result.reading["guarded"][name]["missing"] > 5 for name in columns)
+    assert expected.reading["guarded"] == {}
 
 
 @pytest.mark.parametrize("rows", [1, 10, 30, 300])
@@ -90,16 +91,15 @@ def test_dropouts_are_as_empty_cells(rows: int) -> None:
     for at in (900, 1500):
         columns["x"][at : at + rows], empty["x"][at : at + rows] = -999.0, np.nan
     result, expected = run(columns), run(empty)
-    assert result.predictions.column("y@9").equals(expected.predictions.column("y@9"))
-    assert result.predictions.column("x@9").equals(expected.predictions.column("x@9"))
+    assert_same_forecasts(result, expected)
 
 
 def test_a_signal_that_is_switched_off_is_followed() -> None:
     columns = log(3)
     columns["x"][1300:1600] = 0.0
     result = run(columns)
-    assert result.summary[0]["guarded"] == {"pulled_in": 1, "missing": 13}
-    p = result.predictions.column("x@2").to_numpy()
+    assert result.reading["guarded"]["x"] == {"pulled_in": 1, "missing": 13}
+    p = result.predictions.column("x at +2").to_numpy()
     assert np.abs(p[1330:1590]).mean() < 0.5
     assert np.abs(p[1620:] - columns["x"][1620:]).mean() < 1.0
 
@@ -109,13 +109,13 @@ def test_a_new_level_is_followed(size: float) -> None:
     columns = log(4)
     columns["x"][1200:] += size * columns["x"].std()
     result = run(columns)
-    p, x = result.predictions.column("x@2").to_numpy(), columns["x"]
+    p, x = result.predictions.column("x at +2").to_numpy(), columns["x"]
     sd = log(4)["x"].std()
     assert np.abs(p[1215:] - x[1215:]).mean() < 0.5 * sd
-    assert result.summary[0]["guarded"]["pulled_in"] + result.summary[0]["guarded"]["missing"] <= 4
+    assert sum(result.reading["guarded"]["x"].values()) <= 4
 
 
-def test_the_reading_itself_is_scored_and_alarmed() -> None:
+def test_the_reading_itself_raises_an_alarm_and_spoils_no_score() -> None:
     columns = log(5)
     columns["x"][1500] += 100.0
     columns["y"][1700:1705] = -999.0
@@ -123,10 +123,11 @@ def test_the_reading_itself_is_scored_and_alarmed() -> None:
     alarms = {name: result.predictions.column(f"{name}.alarm").to_numpy() for name in columns}
     assert alarms["x"][1500]
     assert alarms["y"][1700]
-    x, y = result.summary[0], result.summary[len(HORIZONS)]
-    assert x["rmse"] > 1.0  # the reading itself is predicted badly, as it must be
-    assert y["rmse"] < 1.0  # what is missing is not scored
-    assert x["alarms"] >= 1
+    scores = {score["text"]: score for score in result.summary[1:]}
+    assert scores["x at +2"]["rmse"] < 0.5
+    assert scores["y at +2"]["rmse"] < 1.0
+    assert scores["y at +2"]["known"] == scores["x at +2"]["known"] - 5  # what is missing is not scored
+    assert result.verdict[0]["alarms"] >= 1
 
 
 def test_intervals_do_not_widen_for_a_reading_that_is_off() -> None:
@@ -135,7 +136,7 @@ def test_intervals_do_not_widen_for_a_reading_that_is_off() -> None:
     widths = []
     for data in (columns, log(6)):
         predictions = run(data).predictions
-        low, high = (predictions.column(f"x@9.{end}").to_numpy() for end in ("low", "high"))
+        low, high = (predictions.column(f"x at +9.{end}").to_numpy() for end in ("low", "high"))
         widths.append(np.mean((high - low)[1500:]))
     assert widths[0] == pytest.approx(widths[1], rel=0.05)
 
@@ -146,32 +147,10 @@ def test_seasons_learn_from_guarded_readings() -> None:
     x = 20.0 + 5.0 * np.sin(2.0 * np.pi * t / 24.0) + 0.5 * rng.normal(size=T)
     x[700], x[900:930] = 1e6, -999.0
     result = run({"x": x})
-    assert [period["rows"] for period in result.summary[0]["periods"]] == [24]
-    seasons = result.model.groups[0].seasons
-    assert seasons is not None
-    assert 10.0 < seasons.ring[0, :T].min() < seasons.ring[0, :T].max() < 30.0
-    predictions = result.predictions.column("x@2").to_numpy()[500:]
-    assert 10.0 < predictions.min() < predictions.max() < 30.0
-
-
-def test_a_season_does_not_repeat_a_reading_that_was_pulled_in() -> None:
-    """Pulled in, it is near the reading before, a peak of the season, which would be predicted again."""
-    t = np.arange(400)
-    x = 10.0 * (t % 12 == 0) + 0.1 * np.random.default_rng(0).normal(size=400)
-    x[301] = 1e6
-    result = run({"x": x})
-    assert result.reading["guarded"] == {"x": {"pulled_in": 1, "missing": 0}}
-    seasons = result.model.groups[0].seasons
-    assert seasons is not None
-    assert abs(seasons.ring[0, 301]) < 1.0
-    assert seasons.flags[0, 300:303].tolist() == [1, 0, 1]
-
-
-def test_the_offline_fit_learns_from_guarded_readings() -> None:
-    columns = log(7)
-    columns["x"][500] += 1e5
-    scores = [run(data, offline=True).summary[1]["offline"]["rmse"] for data in (columns, log(7))]
-    assert scores[0] == pytest.approx(scores[1], rel=0.05)
+    assert result.verdict[0]["periods"] == [24]
+    for name in (f"{text}{kind}" for text in ("x at +2", "mean of x over 36") for kind in ("", ".usual")):
+        values = result.predictions.column(name).to_numpy()[500:]
+        assert 10.0 < values.min() < values.max() < 30.0
 
 
 def troubled(seed: int = 8) -> dict[str, Array]:
@@ -190,30 +169,17 @@ def lines(columns: dict[str, Array]) -> list[tuple[int, dict[str, float]]]:
 
 
 def test_a_pipe_saved_and_resumed_gives_the_bits_of_the_table(tmp_path: Path) -> None:
-    columns, settings = troubled(), Settings(horizons=HORIZONS, time=False)
-    result = run(columns, time=False)
-    names = [f"{name}@{horizon}" for name in columns for horizon in HORIZONS]
-    expected = np.stack([result.predictions.column(name).to_numpy() for name in names], axis=1)
+    columns, settings = troubled(), Settings(predict=("x", "y"), horizons=HORIZONS, time=False)
+    expected, _ = learn(columns, tmp_path / "out", settings=settings)
     predictor, readings, outcomes = Predictor(settings), lines(columns), []
     cuts = [0, 499, 500, 501, 897, 905, 907, 1501, 1502, 1600, T]
     for begin, end in pairwise(cuts):
         outcomes += predictor.take(readings[begin:end])
         if predictor.horde is not None:
-            predictor.horde.save(tmp_path / "m", **predictor.state())
+            predictor.save(tmp_path / "m")
             predictor, _ = Predictor.load(tmp_path / "m")
-    predictions = [outcome for outcome in outcomes if isinstance(outcome, Prediction)]
-    live = np.stack([one.values for one in predictions if one.step >= 500])
-    assert live.astype(np.float32).tobytes() == expected[500:].tobytes()
-    for kind in ("low", "high"):
-        ends = np.stack([result.predictions.column(f"{name}.{kind}").to_numpy() for name in names], axis=1)
-        live = np.stack([one.derived[kind] for one in predictions if one.step >= 500])
-        assert live.astype(np.float32).tobytes() == ends[500:].tobytes()
-    for kind in ("anomaly", "alarm", "why"):
-        told = [json.loads(one.line)[kind] for one in predictions if one.step >= 500]
-        for name in columns:
-            found, wanted = [line[name] for line in told], result.predictions.column(f"{name}.{kind}").to_pylist()[500:]
-            assert (np.array(found, np.float32).tolist() if kind == "anomaly" else found) == wanted, kind
-    assert predictor.guarded_counts() == result.reading["guarded"]
+    assert_same(columns_of(predictor, outcomes[500:]), expected, slice(500, None))
+    assert predictor.guarded_counts() == run(columns, time=False).reading["guarded"]
 
 
 def test_the_counts_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -225,7 +191,7 @@ def test_the_counts_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     assert result.reading["guarded"] == counts
     assert "Outliers: x (2 pulled in, 12 counted as missing)." in ingest_lines(result.reading)
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert [score["guarded"] for score in summary[:: len(HORIZONS)]] == [counts["x"], {"pulled_in": 0, "missing": 0}]
+    assert summary[0]["reading"]["guarded"] == counts
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Outliers" in page
     assert "counted as missing" in page
@@ -254,7 +220,7 @@ def test_actions_are_left_as_they_are() -> None:
     question = {"name": "if 99", "cumulant": "x", "horizon": 5}
     question["policy"] = {"target": {"99": 1.0}, "column": "action", "behaviour": 0.001}
     settings = {"horizons": [2], "predict": ["x"], "questions": [question]}
-    result = emphatic.nexting.run(columns, config=settings, offline=False)
+    result = emphatic.nexting.run(columns, config=settings)
     assert "action" not in result.reading["guarded"]
     p = result.predictions.column("if 99").to_numpy()
     assert p[1501] != p[1499]
