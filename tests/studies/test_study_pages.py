@@ -89,9 +89,7 @@ def study(name: str = "chain", agree: bool | None = True) -> ReproductionPage:
         {"name": "second", "published": 0.347, "ours": 0.36, "tolerance": 0.008, "agree": agree},
         {"name": "third", "published": None, "ours": "as it is", "tolerance": None, "agree": None},
     ]
-    figure = Figure(
-        name, plot, name, [Key(category(9), name), Key("truth", name, symbol="diamond")], {"a": "A", "b": name}
-    )
+    figure = Figure(name, plot, name, [Key(category(9), name), Key("truth", name, symbol="diamond")])
     return ReproductionPage(name, name, [figure], checks, [name], {"runs": 5}, {"all": 3.0}, {"emphatic": name})
 
 

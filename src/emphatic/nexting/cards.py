@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 _PLOTTED = 400
 #: Units of times until, the longest first.
 _UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
+#: Where the answers are drawn; those of other kinds at the end of their windows.
+_PLACES = {"at": "Forecast, at the time that it is about", "weighted": "Weighted mean, at the row that asks"}
 #: What the lines of the plots mean.
 ASKED_KEYS = (
     Key("hue", "answer, with its interval"),
@@ -135,9 +137,9 @@ def _event_panel(rows: Mapping[str, Array], dated: bool) -> Panel:
 
 
 def _number_panel(kind: str, rows: Mapping[str, Array], span: float, dated: bool) -> Panel:
-    """Answers where they are about, so that the last ones lie beyond the last row; a time until, at its own row."""
-    x = _x(rows, dated, 0.0 if kind == "until" else span)
-    unit, title = 1.0, "Forecast, at the time that it is about"
+    """Each answer at the end of what it is about; a weighted mean and a time until, at the row that asks."""
+    x = _x(rows, dated, 0.0 if kind in ("until", "weighted") else span)
+    unit, title = 1.0, _PLACES.get(kind, "Answer, at the end of its window")
     if kind == "until":
         unit, word = next((u for u in _UNITS if dated and span >= 2 * u[0]), (1.0, "seconds" if dated else "rows"))
         title = f"Time until, in {word}, at the row that asks"

@@ -731,6 +731,10 @@ def _section(i: int, record: Mapping[str, Any], page: Path, plots: Any) -> dict[
         Column("in the interval", "coverage", share),
     ]
     drawn = [(label, plot) for label, plot in read_plots(page.read_text("utf-8")) if plot.group == "outlook"]
-    cards = [("Forecast", plots(plot, f"{record['machine']}, {label}")) for label, plot in drawn]
+    cards = [
+        ("Forecast", plots(replace(plot, views={"": panels}), f"{record['machine']}, {label}"))
+        for label, plot in drawn
+        for panels in plot.views.values()
+    ]
     scores = table(columns, record["summary"], sort=True, tall=True)
     return {"id": f"machine-{i}", "name": record["machine"], "why": "", "scores": scores, "cards": cards}

@@ -345,7 +345,7 @@ def _outlook_table(page: NextingPage, outlooks: Sequence[Outlook]) -> Html:
             width = None if forecast.low is None or forecast.high is None else forecast.high - forecast.low
             value = with_digits(forecast.mean, width) + unit
             ends = "" if width is None else f"{with_digits(forecast.low, width)} to {with_digits(forecast.high, width)}"
-            row[f"at {forecast.horizon}"] = piece("interval", value, ends, False) if ends else text(value)
+            row[f"at {forecast.horizon}"] = piece("interval", value, ends) if ends else text(value)
             row[f"value {forecast.horizon}"] = forecast.mean
         rows.append(row)
     columns = [

@@ -48,7 +48,7 @@
   }, { rootMargin: "400px" });
   const places = document.querySelectorAll(".plot");
   places.forEach((element) => {
-    if (!element.closest("details:not([open])") && element.getBoundingClientRect().top < innerHeight + 400) draw(element);
+    if (element.getBoundingClientRect().top < innerHeight + 400) draw(element);
     else watch.observe(element);
   });
 
@@ -155,7 +155,6 @@
   }
   boxes();
   addEventListener("resize", boxes);
-  document.addEventListener("toggle", boxes, true);
 
   document.addEventListener("click", ({ target }) => {
     if (!target.matches("button.copy")) return;
@@ -164,11 +163,4 @@
     chosen.selectAllChildren(pre);
     if (document.execCommand("copy")) target.textContent = "Copied";
   });
-
-  const open = () => {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (target && target.tagName === "DETAILS") target.open = true;
-  };
-  addEventListener("hashchange", open);
-  open();
 })();

@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -166,16 +166,12 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot under its title, with what its lines mean (``keys``), and a caption below.
-
-    ``options`` are the words for the views of the plot, where it has several to choose from.
-    """
+    """A plot under its title, with what its lines mean (``keys``), and a caption below."""
 
     title: str
     plot: Plot
     caption: str = ""
     keys: Sequence[Key] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
 
 
 # ---------------------------------------------------------------------- numbers in words
@@ -306,17 +302,14 @@ def seconds(value: object) -> str:
 class Column:
     """A column: its head, the key of its value in a row, how a value is shown, and what the head says on hover.
 
-    Columns in a row with the same ``over`` stand under that common head. Those with the same ``rival`` compete: the
-    best of each row is marked, ``sign`` telling whether more (1) or less (−1) is better. Names are sorted by the
-    number under the key ``order``, where there is one.
+    Columns in a row with the same ``over`` stand under that common head. Names are sorted by the number under the key
+    ``order``, where there is one.
     """
 
     head: str
     key: str
     show: Callable[[Any], str] = text
     over: str = ""
-    rival: str = ""
-    sign: int = 1
     order: str = ""
     hint: str = ""
 
@@ -341,19 +334,12 @@ def _common_heads(columns: Sequence[Column]) -> list[tuple[int, str]]:
 
 def _cells(columns: Sequence[Column], row: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """The class of each cell, what it is sorted by ("" where by its text), and what it shows."""
-    best: dict[str, str] = {}
-    for rival in {column.rival for column in columns if column.rival}:
-        rivals = [(c.sign * row[c.key], c.show(row[c.key])) for c in columns if c.rival == rival and known(row[c.key])]
-        if rivals:
-            best[rival] = max(rivals)[1]
     cells = []
     for column in columns:
         value = row.get(column.key)
         shown = NONE if value is None else column.show(value)
-        # Equal as shown is equally good: no mark should rest on digits that nobody sees.
-        mark = " best" if column.rival and known(value) and shown == best[column.rival] else ""
         place = row.get(column.order or column.key)
-        cells.append((column.kind + mark, repr(float(place)) if known(place) else "", shown))
+        cells.append((column.kind, repr(float(place)) if known(place) else "", shown))
     return cells
 
 

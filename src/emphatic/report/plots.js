@@ -400,12 +400,11 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
     const [x, y] = [{ ...(plot.x || linear), side: 0 }, { ...(plot.y || linear), side: 1 }];
     const [width, height] = [element.clientWidth, element.clientHeight];
     const down = Math.ceil(panels.length / across);
-    const stacked = across === 1 && !study;   // the panels of a log have one axis of time, below the last of them
     const longest = Math.max(0, ...x.ticks[1].map((words) => measure.measureText(words).width));
     const slanted = x.ticks[0].length * (longest + 12) > width / across - 70;
     const room = study ? 22 + (slanted ? Math.min(90, 0.62 * longest) : 0) : 38;   // of the labels below a panel
     const below = study && x.title ? 20 : 0;
-    const cell = [width / across, (height - (stacked ? room : 0)) / down];
+    const cell = [width / across, height / down];
     const titled = panels.some((panel) => panel.title);
     const sync = uPlot.sync(`plot-${element.dataset.plot}`);
     const shapes = panels.flatMap((panel) => [...panel.lines, ...panel.marks]);
@@ -417,16 +416,14 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
     const names = direct ? Math.max(0, ...panels.flatMap((panel) => panel.lines.map((one) => measure.measureText(one.name).width))) : 0;
     let left = 30, zooming = false;
 
-    const charts = panels.map((panel, i) => {
+    const charts = panels.map((panel) => {
       const values = [...panel.lines, ...panel.marks].flatMap(reach).concat(panel.levels.map((level) => level.y));
       const tall = study ? extent(y, values, panel.range || y.range, 0.05) : panel.range;
       const fit = study ? near(y, tall) : (value) => (Number.isFinite(value) ? value : null);
       const data = columns(panel, fit);
       const box = document.createElement("div");
-      const last = !stacked || i === panels.length - 1;
-      const size = [cell[0], cell[1] + (stacked && last ? room : 0)];
       box.className = "panel";
-      box.style.cssText = `width:${size[0]}px;height:${size[1]}px`;
+      box.style.cssText = `width:${cell[0]}px;height:${cell[1]}px`;
       if (titled || !study) {
         const head = document.createElement("div");
         head.className = "head";
@@ -446,7 +443,7 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
       const autoscale = (_, low, high) => low === null ? [0, 1] : low === high ? [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1] : uPlot.rangeNum(low, high, 0.06, false);
       const log = (of) => (of.scale === "linear" ? {} : { distr: 3, log: of.scale === "log2" ? 2 : 10 });
       const options = {
-        width: size[0], height: size[1] - (titled || !study ? 20 : 0), ms: 1, legend: { show: false }, padding: [9, direct ? names + 8 : 22, last ? 0 : 4, 0],
+        width: cell[0], height: cell[1] - (titled || !study ? 20 : 0), ms: 1, legend: { show: false }, padding: [9, direct ? names + 8 : 22, 0, 0],
         tzDate: (ms) => uPlot.tzDate(new Date(ms), "Etc/UTC"),
         scales: {
           x: { time: data.date, ...log(x), ...(study ? { min: wide[0], max: wide[1], range: (_, low, high) => [low, high] } : {}) },
@@ -454,7 +451,7 @@ const plotter = ({ numbers, palette, hidden, touch, arrays }) => {
         },
         series: [{}, ...series, ...edges.map(({ show }) => ({ show, width: 0, points: { show: false } }))],
         axes: [
-          { ...axis, show: last, size: room, grid: { show: false }, rotate: slanted ? 38 : 0, ...(study ? { ticks: { ...rule, size: 3 }, border: rule } : {}),
+          { ...axis, size: room, grid: { show: false }, rotate: slanted ? 38 : 0, ...(study ? { ticks: { ...rule, size: 3 }, border: rule } : {}),
             ...(below ? { label: x.title, labelSize: below } : {}), space: 80,
             ...(plot.x ? ticks(x, x.scale === "log2" ? 42 : 80) : { values: (_, places, __, ___, apart) => data.date ? times(places, apart) : labels(places) }) },
           { ...axis, grid: { stroke: colour("grid"), width: 1 }, space: study ? 44 : 20, ...(study ? { border: rule } : {}), ...(y.title ? { label: y.title, labelSize: 18 } : {}), ...ticks(y, 26),
