@@ -16,6 +16,7 @@ import emphatic
 from emphatic.nexting import machines
 from emphatic.nexting.learning import open_log
 from emphatic.nexting.settings import Settings
+from tests.support.tables import assert_same_table
 
 ROWS = 150
 
@@ -42,13 +43,6 @@ def log(count: int = 3, interleaved: bool = False, short: bool = False) -> dict[
 
 def run(data: Any, **options: Any) -> Any:
     return emphatic.nexting.run(data, by="machine", horizons=[2, 5], **options)
-
-
-def assert_same(predictions: Any, others: Any) -> None:
-    """The same bits, NaN included."""
-    assert predictions.column_names == others.column_names
-    for name in others.column_names:
-        assert repr(predictions[name].to_pylist()) == repr(others[name].to_pylist())
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
@@ -131,7 +125,7 @@ def test_a_killed_run_resumes_with_the_same_bits(share: bool, tmp_path: Path, mo
         run(log(count=2), share=share, out=tmp_path / "killed", resume=True)
     resumed = run(log(), share=share, out=tmp_path / "killed", resume=True)
     assert resumed.summary == whole.summary
-    assert_same(resumed.predictions, whole.predictions)
+    assert_same_table(resumed.predictions, whole.predictions)
     for machine, model in whole.models.items():
         row = {"temp": 3.0, "load": 1.0, "time": "2024-02-01"}
         assert repr(resumed.models[machine].observe(row)) == repr(model.observe(row))
@@ -217,6 +211,6 @@ def test_a_resumed_run_takes_increments_and_the_guard_on(tmp_path: Path, monkeyp
     with pytest.raises(KeyboardInterrupt):
         emphatic.nexting.run(data, horizons=[2], out=tmp_path / "out", progress=stop)
     resumed = emphatic.nexting.run(data, horizons=[2], out=tmp_path / "out", resume=True)
-    assert_same(resumed.predictions, whole.predictions)
+    assert_same_table(resumed.predictions, whole.predictions)
     assert min(whole.reading["guarded"]["temp"].values()) > 3
     assert resumed.reading["guarded"] == whole.reading["guarded"]
