@@ -77,7 +77,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def nexting(log: Path) -> tuple[Path, str, str]:
     """The folder of the results, the page, and what the terminal showed."""
     out = log.with_name("out")
-    shown = process("nexting", log, "--horizons", "2,12", "--out", out)
+    asked = ("--ask", "s0 at +12", "--ask", "mean of s0 over 12", "--ask", "s0@12")
+    shown = process("nexting", log, "--horizons", "2,12", *asked, "--out", out)
     return out, (out / "report.html").read_text("utf-8"), shown
 
 
@@ -140,6 +141,25 @@ def test_the_forecast_on_the_page(nexting: tuple[Path, str, str]) -> None:
         for end, key in (("", "y"), (".low", "low"), (".high", "high")):
             expected = [last[f"{name} at +{horizon}{end}"] for horizon in (2, 12)]
             np.testing.assert_allclose(array(page, marks[key]), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_answers_on_the_page_are_at_the_end_of_what_they_are_about(nexting: tuple[Path, str, str]) -> None:
+    folder, page, _ = nexting
+    predictions = pq.read_table(folder / "predictions.parquet")
+    drawn = {plot["group"]: plot["views"][""][0] for plot in data(page)["plots"] if plot["group"] != "outlook"}
+    for q, (text, later, title) in enumerate((
+        ("s0 at +12", 12, "Forecast, at the time that it is about"),
+        ("mean of s0 over 12", 12, "Answer, at the end of its window"),
+        ("s0@12", 0, "Weighted mean, at the row that asks"),
+    )):  # fmt: skip
+        panel = drawn[f"asked {q}"]
+        assert panel["title"] == title
+        (line,) = [line for line in panel["lines"] if line["name"] == "answer"]
+        rows = np.arange(2500 - len(array(page, line["y"])), 2500)
+        np.testing.assert_array_equal(array(page, line["x"]), rows + later)
+        for key, end in (("y", ""), ("low", ".low"), ("high", ".high")):
+            expected = predictions.column(text + end).to_numpy()[rows]
+            np.testing.assert_allclose(array(page, line[key]), expected, atol=np.ptp(expected) / 60_000)
 
 
 # ------------------------------------------------------------------ a sweep

@@ -109,9 +109,9 @@ def _scores(score: Mapping[str, Any]) -> Html:
     for name, values in score["baselines"].items():
         rows.append({"name": name.replace("_", " "), "skill": score["skill"][name]} | values)
     lasting = score["kind"] == "until" and isinstance(score["horizon"], str)
-    shows = {"mae": _lasting} if lasting else {}
+    shows = {"rmse": _lasting, "mae": _lasting} if lasting else {}
     columns = [Column("", "name"), *(Column(names[name], name, shows.get(name, amount)) for name in measures)]
-    columns.append(Column("skill of the answer over it", "skill", share))
+    columns.append(Column("skill over it", "skill", share))
     return table(columns, rows)
 
 
