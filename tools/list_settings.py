@@ -20,14 +20,14 @@ BEGIN, END = "<!-- settings -->\n", "<!-- /settings -->\n"
 
 def with_settings(page: str) -> str:
     """The page with a row for each setting between its marks."""
-    rows = ["| setting | flag | default | must be | meaning |", "|---|---|---|---|---|"]
+    rows = ["| setting | flag | default | meaning |", "|---|---|---|---|"]
     for name, (_, declaration) in declared_settings(Settings).items():
         default = getattr(Settings(), name)
         flag = f"`{declaration.flag or '--' + name.replace('_', '-')}`" if declaration.commands else ""
         help_text, _, written_default = declaration.help.rstrip(".").partition("; default: ")
         absent = "no" if declaration.flag_type is bool else "found from the table"
         shown = written_default or (absent if default is None else f"`{default}`")
-        rows.append(f"| `{name}` | {flag} | {shown} | {declaration.must} | {help_text}. |")
+        rows.append(f"| `{name}` | {flag} | {shown} | {help_text}. |")
     start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
     return page[:start] + "\n".join(rows) + "\n" + page[end:]
 

@@ -249,7 +249,7 @@ class Settings:
         is_valid=_is_duration,
     )
     missing: tuple[str | float, ...] | None = setting(
-        help="Codes for a missing value, comma-separated: -999,9999,err.",
+        help="Codes for a missing value, comma-separated: -999,9999,err; default: none.",
         must="a list of numbers and words",
         is_valid=is_list,
         from_text=split_list,
@@ -258,18 +258,18 @@ class Settings:
         commands=_FILE_AND_PIPE,
     )
     keep_sentinels: bool | None = setting(
-        help="Learn from -999, 65535 and other outliers as they are.",
+        help="Learn from -999, 65535 and other outliers as they are; default: no.",
         must="true or false",
         is_valid=lambda value: isinstance(value, bool),
     )
     by: str | None = setting(
-        help="Column with the name of the machine: each machine is learned separately.",
+        help="Column with the name of the machine: each machine is learned separately; default: none.",
         must="the name of a column",
         is_valid=lambda value: isinstance(value, str) and value != "",
         commands=_FILE,
     )
     share: bool | None = setting(
-        help="With 'by': learn one set of weights from all machines.",
+        help="With 'by': learn one set of weights from all machines; default: no.",
         must="true or false",
         is_valid=lambda value: isinstance(value, bool),
     )
