@@ -200,10 +200,6 @@ def nexting(inputs: dict[str, Any]) -> Observations:
     model = Path("nexting/model.safetensors")
     Path("model.safetensors").write_bytes(model.read_bytes())
     observed["pipe with a model"] = _command("nexting", "-", "--model", "model.safetensors", text=lines)
-    answered = map(json.loads, observed["pipe with a model"].splitlines())
-    observed["pipe with a model, but values at a horizon"] = [
-        line | {"asked": sorted(line["asked"])} for line in answered
-    ]
     observed["pipe that warms up"] = _command(
         "nexting", "-", "--model", "new.safetensors", "--horizons", "2,9", "--warm-up", "60", text=lines
     )

@@ -123,15 +123,17 @@ def name_records() -> None:
     """Let the kernels of answers, which are not compiled here, read the fields of records by name."""
     from emphatic.answers import answers
 
-    for name in ("_advance", "_close", "_decide"):
-        kernel = getattr(answers, name)()
+    names = vars(answers)
+    kernel_of = names["_kernel"]
 
-        def run(memory: Any, *arguments: Any, kernel: Any = kernel) -> Any:
-            arrays = {key: array for key, array in memory._asdict().items() if array.dtype.names}
-            named = {key: _Records(array) for key, array in arrays.items()}
-            return kernel(memory._replace(**named), *arguments)
+    def named(name: str) -> Callable[..., Any]:
+        def run(memory: Any, *arguments: Any) -> Any:
+            arrays = {key: _Records(array) for key, array in memory._asdict().items() if array.dtype.names}
+            return kernel_of(name)(memory._replace(**arrays), *arguments)
 
-        setattr(answers, name, lambda run=run: run)
+        return run
+
+    names["_kernel"] = named
 
 
 WAYS: dict[str, Callable[[], list[str]]] = {"nexting": nexting, "reading": reading, "step": step}
