@@ -189,26 +189,25 @@ def answers_by_run(source: object, log: Readings, asked: Sequence[Asked], horizo
 
 
 def answers_alone(log: Readings, asked: Sequence[Asked], dated: bool = True, together: bool = True) -> Answers:
-    """The answers without TD; without times, or to the questions about each signal without the others."""
+    """The answers without TD; without dates, or to the questions about each signal without the others."""
     from emphatic.answers.answers import Answers as Mechanism
     from emphatic.answers.timing import Timing
 
-    timing = Timing.of(log.clock, log.dated) if dated else Timing(None)
+    timing = Timing.of(log.clock, log.dated and dated)
     rows, out = sum(map(len, log.blocks)), {}
     for chosen in [range(len(log.names))] if together else [[c] for c in range(len(log.names))]:
         about = [question for question in asked if question.signal in chosen]
         mechanism = Mechanism([log.names[c] for c in chosen], [q.text for q in about], timing, COVERAGE, rows)
-        answers = np.concatenate([mechanism(_only(block, chosen, dated)) for block in log.blocks])
+        answers = np.concatenate([mechanism(_only(block, chosen)) for block in log.blocks])
         out |= {question.text: answers[:, q, 0] for q, question in enumerate(about)}
     return out
 
 
-def _only(block: Block, signals: Sequence[int], dated: bool) -> Block:
-    """The rows of a block with some signals, or without times."""
+def _only(block: Block, signals: Sequence[int]) -> Block:
+    """The rows of a block with some of its signals."""
     places = list(signals)
     guarded = None if block.guarded is None else block.guarded[:, places]
-    time = block.time if dated else None
-    return replace(block, values=block.values[:, places], guarded=guarded, time=time)
+    return replace(block, values=block.values[:, places], guarded=guarded)
 
 
 def collect(name: str, out: Path) -> None:
@@ -454,7 +453,7 @@ def ablation(logs: Sequence[DevelopmentLog], gate_name: str) -> Iterator[Row]:
     """What the mechanism loses without one of its parts: differences of the variance explained, over all questions."""
     changes: dict[str, list[float]] = {
         "without TD": [],
-        "without TD and times": [],
+        "without TD and dates": [],
         "without TD, each signal alone": [],
     }
     for log in logs:
@@ -464,7 +463,7 @@ def ablation(logs: Sequence[DevelopmentLog], gate_name: str) -> Iterator[Row]:
         asked = [question for question in questions_of(readings, log.horizons or ()) if question.kind != "P"]
         whole = answers_by_run(log.read(), readings, asked, log.horizons)
         parts = {"without TD": answers_alone(readings, asked)}
-        parts["without TD and times"] = answers_alone(readings, asked, dated=False)
+        parts["without TD and dates"] = answers_alone(readings, asked, dated=False)
         parts["without TD, each signal alone"] = answers_alone(readings, asked, together=False)
         for question in asked:
             y, h = labels_of(readings, question), readings.rows(question.horizon)

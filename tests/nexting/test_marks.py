@@ -12,7 +12,7 @@ import pytest
 
 import emphatic
 from emphatic import DivergenceWarning
-from emphatic.answers.language import asked_lines
+from emphatic.cli.nexting import asked_lines
 from emphatic.nexting.gvfs import find_marks
 from emphatic.nexting.predictor import Predictor
 from emphatic.nexting.settings import Settings

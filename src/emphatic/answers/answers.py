@@ -153,7 +153,8 @@ class Answers:
         sides = [3 * len(of.kinds) if not of.is_event else 1 for of in plan.groups]
         widths = [int(d) + k for d, k in zip(groups["features"], sides, strict=True)]
         self._grams = [zeros((width, width)) for width in widths]
-        self._rooms = [zeros((2 * _CHUNK, width)) for width in widths]
+        room = zeros(2 * _CHUNK * max(widths, default=0))  # (the groups learn one after the other)
+        self._rooms = [room[: 2 * _CHUNK * width].reshape(-1, width) for width in widths]
         return records.Memory(
             stream,
             series,
@@ -463,15 +464,15 @@ class Answers:
             summary.append(score | {"usual_by": self._calendar.word})
         return summary
 
-    def judge(self, q: int, level: float) -> Verdict:
-        """The verdict on a question.
-
-        Args:
-            q: The place of the question.
-            level: The share of intervals of the skill that may miss it.
-        """
-        question, target = self._plan.questions[q], int(self._plan.targets[q])
-        return judged(question, target, self._up_to_date(), self._row, self._periods()).verdict(level)
+    def judge(self, levels: Mapping[str, float]) -> dict[str, Verdict]:
+        """The verdicts on some questions by their texts, whose intervals may miss by these levels."""
+        memory, periods = self._up_to_date(), self._periods()
+        pairs = zip(self._plan.questions, self._plan.targets.tolist(), strict=True)
+        return {
+            question.text: judged(question, target, memory, self._row, periods).verdict(levels[question.text])
+            for question, target in pairs
+            if question.text in levels
+        }
 
     def _periods(self) -> list[str]:
         """What the baselines that repeat a period are called."""
@@ -532,7 +533,7 @@ class Answers:
         return {name: scale * float(answer) for name, answer in names if name is not None}
 
     def state(self) -> dict[str, Any]:
-        """What is saved with a model: arrays by name, and under ``answers`` numbers and the fields of records."""
+        """What is saved with a model: arrays by name, which go on to change; under ``answers`` numbers and fields."""
         arrays = {f"answers.{name}": array for name, array in self._memory._asdict().items()}
         arrays |= {f"answers.gram.{g}": gram for g, gram in enumerate(self._grams)}
         arrays |= {f"answers.relations.{name}": array for name, array in self._relations.arrays.items()}
@@ -604,8 +605,8 @@ def _spread(array: Array, at: NDArray[np.int64], rows: int) -> Array:
 
 
 def _as_numbers(array: NDArray[Any]) -> NDArray[Any]:
-    """A copy, of records as whole numbers, for each field takes eight bytes."""
-    return (array if array.dtype.names is None else array.view(np.int64)).copy()
+    """Records as whole numbers, for each field takes eight bytes."""
+    return array if array.dtype.names is None else array.view(np.int64)
 
 
 @cache

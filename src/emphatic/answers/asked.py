@@ -142,15 +142,18 @@ class Asked:
             if signal is not None and (signals is None or signal in signals):
                 about.setdefault(signal, []).append(question)
         texts = {question.text for questions in about.values() for question in questions}
-        scores, places = {score["text"]: score for score in self.summary(texts)}, self._places()
+        scores = {score["text"]: score for score in self.summary(texts)}
+        ready = {
+            signal: [scores[question.text] for question in questions if scores[question.text]["known"] >= ENOUGH]
+            for signal, questions in about.items()
+        }
+        levels = {score["text"]: LEVEL / len(of_one) for of_one in ready.values() for score in of_one}
+        judged = {text: verdict for group in self._groups for text, verdict in group.judge(levels).items()}
         verdicts: dict[str, dict[str, Any]] = {}
-        for signal, questions in about.items():
-            ready = [scores[question.text] for question in questions if scores[question.text]["known"] >= ENOUGH]
-            at = [places[score["text"]] for score in ready]
-            judged = [self._groups[group].judge(place, LEVEL / len(ready)) for group, place in at]
-            if judged:
-                by_horizon = {score["horizon"]: score for score in ready}
-                verdict = judge_signal(signal, dict(zip(by_horizon, judged, strict=True)))
+        for signal, of_one in ready.items():
+            if of_one:
+                by_horizon = {score["horizon"]: score for score in of_one}
+                verdict = judge_signal(signal, {h: judged[score["text"]] for h, score in by_horizon.items()})
                 score = by_horizon[verdict["horizon"]]
                 of_best = score["baselines"].get(verdict["best_baseline"], {})
                 verdicts[signal] = verdict | {"rmse": score["rmse"], "baseline_rmse": of_best.get("rmse")}

@@ -28,7 +28,6 @@ from emphatic.scores.verdicts import describe_baseline
 __all__ = [
     "FORMS",
     "Question",
-    "asked_lines",
     "describe_answer",
     "describe_learning",
     "describe_score",
@@ -467,12 +466,6 @@ def _nearest_form(text: str) -> str:
 
 #: Windows that must be known before an answer is more than a first guess.
 ENOUGH = 100
-
-
-def asked_lines(summary: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Two sentences for each question of a summary: its answer from the last row, and how good its answers were."""
-    asked = [score for score in summary if "text" in score and not score["default"]]
-    return [f"{describe_answer(score)} {describe_score(score)}" for score in asked]
 
 
 def describe_answer(score: Mapping[str, Any], last: float | None = None) -> str:

@@ -26,7 +26,7 @@ from emphatic.nexting.settings import Settings
 if TYPE_CHECKING:
     from emphatic.nexting.runner import NextingResult
 
-__all__ = ["check_live_options", "nexting", "read_settings"]
+__all__ = ["asked_lines", "check_live_options", "nexting", "read_settings"]
 
 _OUTPUT, _LIVE, _CLUSTER = "Output", "Live", "On a cluster"
 #: How often the model of a pipe is saved by default.
@@ -227,7 +227,6 @@ def _show(result: NextingResult, folder: Path, began: float) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from emphatic.answers.language import asked_lines
     from emphatic.answers.periods import describe_periods
     from emphatic.nexting.outlook import values_at
     from emphatic.nexting.runner import alarm_lines, forecast_lines, ingest_lines, verdict_lines
@@ -264,6 +263,14 @@ def _show(result: NextingResult, folder: Path, began: float) -> None:
     for line in asked_lines(result.summary[1:]):
         print(line)
     print(f"Learned in {time.perf_counter() - began:.1f} s. Report: {folder / 'report.html'}")
+
+
+def asked_lines(summary: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Two sentences for each question of a summary: its answer from the last row, and how good its answers were."""
+    from emphatic.answers.language import describe_answer, describe_score
+
+    asked = [score for score in summary if "text" in score and not score["default"]]
+    return [f"{describe_answer(score)} {describe_score(score)}" for score in asked]
 
 
 def _count_verdicts(rows: Sequence[Mapping[str, Any]]) -> str:
