@@ -1,7 +1,8 @@
 """Alarms: how surprising a reading is beside what was predicted, and whether that is an alarm.
 
 At a row with reading x, of a signal whose predictions at horizons h = 1 / (1 − γ) were p before and are p' now, there
-are these statistics:
+are these statistics. Predictions are the weighted means that TD learns; at the shortest horizon p is the answer to the
+mean until then, which is closer.
 
     |x − p| / usual             how far the reading is from the prediction at the shortest horizon
     1 + run                     how often in a row the same reading has come: a sensor that is stuck
