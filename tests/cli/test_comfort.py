@@ -179,7 +179,8 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_from_there(tmp_path: Path) -
     second = emphatic.nexting.run(path, horizons=2, out=whole)
     assert first.predictions.column_names == second.predictions.column_names
     for name in first.predictions.column_names:
-        np.testing.assert_array_equal(*(one.predictions.column(name).to_numpy() for one in (first, second)), name)
+        column, same = (one.predictions.column(name).to_numpy() for one in (first, second))
+        np.testing.assert_array_equal(column, same, name)
     assert first.summary == second.summary
     assert ".unfinished" not in os.listdir(out)
 

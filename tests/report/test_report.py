@@ -15,6 +15,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emphatic.nexting.outlook import Forecast, Outlook, SignalVerdict
 from emphatic.nexting.report import FILES, NextingPage, nexting_page
@@ -58,7 +59,7 @@ class Reader(HTMLParser):
 
 def outlook(name: str, rows: int = 300, better: bool = True) -> Outlook:
     """A signal of an hour a row that is forecast at +1h and +1d, beside the week before."""
-    time = 1_483_315_200.0 + 3600.0 * np.arange(rows)
+    time: NDArray[np.float64] = 1_483_315_200.0 + 3600.0 * np.arange(rows, dtype=np.float64)
     forecasts = [
         Forecast(name, horizon, float(time[-1]) + seconds, 0.75, 0.25, 1.25, 0.5)
         for horizon, seconds in HORIZONS.items()
