@@ -18,7 +18,7 @@ from multiprocessing import get_context
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.forecasting import returns, variance_explained
+from benchmarks.forecasting import variance_explained
 from benchmarks.measure import Case, Effort, Gate, gate
 from benchmarks.report import Layout, Row
 from emphatic import nexting
