@@ -259,7 +259,7 @@ def test_forecasts_are_drawn_at_the_times_that_they_are_about() -> None:
     packed = next(plot for plot in data(nexting_page(made))["plots"] if plot["group"] == "outlook")
     for view, of_signal in zip(("0", "1"), made.outlooks, strict=True):
         (panel,) = packed["views"][view]
-        assert [line["name"] for line in panel["lines"]] == ["reading", "the week before", "between forecasts"]
+        assert [line["name"] for line in panel["lines"]] == ["reading", "best baseline", "between forecasts"]
         (marks,) = panel["marks"]
         assert marks["notes"] == ["at +1h", "at +1d"]
         assert panel["origin"] == 1000.0 * of_signal.time[-1]

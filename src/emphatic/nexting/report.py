@@ -276,13 +276,13 @@ def _positions(times: Array, dated: bool) -> NDArray[Any]:
 
 def _outlook_panel(outlook: Outlook) -> Panel:
     """Recent readings, then the forecast: a dot with its interval at each horizon, a thinner line between them."""
-    dated, verdict = outlook.dated, outlook.verdict
+    dated = outlook.dated
     readings = Line(_positions(outlook.time, dated), outlook.reading, "reading", "reading", width=1.4)
     time, value, low, high = outlook.path
     lines, marks = [readings], []
     if len(outlook.baseline[0]):
         times, values = outlook.baseline
-        lines.append(Line(_positions(times, dated), values, verdict.baseline_words, "baseline", width=1.1, dash="dash"))
+        lines.append(Line(_positions(times, dated), values, "best baseline", "baseline", width=1.1, dash="dash"))
     if outlook.forecasts:
         bounds: dict[str, Any] = {"low": low, "high": high} if np.isfinite(low).any() else {}
         path = Line(_positions(time, dated), value, "between forecasts", "hue", 1.0, width=1.1, opacity=0.8, **bounds)

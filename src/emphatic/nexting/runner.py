@@ -28,6 +28,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import UNFINISHED, hold_folder
@@ -57,8 +59,6 @@ from emphatic.tables import Table
 from emphatic.tables.grid import arrangement_lines
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from emphatic.report.plots import Panel, Plot
 
 __all__ = ["FILES", "Nexting", "NextingResult", "Progress", "holds_results", "load", "load_model", "run"]
@@ -570,10 +570,7 @@ def _panel_of(plot: Plot, signal: str) -> Panel | None:
 def _name_shapes(panel: Panel, settings: Settings) -> Panel:
     """The panel of a forecast with a title and names that say what they are without the page around it."""
     marks = [replace(mark, name=f"{mark.name} with its {settings.coverage:.0%} interval") for mark in panel.marks]
-    lines = [
-        replace(line, name=f"best baseline: {line.name}") if line.ink == "baseline" else line for line in panel.lines
-    ]
-    return replace(panel, title=f"{panel.title}: recent readings and forecast", lines=lines, marks=marks)
+    return replace(panel, title=f"{panel.title}: recent readings and forecast", marks=marks)
 
 
 def _as_json(summary: Sequence[Mapping[str, Any]]) -> str:
@@ -606,8 +603,6 @@ def _last_rows(result: NextingResult) -> dict[str | None, dict[str, Any]]:
 
 def _read_row(row: pa.Table) -> dict[str, Any]:
     """A row by name. A number in float32 is the shortest one that it stands for: 20.1, not 20.100000381469727."""
-    import pyarrow as pa
-
     values: dict[str, Any] = row.to_pylist()[0]
     for column in row.schema:
         if column.type == pa.float32() and values[column.name] is not None:
@@ -626,8 +621,6 @@ def _later(row: Mapping[str, Any], horizon: float | str, step: float | None, dat
 
 
 def _read_predictions(folder: Path) -> pa.Table:
-    import pyarrow.parquet as pq
-
     with pq.ParquetFile(folder / "predictions.parquet") as file:
         return file.read(use_threads=False)
 

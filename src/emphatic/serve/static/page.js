@@ -180,11 +180,11 @@
     put("verdict", verdict.sentence || "");
     put("ahead", forecast.learning ? `${forecast.learning}.` : "");
     const both = typeof verdict.rmse === "number" && typeof verdict.baseline_rmse === "number";
+    const skill = typeof verdict.skill === "number" ? `; skill ${(Math.round(100 * verdict.skill) / 100 + 0).toFixed(2).replace("-", "−")}` : "";
     put("running", both ? `Error so far (RMSE), ${inWords(String(verdict.horizon))} ahead: forecast ${digits(verdict.rmse)}${unit}, ` +
-      `${verdict.baseline_words} (${verdict.baseline}) ${digits(verdict.baseline_rmse)}${unit}; skill ${verdict.skill.toFixed(2).replace("-", "−")}.` : "");
+      `${verdict.baseline_words} (${verdict.baseline}) ${digits(verdict.baseline_rmse)}${unit}${skill}.` : "");
     $("legend").hidden = $("forecasts").hidden = all.length === 0;
     $("rival").hidden = !(forecast.baseline && forecast.baseline.ahead.length);
-    $("baseline").textContent = verdict.baseline_words ? `best baseline: ${verdict.baseline_words}` : "";
     $("forecasts").tBodies[0].replaceChildren(...all.map(one => {
       const row = document.createElement("tr"), low = one.low, high = one.high;
       const when = hello.time && dated ? stamp(one.time).slice(0, 16) : hello.time ? short(one.time) : `${short(one.ahead)} rows on`;
