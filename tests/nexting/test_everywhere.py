@@ -143,13 +143,14 @@ def test_a_killed_run_resumes_with_the_same_bits(
     for name, value in {"SAVE": 0.0, "WAITING": 5000, "block_rows": lambda questions: 90}.items():
         monkeypatch.setattr(learning, name, value)
 
-    def stop(phase: str, done: int, total: int, at: int) -> None:
-        if phase == "learning" and done > at:
-            raise KeyboardInterrupt
-
     for at in (200, 700):
+
+        def stop(phase: str, done: int, total: int, at: int = at) -> None:
+            if phase == "learning" and done > at:
+                raise KeyboardInterrupt
+
         with pytest.raises(KeyboardInterrupt):
-            learn(log(), tmp_path, lambda *done, at=at: stop(*done, at))
+            learn(log(), tmp_path, stop)
     point = find_point(tmp_path)
     assert point is not None
     assert point.horde.rows == 630

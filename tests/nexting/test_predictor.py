@@ -17,8 +17,8 @@ import emphatic
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
 from emphatic.nexting.forecaster import Said
-from emphatic.nexting.predictor import ENGINE, LineFormat, Outcome, Prediction, Predictor, format_lines
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.predictor import LineFormat, Outcome, Prediction, Predictor, format_lines
+from emphatic.nexting.settings import ENGINE, Settings
 from emphatic.tables.pipe import BLOCK, Malformed, Reading, Readings
 
 Array = NDArray[np.float64]
