@@ -48,16 +48,15 @@ import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from emphatic.engines.compiled import direct
 from emphatic.nexting.alarm_kernels import alarms
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["OF_A_SIGNAL", "WHY", "AlarmList", "Alarms", "alarms_by_signal", "read_reasons", "write_reasons"]
 
@@ -267,15 +266,10 @@ def write_reasons(why: NDArray[np.int8]) -> pa.Array:
     >>> write_reasons(np.array([0, 3], np.int8)).to_pylist()
     [None, 'stuck']
     """
-    import pyarrow as pa
-
     return pa.DictionaryArray.from_arrays(pa.array(why - 1, pa.int8(), mask=why == 0), pa.array(WHY))
 
 
 def read_reasons(words: pa.ChunkedArray) -> NDArray[np.int8]:
     """The numbers of the reasons that ``write_reasons`` wrote."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     numbers: NDArray[np.int8] = pc.index_in(words.cast(pa.string()), pa.array(WHY)).fill_null(-1).to_numpy()
     return (numbers + 1).astype(np.int8)

@@ -21,9 +21,10 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from emphatic import rules
@@ -31,6 +32,7 @@ from emphatic.answers.kernels import FIRST_ROWS
 from emphatic.answers.timing import Timing
 from emphatic.common.locks import UNFINISHED
 from emphatic.common.parts import PartStore
+from emphatic.engines.compiled import blas_threads
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK, USUAL, Horde
 from emphatic.learning.inputs import Active
@@ -41,9 +43,6 @@ from emphatic.questions.gvf import GVF
 from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table
 from emphatic.tables.columns import CONSTANT, ColumnRole, Increments, find_roles
 from emphatic.tables.table import Caller, open_table
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["Learned", "OpenedLog", "Progress", "ResumePoint", "learn_log", "open_log"]
 
@@ -120,8 +119,6 @@ def choose_related(table: Table, rows: int, predict: Sequence[str]) -> dict[str,
 
 def _correlations(values: Array) -> NDArray[np.float32]:
     """The size of the correlation of each pair of signals (C, C) in these rows (B, C), 0 of one that does not vary."""
-    from emphatic.engines.compiled import blas_threads  # late: it imports numba
-
     values, _ = ReadingGuard(values.shape[1]).warm_up(values).judge(values)
     present = np.isfinite(values)
     known = np.where(present, values, 0.0)
@@ -822,8 +819,6 @@ class _PartWriter:
 
 def _stamps(seconds: Array, zone: str | None) -> pa.Array:
     """Times as Arrow has them, in their zone if they have one."""
-    import pyarrow as pa
-
     known = np.isfinite(seconds)
     micro = np.where(known, np.round(seconds * 1e6), 0).astype(np.int64)
     return pa.array(micro, mask=~known).cast(pa.timestamp("us", zone))

@@ -28,8 +28,11 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from emphatic.common import versions
 from emphatic.common.files import atomic_file
 from emphatic.common.locks import UNFINISHED, hold_folder
 from emphatic.common.names import suggestion
@@ -51,17 +54,17 @@ from emphatic.nexting.learning import (
 )
 from emphatic.nexting.outlook import values_at
 from emphatic.nexting.predictor import Predictor
+from emphatic.nexting.report import render_report
 from emphatic.nexting.scoring import ScoreTable, score_log
 from emphatic.nexting.settings import Settings, default_horizons
+from emphatic.report.page import Column, Plots, amount, count, percent, render_page, share, table, time_table
+from emphatic.report.plots import read_plots
 from emphatic.tables import Table
 from emphatic.tables.columns import CONSTANT, ColumnRole, combine_roles, find_roles
 from emphatic.tables.files import AFTER_DROP, ROW
 from emphatic.tables.table import Caller, open_table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     from emphatic.nexting.runner import Nexting, NextingResult
 
 __all__ = [
@@ -150,8 +153,6 @@ class MachineRows:
 
     def table(self, machine: int, rows: int | None = None) -> pa.Table:
         """The rows of a machine, or the first ``rows`` of them, as a table in memory."""
-        import pyarrow as pa
-
         begin, end = self.edges[machine], self.edges[machine + 1]
         wanted = slice(begin, end if rows is None else min(end, begin + rows))
         columns: dict[str, Any] = {}
@@ -251,7 +252,6 @@ def run_machine(
     Returns:
         The record: ``machine``, ``rows``, and ``summary``, ``reading`` and ``seconds``, or ``why`` there are none.
     """
-    from emphatic.nexting.report import render_report
     from emphatic.nexting.runner import ingest_summary
 
     file = folder / "record.json"
@@ -448,8 +448,6 @@ def _begin(out: Path, run: Mapping[str, Any], folder: Path, resume: bool) -> Non
 def _make_teacher(rows: MachineRows, roles: Mapping[str, ColumnRole], settings: Settings) -> tuple[Horde, Settings]:
     """With shared weights: the Horde before the first row, with ranges from the first rows of all machines, and the
     settings with its features."""
-    import pyarrow as pa
-
     rows_each = max(20, -(-FIRST // len(rows.names)))
     tables = []
     for i in range(len(rows.names)):
@@ -555,9 +553,6 @@ def _json_pieces(summary: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
 
 def _join_predictions(machines: Sequence[tuple[Path, str]], by: str, out: Path) -> None:
     """The predictions of all machines as one file, with the machine of each row before them."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     column = by if by not in ("row", "time") else "machine"
     files = [folder / "predictions.parquet" for folder, _ in machines]
     schemas = [pq.read_schema(path) for path in files]
@@ -583,8 +578,6 @@ def _join_predictions(machines: Sequence[tuple[Path, str]], by: str, out: Path) 
 
 def _write_rows(file: IO[bytes], writer: pq.ParquetWriter | None, waiting: list[pa.Table]) -> pq.ParquetWriter:
     """Write the rows that wait, by a writer that the first of them open."""
-    import pyarrow as pa
-
     rows = pa.concat_tables(waiting)
     waiting.clear()
     writer = writer or open_writer(file, rows)
@@ -663,9 +656,6 @@ def _render(
     seconds: Mapping[str, float],
 ) -> str:
     """The page: a table of the best and the worst machines, and a section for each that was asked for."""
-    from emphatic.common import versions
-    from emphatic.report.page import Plots, count, percent, render_page, table, time_table
-
     scored = sorted(
         (fact for fact in facts if fact["variance_explained"] is not None), key=lambda fact: -fact["variance_explained"]
     )
@@ -703,8 +693,6 @@ def _render(
 
 
 def _columns() -> list[Any]:
-    from emphatic.report.page import Column, amount, share
-
     skill = "1 − MSE / MSE of the best baseline, median over signals and horizons: above 0 is better"
     return [
         Column("machine", "name"),
@@ -717,9 +705,6 @@ def _columns() -> list[Any]:
 
 def _section(i: int, record: Mapping[str, Any], page: Path, plots: Any) -> dict[str, Any]:
     """What the page shows of one machine: its scores, and the plots of its own page."""
-    from emphatic.report.page import Column, amount, share, table
-    from emphatic.report.plots import read_plots
-
     if "why" in record:
         return {"id": f"machine-{i}", "name": record["machine"], "why": record["why"], "scores": "", "cards": []}
     columns = [

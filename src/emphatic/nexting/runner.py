@@ -25,7 +25,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,15 +51,15 @@ from emphatic.nexting.learning import (
 from emphatic.nexting.machines import Models, run_machines, save_models, unfinished_file
 from emphatic.nexting.outlook import unit_of
 from emphatic.nexting.predictor import Predictor
+from emphatic.nexting.report import render_report
 from emphatic.nexting.scoring import Scored, ScoreTable, import_pandas, score_log
 from emphatic.nexting.settings import Settings
 from emphatic.questions.durations import format_duration, seconds
+from emphatic.report.page import with_digits
+from emphatic.report.plots import Panel, Plot, draw_file, read_plots
 from emphatic.stepsizes import StepSize
 from emphatic.tables import Table
 from emphatic.tables.grid import arrangement_lines
-
-if TYPE_CHECKING:
-    from emphatic.report.plots import Panel, Plot
 
 __all__ = ["FILES", "Nexting", "NextingResult", "Progress", "holds_results", "load", "load_model", "run"]
 
@@ -256,8 +256,6 @@ class NextingResult:
         >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()][-1]
         'forecast with its 80% interval'
         """
-        from emphatic.report.plots import draw_file, read_plots
-
         plots: dict[str, Plot] = {}
         for _, plot in read_plots(self.report()):
             for name in self.settings.predict or ():
@@ -707,8 +705,6 @@ def write_results(scored: Scored, out: Path) -> dict[str, float]:
     Returns:
         How long each phase took.
     """
-    from emphatic.nexting.report import render_report
-
     began, learned = clock_time.perf_counter(), scored.learned
     store = learned.store
     scored.summary[0]["reading"] = ingest_summary(scored)
@@ -885,8 +881,6 @@ def forecast_lines(
     >>> forecast_lines([score | {"default": True, "signal": f"x{i}"} for i in range(12)])[-1]
     '  … and 2 more signals in report.html'
     """
-    from emphatic.report.page import with_digits
-
     forecasts: dict[str, list[str]] = {}
     for score in summary:
         if score.get("kind") != "at" or not score["default"] or score["answer"] is None:

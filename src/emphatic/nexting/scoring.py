@@ -19,6 +19,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from emphatic.answers.language import describe_learning
 from emphatic.common.parts import open_writer
@@ -29,9 +31,6 @@ from emphatic.scores.verdicts import TOO_SHORT
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
 __all__ = ["ScoreTable", "Scored", "import_pandas", "score_log"]
 
@@ -144,8 +143,6 @@ class _PredictionsFile:
 
         So does the writer: it is opened when the first of them are written.
         """
-        import pyarrow as pa
-
         columns = {name: self._narrow(name, table.column(name)) for name in table.column_names}
         self._waiting.append(pa.table(columns))
         is_short = sum(rows.num_rows for rows in self._waiting) < _GROUP_ROWS
@@ -154,8 +151,6 @@ class _PredictionsFile:
 
     def _narrow(self, name: str, column: pa.ChunkedArray) -> Any:
         """A column as the file has it."""
-        import pyarrow as pa
-
         # (a question of one's own need not name the signals that it is about)
         is_precise = name == "time" or any(signal in name for signal in self._precise)
         if column.type != pa.float64() or is_precise:
@@ -171,8 +166,6 @@ class _PredictionsFile:
 
     def flush(self) -> None:
         """Write the rows that wait, if there are any."""
-        import pyarrow as pa
-
         if not self._waiting:
             return
         rows = pa.concat_tables(self._waiting)
