@@ -184,7 +184,7 @@ def test_prometheus(prometheus: str, monkeypatch: pytest.MonkeyPatch) -> None:
             open_table(prometheus, query=query, range=SPAN)
     with pytest.raises(TableError, match="a query is needed"):
         open_table(prometheus)
-    result = nexting.run(prometheus, query="temperature", range=RANGE, step="1min", horizons=[2], offline=False)
+    result = nexting.run(prometheus, query="temperature", range=RANGE, step="1min", horizons=[2])
     assert result.reading["query"] == {
         "text": "temperature",
         "range": "2026-01-01T00:00:00Z to 2026-01-01T06:40:00Z",
