@@ -151,3 +151,12 @@ def test_a_code_for_missing_readings_is_no_event_and_a_far_reading_is() -> None:
     assert below["dropped_windows"] >= 30
     assert above["rate"] * above["scored"] == pytest.approx(10.0)  # (one for each window that it is in)
     assert max(value["rmse"], highest["rmse"]) < 5.0
+
+
+def test_a_question_asked_live_takes_the_name_of_no_other_column() -> None:
+    own = {"name": "x at +3", "cumulant": "x", "gamma": 0.5}
+    model = nexting.run({"x": np.sin(np.arange(300) / 9)}, horizons=[2], config={"questions": [own]}).model
+    before = model.asked.texts
+    with pytest.raises(ValueError, match="'x at \\+3' is asked, and a question or column has that name already"):
+        model.ask("x at +3")
+    assert model.asked.texts == before

@@ -187,7 +187,10 @@ def _slot(s: Record, clock: NDArray[np.int64], p: int, n: int) -> int:
 
 @_inner
 def _label(memory: Memory, i: int, kind: int, n: int, e: int, h: float) -> float:
-    """The label of series i over rows (n, e], NaN if it is not known: 90% of the rows must have been read."""
+    """The label of series i over rows (n, e], NaN if it is not known.
+
+    90% of the rows must have been read, of a weighted mean half of them: it is a mean of readings as they are held.
+    """
     M = len(memory.expected) // 2 - 1
     z, reads, sums = memory.z[i], memory.reads[i], memory.sums[i]
     begin, end = n & M, e & M
@@ -196,7 +199,7 @@ def _label(memory: Memory, i: int, kind: int, n: int, e: int, h: float) -> float
         return np.nan
     if kind == AT:
         return z[end] if reads[end] > reads[(e - 1) & M] else np.nan
-    if count < 0.9 * expected - 1e-9:
+    if count < (0.5 if kind == WEIGHTED else 0.9) * expected - 1e-9:
         return np.nan
     if kind in (MEAN_OF, WEIGHTED):
         return float((sums[end] - sums[begin]) / count + memory.series[i].origin)

@@ -67,9 +67,14 @@ def make_asked(
     default = default_questions(predict, horizons, timing.step, bool(settings.weighted))
     default = [text for text in default if not {text, *(f"{text}.{end}" for end in ENDS)}.intersection(columns)]
     asked = Asked(settings.ask, signals, timing, settings.coverage, rows, default, settings.learned())
-    if twice := set(asked.names).intersection(columns):
-        raise ValueError(f"{min(twice)!r} is asked, and a question or column has that name already.")
+    _check_names(asked.names, columns)
     return asked
+
+
+def _check_names(asked: Collection[str], columns: Collection[str]) -> None:
+    """ValueError if a column of what is asked has the name of another one."""
+    if twice := set(asked).intersection(columns):
+        raise ValueError(f"{min(twice)!r} is asked, and a question or column has that name already.")
 
 
 class Forecaster:
@@ -124,6 +129,7 @@ class Forecaster:
         ends = [(f"{name}.{end}", k, g) for g, name in enumerate(own) for k, end in enumerate(ENDS, 1)]
         self._of_own += [entry for entry in ends if entry[0] not in taken]
         columns = [name for name, _, _ in self._of_own + self._of_signals]
+        self._columns = frozenset(columns)
         self.asked = make_asked(settings, horde.signals, timing, columns, rows) if asked is None else asked
 
     def __call__(self, block: Block, learn: bool = True) -> Said:
@@ -158,6 +164,15 @@ class Forecaster:
         expected = plain[:, : len(self.alarms.gamma)].copy()
         expected[:, self._nearest] = asked[:, self._answers, 0]
         return expected
+
+    def ask(self, text: str) -> None:
+        """Ask one more question, which is learned from now on; ValueError if it cannot be asked.
+
+        Args:
+            text: The question.
+        """
+        _check_names([text.strip(), *(f"{text.strip()}.{end}" for end in ENDS)], self._columns)
+        self.asked.add(text)
 
     def columns(self, said: Said) -> dict[str, Any]:
         """The columns of ``predictions.parquet``, by name."""

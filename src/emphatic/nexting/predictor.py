@@ -499,7 +499,7 @@ class Predictor:
             asked = parse_all([*self.settings.ask, text])
             self.settings = replace(self.settings, ask=tuple(question.text for question in asked))
             return
-        self._model.forecaster.asked.add(text)
+        self._model.forecaster.ask(text)
         self._set_asked(self._model)
 
     def stop_asking(self, text: str) -> None:
