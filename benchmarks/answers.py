@@ -194,7 +194,8 @@ def answers_alone(log: Readings, asked: Sequence[Asked], dated: bool = True, tog
     from emphatic.answers.timing import Timing
 
     timing = Timing.of(log.clock, log.dated and dated)
-    rows, out = sum(map(len, log.blocks)), {}
+    rows = sum(map(len, log.blocks))
+    out: Answers = {}
     for chosen in [range(len(log.names))] if together else [[c] for c in range(len(log.names))]:
         about = [question for question in asked if question.signal in chosen]
         mechanism = Mechanism([log.names[c] for c in chosen], [q.text for q in about], timing, COVERAGE, rows)
@@ -471,11 +472,11 @@ def ablation(logs: Sequence[DevelopmentLog], gate_name: str) -> Iterator[Row]:
             for name, answers in parts.items():
                 change = score(y, answers, question.text, h).explained - of_all
                 changes[name] += [change] if math.isfinite(change) else []
-    for name, change in changes.items():
-        if change:
-            section, worst = "ablation: variance explained, less that of all parts", f"worst {min(change):.3f}"
-            yield Row(section, f"{name}, median", (gate_name,), ratio=float(np.median(change)))
-            yield Row(section, f"{name}, mean", (gate_name,), ratio=float(np.mean(change)), note=worst)
+    for name, of_part in changes.items():
+        if of_part:
+            section, worst = "ablation: variance explained, less that of all parts", f"worst {min(of_part):.3f}"
+            yield Row(section, f"{name}, median", (gate_name,), ratio=float(np.median(of_part)))
+            yield Row(section, f"{name}, mean", (gate_name,), ratio=float(np.mean(of_part)), note=worst)
 
 
 def _replaced(begin: float, count: int, value: Callable[[Array], Any]) -> Callable[[Array], Array]:

@@ -167,10 +167,10 @@ class Incoming:
             path = self.saved(Path(folder))
             numbered = list(Readings(json_lines(WARM_UP + min(self.T, 60), self.C)))[WARM_UP:]
             whole, single = (Predictor.load(path)[0] for _ in range(2))
-            want = [single.take([reading])[0] for reading in numbered]
+            one_by_one = [single.take([reading])[0] for reading in numbered]
             got, want = (
                 np.array([one.values for one in outcomes if isinstance(one, Prediction)])
-                for outcomes in (whole.take(numbered), want)
+                for outcomes in (whole.take(numbered), one_by_one)
             )
             yield gate(self.name, np.nan_to_num(got), np.nan_to_num(want), 0.0)
 
