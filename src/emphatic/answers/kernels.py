@@ -259,7 +259,7 @@ def _hold(s: Record, v: float, known: bool) -> None:
     if s.readings == 1.0:
         s.lowest = s.highest = v
         s.latest = v
-    s.fractions += v != math.floor(v)
+    s.fractions += v != np.floor(v)
     if v < s.lowest or v > s.highest:  # what was an end lies between the ends now
         s.between += (v < s.lowest < s.highest) + (v > s.highest > s.lowest)
     else:
@@ -506,14 +506,15 @@ def _answer_number(
         high = max(centre + item.scale[b] * (target.high[b] + target.moved[b, 1]), final)
         item.low[b], item.high[b] = max(low, least), min(high, most)
         if is_reading and known[FRACTIONS] == 0.0:
-            item.low[b], item.high[b] = math.floor(item.low[b]), math.ceil(item.high[b])
+            item.low[b], item.high[b] = np.floor(item.low[b]), np.ceil(item.high[b])
     item.centre, item.off, item.final = centre, off, final
     out[0], out[1], out[2], out[3] = final, item.low[target.scale], item.high[target.scale], item.answers[LAST_USUAL]
     if target.kind == WEIGHTED:  # (errors of labels lack those of the answer at the end of the window)
         wide = (1.0 - (1.0 - 1.0 / h) ** (2.0 * h)) ** -0.5
         out[1] = max(final + wide * (out[1] - final), least)
         out[2] = min(final + wide * (out[2] - final), most)
-    if o.solved_at == 0.0 or (is_reading and known[BETWEEN] == 0.0):  # (of two values, the answer says how likely each)
+    # (of two values, the answer says how likely each)
+    if o.solved_at == 0.0 or target.mean.n < ENOUGH or (is_reading and known[BETWEEN] == 0.0):
         out[1] = out[2] = np.nan
     item.ends[0], item.ends[1] = out[1], out[2]
 
@@ -801,8 +802,8 @@ def _convex(R: Floats, windows: float, w: Floats, A: Floats, slope: Floats) -> N
 def close(memory: Memory, g: int, end: int, Z: Floats, labels: Floats, A: Floats, slope: Floats) -> int:
     """Learn from the rows of group g whose windows closed before row ``end``, and put them into Z; returns how many.
 
-    Z (rows, d + right-hand sides) has room for those that may have closed, ``later`` for the features at the end of the
-    window of a weighted mean; ``labels``, ``A`` and ``slope`` for the labels of a row, and what weights are found with.
+    Z (rows, d + right-hand sides) has room for those that may have closed; ``labels``, ``A`` and ``slope`` for the
+    labels of a row, and what weights are found with.
     """
     o, used = memory.groups[g], 0
     n = o.closed

@@ -23,9 +23,9 @@ AT, MEAN_OF, WEIGHTED, MAX, MIN, ANY, FIRST = range(7)
 
 #: The simple answers, which are also the baselines: the present value, the mean label so far, a moving average (or the
 #: label of the window before), what followed one period ago and the rise since, and by each period what followed one
-#: period ago and what usually follows. The
-#: regressions come after them: on all features and on those of the series' own past, each of the difference from the
-#: present value and from what is usual. Last comes the weighted mean that TD predicts.
+#: period ago and what usually follows. The regressions come after them: on all features and on those of the series' own
+#: past, each of the difference from the present value and from what is usual. Last comes the weighted mean that TD
+#: predicts.
 NOW, PAST, TRACE, DRIFT, AGO = range(5)
 PERIODS = 2
 SIMPLE = AGO + 2 * PERIODS
@@ -165,7 +165,7 @@ class Memory(NamedTuple):
         targets: The targets (T,).
         arrivals: Rows that wait (W,), group by group.
         features: Their features (W, D).
-        pending: What was answered there (W, 3), target by target.
+        pending: What was answered there (W, TARGETS), target by target.
         x: Feature readings (S, 2R), held where missing; of a condition, its margin.
         z: Readings as labels know them (S, 2R), held; of a condition, 0 or 1.
         sums: The sum of known labels less the series' origin up to each row (S, 2R).
@@ -176,7 +176,7 @@ class Memory(NamedTuple):
             (2R, 5).
         usual: The usual reading by slot (S, 2, slots).
         labels: The usual label by slot (T, 2, slots).
-        hours: Sums of features and right-hand sides by hour of the week (G, hours, D + 9).
+        hours: Sums of features and right-hand sides by hour of the week (G, hours, D + 3 TARGETS).
         weights: Of the regressions (G, SIDES, D).
         effects: Of the hour of the week (G, hours, SIDES).
         clip: The least and the greatest of each feature (G, 2, D).
