@@ -292,7 +292,7 @@ class _Interface:
             change = self.service.ask(text, stop=request.method == "DELETE")
             if (refusal := await self._carry_out(change, _CHANGE_PATIENCE)) is not None:
                 return refusal
-        return JSONResponse(describe_asked(self.service))
+        return JSONResponse(await asyncio.to_thread(describe_asked, self.service))
 
     async def _carry_out(self, change: Future[None], patience: float) -> Response | None:
         """Wait for what the thread that learns is asked to do; the answer if it cannot be done, or not now."""
@@ -348,7 +348,8 @@ class _Interface:
 
     async def metrics(self, request: Request) -> Response:
         """Metrics, for Prometheus."""
-        text = write_metrics(self.service, self._access.wrong, self._access.failed_logins)
+        access = self._access
+        text = await asyncio.to_thread(write_metrics, self.service, access.wrong, access.failed_logins)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     async def stream(self, request: Request) -> ASGIApp:
@@ -494,10 +495,12 @@ def describe_asked(service: Service) -> list[dict[str, Any]]:
     predictor = service.predictor
     if predictor.horde is None:
         return [{"text": text, "sentence": "Warming up.", "learning": "warming up"} for text in predictor.settings.ask]
-    asked = predictor.asked
-    described = []
-    for score in asked.summary([question.text for question in asked.questions]):
+    with service.predictor_lock:
+        asked = predictor.asked
+        scores = asked.summary([question.text for question in asked.questions])
         at = predictor.clock.last if predictor.clock is not None and asked.timing.dated else None
+    described = []
+    for score in scores:
         described.append(score | {"sentence": describe_answer(score, at), "learning": describe_learning(score)})
     return described
 
@@ -514,11 +517,12 @@ def describe_forecast(service: Service, signal: str) -> dict[str, Any]:
         if service.waiting >= service.warm_up:
             learning = f"preparing: {service.waiting:,} readings wait until the model is built"
         return {"signal": signal, "learning": learning, "forecasts": []}
-    asked = service.predictor.asked
-    scores = asked.summary([text for text in asked.texts if parse(text).value_of == signal])
-    if not scores:
-        return {"signal": signal, "learning": "", "forecasts": []}
-    outlook = make_outlook(asked, scores, signal, asked.judge_signals([signal]).get(signal), unit_of(signal))
+    with service.predictor_lock:
+        asked, rows = service.predictor.asked, service.step
+        scores = asked.summary([text for text in asked.texts if parse(text).value_of == signal])
+        if not scores:
+            return {"signal": signal, "learning": "", "forecasts": []}
+        outlook = make_outlook(asked, scores, signal, asked.judge_signals([signal]).get(signal), unit_of(signal))
     errors = {score["horizon"]: score["rmse"] for score in scores}
     origin, step = float(outlook.time[-1]), asked.timing.step or 1.0
 
@@ -541,7 +545,7 @@ def describe_forecast(service: Service, signal: str) -> dict[str, Any]:
         ],
         "path": line(time, mean=mean, low=low, high=high),
         "baseline": line(baseline_time, mean=baseline),
-        "step": service.step,
+        "step": rows,
     }
 
 
@@ -554,8 +558,9 @@ def describe_history(service: Service, signal: str) -> dict[str, Any] | None:
     """
     if service.warming_up or service.predictor.horde is None or signal not in service.predictor.asked.signals:
         return None
-    recent, (time, reading) = service.recent, service.predictor.asked.readings(signal, _HISTORY)
-    step = service.step - len(time) + np.arange(len(time))
+    with service.predictor_lock:
+        recent, (time, reading) = service.recent, service.predictor.asked.readings(signal, _HISTORY)
+        step = service.step - len(time) + np.arange(len(time))
     begin = recent.first if recent is not None and recent.end else service.step
     rows: dict[int, dict[str, Any]] = {}
     for at, seconds, value in zip(step.tolist(), time.tolist(), reading.tolist(), strict=True):
@@ -609,9 +614,10 @@ class EventStream(StreamingResponse):
         at = 0 if self._after is None else self._after + 1
         if recent is not None and at > max(recent.end, service.step):  # a step of another model
             at = 0
-        if at == 0 and signal is not None and (rows := describe_history(service, signal)) is not None:
-            at = rows["step"][-1] + 1
-            yield f"id: {at - 1}\n" + _event("rows", rows)
+        history = None if at or signal is None else await asyncio.to_thread(describe_history, service, signal)
+        if history is not None:
+            at = history["step"][-1] + 1
+            yield f"id: {at - 1}\n" + _event("rows", history)
         status_at = 0.0
         while not (self._closing.is_set() or service.inbox.closed):
             if service.recent is not recent:

@@ -488,6 +488,9 @@ class Service:
         self._journal: Journal | None = None
         self._id: str | None = None  # the journal's
         self._locks = ExitStack()
+        #: Held while the predictor changes, and by other threads while they read from it: its kernels run without the
+        #: GIL, and scores are found in the same memory.
+        self.predictor_lock = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="emphatic learning", daemon=True)
         self._deadline = float("inf")
         #: What is to be asked, or no longer, by the thread: a function of the predictor, and its outcome.
@@ -643,8 +646,10 @@ class Service:
         """The errors so far of the values that are predicted: signal, horizon, root mean square."""
         if self.recent is None:
             return []
-        asked = self.predictor.asked
-        return [(name, f"{score['horizon']}", score["rmse"]) for score, name in values_at(asked.summary(asked.default))]
+        with self.predictor_lock:
+            asked = self.predictor.asked
+            scores = asked.summary(asked.default)
+        return [(name, f"{score['horizon']}", score["rmse"]) for score, name in values_at(scores)]
 
     # ------------------------------------------------------------------ the thread
 
@@ -735,7 +740,8 @@ class Service:
             if not done.set_running_or_notify_cancel():  # nobody waits for it any more
                 continue
             try:
-                change(self.predictor)
+                with self.predictor_lock:
+                    change(self.predictor)
             except (ValueError, ArithmeticError, RecursionError, OSError) as error:
                 done.set_exception(ValueError(str(error)))
                 continue
@@ -863,7 +869,8 @@ class Service:
     def _learn_from(self, numbered: Sequence[tuple[int, Reading | Malformed]], form: TextForm) -> list[_Outcome]:
         """``Predictor.take``, with its counts and what the page shows. Before there is a model: how many are needed."""
         waiting = self.predictor.waiting
-        outcomes: list[Any] = self.predictor.take(numbered, form)
+        with self.predictor_lock:
+            outcomes: list[Any] = self.predictor.take(numbered, form)
         self.malformed += sum(isinstance(outcome, Malformed) for outcome in outcomes)
         predictions = []
         for place, outcome in enumerate(outcomes):
