@@ -69,6 +69,11 @@ class Part(Record):
         """
         raise NotImplementedError
 
+    def signals(self) -> tuple[str, ...]:
+        """The names of the signals that it is of; "*" among them for all that there are."""
+        sources = as_tuple(getattr(self, "of", ()))
+        return tuple(name for source in sources for name in as_tuple(getattr(source, "of", source)))
+
     def functions(self) -> tuple[str, ...]:
         """The names of the Python functions that it needs, and that a file cannot hold."""
         return ()
@@ -205,10 +210,16 @@ def _bin_names(source: str, knots: Sequence[Array]) -> Iterable[str]:
 class Tiles(ScaledPart):
     """Tile coding: ``tilings`` grids of ``tiles`` a side, each displaced, and one tile active in each.
 
-    Tiling k is displaced by k·(1, 3, 5, …)/tilings of a tile, modulo 1 (asymmetric offsets). A tile's value is
-    1/√tilings, so that φ·φ of the part is 1.
+    Tiling k is displaced by k·(1, 3, 5, …)/tilings of a tile, modulo 1 (asymmetric offsets). An active tile is
+    1/√tilings and not 1, so that φ·φ of the part is 1: α = 1 moves a value all the way to its target, and what books
+    write as α/tilings, for tiles of 1, is α here.
 
     Source: Sutton & Barto (2018), section 9.5.4.
+
+    >>> from emphatic.features import Features
+    >>> car = Features([Tiles(["position", "velocity"], range=[(-1.2, 0.5), (-0.07, 0.07)], tilings=2)])
+    >>> car.n, car([-0.5, 0.0]).indices, car([-0.5, 0.0]).values.round(3)
+    (162, array([ 31, 112]), array([0.707, 0.707]))
 
     Args:
         of: One source, or "*", is tiled separately; a list of sources is tiled jointly.
@@ -457,6 +468,9 @@ class Function(Part):
         column = plan.given(self.size, self._values)
         names = [f"{self.name}"] if self.size == 1 else [f"{self.name} {i}" for i in range(self.size)]
         return [Unit(ops.GIVEN, lambda knots: names, (column,), size=self.size, norm=float(self.size))]
+
+    def signals(self) -> tuple[str, ...]:
+        return ("*",)
 
     def functions(self) -> tuple[str, ...]:
         return (str(self.name),)
