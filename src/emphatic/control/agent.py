@@ -6,12 +6,12 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from emphatic import rules
+from emphatic import rules, stepsizes
 from emphatic.common.names import refusal, show
 from emphatic.control.algorithms import Algorithm, algorithm_of
 from emphatic.control.episodes import DIVERGED, DONE, STARTS, episode_kernel, episode_plan
@@ -23,7 +23,7 @@ from emphatic.control.observers import (
     observer_of,
     restored,
 )
-from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, is_number, policy_config, policy_from, policy_of
+from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, is_number, policy_config, policy_from
 from emphatic.engines.sparse.acting import SETTINGS, STATUS, ActingKernels
 from emphatic.errors import CheckpointError, Diverged
 from emphatic.learning.learner import Learner
@@ -43,7 +43,7 @@ _ENDLESS = np.iinfo(np.int64).max
 #: Random numbers drawn at a time.
 DRAWN = 512
 _ACTION, _MU, _DELTA = (STATUS.index(name) for name in ("ACTION", "MU", "DELTA"))
-
+Value = TypeVar("Value")
 
 #: Episodes of which a training shows the means.
 _LAST = 10
@@ -83,6 +83,20 @@ class Training:
         return f"Training({len(self):,} episodes; the last {last}: {means})"
 
 
+class _Setting(Generic[Value]):
+    """A number of an agent, or its policy: when it is set, it is checked, and acts from the next step on."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, agent: Agent | None, owner: type | None = None) -> Value:
+        value: Value = self if agent is None else agent._settings[self._name]  # type: ignore[assignment]
+        return value
+
+    def __set__(self, agent: Agent, value: Value) -> None:
+        agent._choose(agent._settings | {self._name: value})
+
+
 class Agent:
     """Learns action values q(S, A) = θ·φ(S, A) while it acts; φ(S, A) has the features of S at A·n + i.
 
@@ -101,18 +115,27 @@ class Agent:
 
     Args:
         algorithm: A name from ``emphatic.control.ALGORITHMS``, or an ``Algorithm``.
-        features: A ``Features``, such as ``emphatic.streams.gymnasium.tiles`` makes; a number of states, which are then
-            observed as whole numbers from 0, or a Gymnasium ``Discrete`` space of them; or a function of the
-            observation that returns φ(S), an array or ``Active`` (the function then has an attribute ``n``, the number
-            of features).
+        features: ``emphatic.features.Tiles`` or a whole ``Features``, such as ``emphatic.streams.gymnasium.tiles``
+            makes; a number of states, which are then observed as whole numbers from 0, or a Gymnasium ``Discrete``
+            space of them; or a function of the observation that returns φ(S), an array or ``Active`` (the function then
+            has an attribute ``n``, the number of features).
         actions: The number of actions, a Gymnasium ``Discrete`` space, or a list of actions.
-        alpha: The step size α; with a ``stepsize``, a factor of it.
-        gamma: The discount γ, from 0 to 1; 1 for the differential algorithms.
+        alpha: The step size α; with a ``stepsize``, a factor of it. As each of the active ``Tiles`` is 1/√tilings, φ·φ
+            of a tile coder is 1, and α = 1 moves a value all the way to its target.
+        gamma: The discount γ, from 0 to 1. A differential algorithm with γ below 1 centres rewards (Naik et al. 2024).
         lambda_: The trace parameter λ.
-        epsilon: ε of an ε-greedy policy, a ``Schedule`` of it, or ``Softmax(temperature)``.
+        epsilon: ε of an ε-greedy policy, a number or a ``Schedule``; 0.1 if there is no ``policy``.
+        policy: ``Softmax(temperature)`` or ``EpsilonGreedy(epsilon)``, in place of ``epsilon``.
         stepsize: A name or an object of ``emphatic.stepsizes`` that sets the step sizes.
         seed: The seed of the agent's random numbers.
+        **extra: The rule's own parameters: ``eta`` or ``beta``, ``kappa``, ….
     """
+
+    #: α, γ, λ and the policy: what they are set to acts from the next step on.
+    alpha = _Setting[float]()
+    gamma = _Setting[float]()
+    lambda_ = _Setting[float]()
+    policy = _Setting[EpsilonGreedy | Softmax]()
 
     def __init__(
         self,
@@ -123,17 +146,22 @@ class Agent:
         alpha: float,
         gamma: float,
         lambda_: float = 0.0,
-        epsilon: float | Schedule | EpsilonGreedy | Softmax = 0.1,
+        epsilon: float | Schedule | None = None,
+        policy: EpsilonGreedy | Softmax | None = None,
         stepsize: str | StepSize | Mapping[str, Any] | None = None,
         seed: int | None = None,
+        **extra: float,
     ) -> None:
         self.algorithm = algorithm_of(algorithm)
-        self.policy = policy_of(epsilon)
+        if epsilon is not None and policy is not None:
+            raise refusal("epsilon", "Agent", "be left out where 'policy' is given", show(epsilon))
         self._actions = _actions_of(actions)
-        _check_numbers(self.algorithm, alpha, gamma, lambda_)
-        self.alpha, self.gamma, self.lambda_ = float(alpha), float(gamma), float(lambda_)
-        self._stepsize = stepsize
+        self._stepsize = None if stepsize is None else stepsizes.get(stepsize)
         self._observer = observer_of(features)
+        self._extra = extra
+        if policy is None:
+            policy = EpsilonGreedy(0.1 if epsilon is None else epsilon)
+        self._choose({"alpha": alpha, "gamma": gamma, "lambda_": lambda_, "policy": policy})
         try:
             if isinstance(seed, bool):
                 raise TypeError
@@ -256,6 +284,11 @@ class Agent:
         return self._learner
 
     @property
+    def extra(self) -> dict[str, float]:
+        """The rule's own parameters that were given."""
+        return dict(self._extra)
+
+    @property
     def actions(self) -> tuple[Any, ...]:
         """The actions, in the order of their values."""
         return tuple(self._actions)
@@ -311,6 +344,22 @@ class Agent:
                 lengths[episode] += 1
                 action = self.step(reward, observation, bool(terminated), bool(truncated))
         return Training(returns, lengths)
+
+    def evaluate(self, env: Environment, episodes: int, seed: int | None = None) -> Training:
+        """Act greedily for this many episodes, with the weights as they are, and learn nothing.
+
+        Ties are broken by the random numbers that the agent would draw next, and draws again afterwards.
+
+        Args:
+            env: The environment, as for ``train``.
+            episodes: The number of episodes.
+            seed: The seed with which the environment is first reset.
+        """
+        still = Agent("sarsa", self._observer.copy(), list(self._actions), alpha=0.0, gamma=0.0, epsilon=0.0)
+        still._continue(self._before, self._drawn)
+        if self._learner is not None:
+            still.learner.theta = self._learner.theta
+        return still.train(env, episodes, seed=seed)
 
     def can_run_episodes(self, world: object) -> bool:
         """Whether ``run_episodes`` takes this environment; in others, the agent takes one step after the other.
@@ -410,6 +459,7 @@ class Agent:
             "alpha": self.alpha,
             "gamma": self.gamma,
             "lambda_": self.lambda_,
+            "extra": self._extra,
             "random": self._before,
             "drawn": self._drawn,
             "acting": self.acting,
@@ -442,11 +492,10 @@ class Agent:
                 alpha=about["alpha"],
                 gamma=about["gamma"],
                 lambda_=about["lambda_"],
-                epsilon=policy_from(about["policy"]),
+                policy=policy_from(about["policy"]),
+                **about["extra"],
             )
-            self._generator.bit_generator.state = about["random"]
-            self._draw()
-            self._drawn = int(about["drawn"])
+            self._continue(about["random"], int(about["drawn"]))
             status, index, value = (saved[name] for name in ("status", "index", "value"))
             if status.shape != self._status.shape or not 0 <= self._drawn < DRAWN or index.shape != value.shape:
                 raise ValueError("its arrays do not fit an agent")
@@ -480,8 +529,7 @@ class Agent:
             learner = Learner(self.algorithm.base, size, engine="sparse", stepsize=self._stepsize)
         self._learner, self._guard, self._engine = learner, learner._guard, learner._engine
         self._kernels = ActingKernels(self._engine)
-        numbers = (self.alpha, self.gamma, self.lambda_)
-        self._setting = _settings_of(self.algorithm, self._observer.n, *numbers, self.policy)
+        self._setting[SETTINGS.index("N")] = self._observer.n
         self._work: tuple[NDArray[Any], ...] = ()
         self._reserve(self._observer.slots)
 
@@ -503,6 +551,28 @@ class Agent:
         except MoreSlots as more:
             self._reserve(more.slots)
             self._observer.observe(observation, *self._rows[row])
+
+    def _choose(self, settings: dict[str, Any]) -> None:
+        """Check α, γ, λ and the policy, and let kernels have them from the next step on."""
+        numbers = {name: float(_checked(name, settings[name])) for name in ("alpha", "gamma", "lambda_")}
+        policy = settings["policy"]
+        if not isinstance(policy, EpsilonGreedy | Softmax):
+            raise refusal("policy", "Agent", "be EpsilonGreedy(epsilon) or Softmax(temperature)", show(policy))
+        rule = self.algorithm.base
+        rule = rule if self._stepsize is None else self._stepsize.rule(rule)
+        values = (numbers["alpha"], 1.0, numbers["lambda_"], 1.0, numbers["gamma"], 0.0)
+        extra = self.algorithm.step_parameters(rule, values, self._extra)
+        # in the order of SETTINGS; n is 0 until it is known
+        self._setting = np.array(
+            [self._observer.n, *numbers.values(), *self.algorithm.codes, *policy.codes, *extra], np.float64
+        )
+        self._settings = {**numbers, "policy": policy}
+
+    def _continue(self, random: Mapping[str, Any], drawn: int) -> None:
+        """Continue with random numbers of which some are spent."""
+        self._generator.bit_generator.state = random
+        self._draw()
+        self._drawn = drawn
 
     def _draw(self) -> None:
         """Draw random numbers for the next decisions."""
@@ -526,18 +596,15 @@ class Agent:
         return Diverged(self.learner.steps, of="learning")
 
 
-def _check_numbers(algorithm: Algorithm, alpha: float, gamma: float, lambda_: float) -> None:
-    """ValueError unless these are numbers with which an agent can learn."""
-    numbers = {"alpha": (alpha, math.inf), "gamma": (gamma, 1.0), "lambda_": (lambda_, 1.0)}
-    for name, (value, most) in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
-            raise refusal(name, "Agent", "be a number", show(value))
-        if not (is_number(value) and 0.0 <= value <= most):
-            wanted = "be 0 or more, and finite" if math.isinf(most) else f"be from 0 to {most:g}"
-            raise refusal(name, "Agent", wanted, show(value))
-    if algorithm.base.base.continuing and gamma != 1.0:
-        wanted = f"be 1 for {algorithm.name!r}, whose values are relative to the average reward"
-        raise refusal("gamma", "Agent", wanted, show(gamma))
+def _checked(name: str, value: object) -> float:
+    """α, γ or λ; ValueError unless an agent can learn with it."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
+        raise refusal(name, "Agent", "be a number", show(value))
+    most = math.inf if name == "alpha" else 1.0
+    if not (is_number(value) and 0.0 <= value <= most):
+        wanted = "be 0 or more, and finite" if name == "alpha" else "be from 0 to 1"
+        raise refusal(name, "Agent", wanted, show(value))
+    return float(value)
 
 
 def _check_space(space: object, agent: Agent) -> None:
@@ -566,32 +633,6 @@ def check_end(algorithm: Algorithm, gamma: float, env: Environment, function: st
     if getattr(env, "continuing", False) and gamma == 1.0 and not algorithm.base.base.continuing:
         wanted = f"be below 1 for {algorithm.name!r} in a world that never ends"
         raise refusal("gamma", function, wanted, show(gamma), "Or use differential_sarsa or differential_q.")
-
-
-def _settings_of(
-    algorithm: Algorithm, n: int, alpha: float, gamma: float, lambda_: float, policy: EpsilonGreedy | Softmax
-) -> NDArray[np.float64]:
-    """The numbers of an agent, as kernels take them."""
-    eta, sigma, following, ratio, cuts, greedy = algorithm.codes
-    softmax, kind, start, end, steps = policy.codes
-    setting = {
-        "N": n,
-        "ALPHA": alpha,
-        "GAMMA": gamma,
-        "LAMBDA": lambda_,
-        "ETA": eta,
-        "SIGMA": sigma,
-        "NEXT": following,
-        "RATIO": ratio,
-        "CUTS": cuts,
-        "GREEDY": greedy,
-        "SOFTMAX": softmax,
-        "KIND": kind,
-        "START": start,
-        "END": end,
-        "STEPS": steps,
-    }
-    return np.array([float(setting[name]) for name in SETTINGS])
 
 
 def _actions_of(actions: object) -> Sequence[Any]:

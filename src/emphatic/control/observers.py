@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,15 @@ class Observer:
     def begin(self) -> None:
         """Start an episode."""
 
+    def copy(self) -> Observer:
+        """An independent copy, with the same traces."""
+        return copy(self)
+
     def appraise(self, observation: Observation, index: Integers, value: Floats) -> Floats:
         """``observe`` without a trace of it; what must be finite."""
-        self.observe(observation, index, value)
-        return self.readings
+        trial = self.copy()
+        trial.observe(observation, index, value)
+        return trial.readings
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds of it: a JSON-compatible header, and arrays."""
@@ -88,12 +94,15 @@ class MakerObserver(Observer):
 
     def prepare(self, observation: Observation) -> None:
         if not self.maker.is_warm:
-            count = int(np.size(observation))
-            names = [f"o{i}" for i in range(count)]
+            named = self.maker.named
+            components = tuple(f"o{i}" for i in range(int(np.size(observation))))
+            names = components if set(named) <= set(components) else named
             try:
-                self.maker.warm_up(np.empty((0, count)), names=names)
+                self.maker.warm_up(np.empty((0, len(names))), names=names)
             except ValueError as error:
-                wanted = f"fit an observation of {count} readings, {', '.join(names)}, each with a given range"
+                wanted = (
+                    f"fit an observation of {len(components)} readings, {', '.join(names)}, each with a given range"
+                )
                 raise refusal("features", "Agent", wanted, f"features that do not: {error}") from error
         self._size()
 
@@ -117,12 +126,12 @@ class MakerObserver(Observer):
     def begin(self) -> None:
         self.maker.cut()
 
-    def appraise(self, observation: Observation, index: Integers, value: Floats) -> Floats:
+    def copy(self) -> MakerObserver:
+        if not self.maker.is_warm:
+            return MakerObserver(Features(self.maker.parts))
         header, arrays = self.maker.save()
         functions = {name: function for part in self.maker.parts for name, function in _functions(part)}
-        trial = MakerObserver(Features.load(header, arrays, functions))
-        trial.observe(observation, index, value)
-        return trial.readings
+        return MakerObserver(Features.load(header, arrays, functions))
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         header, arrays = self.maker.save()
@@ -190,20 +199,20 @@ def observer_of(features: object) -> Observer:
     """What makes φ of an observation, from the argument ``features`` of an agent.
 
     Args:
-        features: A ``Features``, the number of states of a table, a ``Discrete`` space of them, or a function of the
-            observation that returns φ.
+        features: A ``Features`` or a ``Part`` of one, the number of states of a table, a ``Discrete`` space of them, or
+            a function of the observation that returns φ.
     """
     if isinstance(features, Observer):
         return features
-    if isinstance(features, Features):
-        return MakerObserver(features)
+    if isinstance(features, Features | Part):
+        return MakerObserver(features if isinstance(features, Features) else Features([features]))
     if isinstance(features, int | np.integer) and not isinstance(features, bool):
         return TableObserver(int(features))
     if callable(features):
         return FunctionObserver(features)
     if type(features).__name__ == "Discrete" and getattr(features, "start", None) == 0:
         return TableObserver(int(features.n))  # type: ignore[attr-defined]
-    wanted = "be a Features, a number of states, or a function of the observation that returns φ"
+    wanted = "be Tiles or a Features, a number of states, or a function of the observation that returns φ"
     hint = "Use emphatic.streams.gymnasium.tiles(space)." if type(features).__name__ == "Box" else ""
     raise refusal("features", "Agent", wanted, show(features), hint)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from emphatic.common.names import refusal, show
 
-__all__ = ["EpsilonGreedy", "Schedule", "Softmax", "exponential", "linear", "policy_of"]
+__all__ = ["EpsilonGreedy", "Schedule", "Softmax", "exponential", "linear"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,9 @@ class EpsilonGreedy:
     def __post_init__(self) -> None:
         for rate in _ends(self.epsilon):
             if not (is_number(rate) and 0.0 <= rate <= 1.0):
-                raise refusal("epsilon", "Agent", _WANTED, show(self.epsilon))
+                wanted = "be a number from 0 to 1, or a Schedule of such numbers"
+                hint = "Softmax(temperature) is a 'policy'." if isinstance(self.epsilon, Softmax) else ""
+                raise refusal("epsilon", "Agent", wanted, show(self.epsilon), hint)
 
     @property
     def codes(self) -> tuple[float, ...]:
@@ -113,18 +115,6 @@ class Softmax:
     def codes(self) -> tuple[float, ...]:
         """(softmax, kind, start, end, steps), as kernels take them."""
         return (1.0, *_codes(self.temperature))
-
-
-_WANTED = "be a number from 0 to 1, a Schedule of such numbers, or Softmax(temperature)"
-
-
-def policy_of(epsilon: object) -> EpsilonGreedy | Softmax:
-    """The policy that the argument ``epsilon`` of an agent describes.
-
-    Args:
-        epsilon: ε, a ``Schedule`` of it, or a policy.
-    """
-    return epsilon if isinstance(epsilon, EpsilonGreedy | Softmax) else EpsilonGreedy(epsilon)  # type: ignore[arg-type]
 
 
 def policy_config(policy: EpsilonGreedy | Softmax) -> dict[str, Any]:

@@ -26,7 +26,7 @@ __all__ = ["SweepConfig"]
 #: The default grid.
 _DEFAULT_GRID = {"rule": "td, true_online_td, etd, true_online_etd", "alpha": "2^-12..2^-1", "lambda": "0, .5, .9, 1"}
 #: The default grid of a control problem.
-_CONTROL_GRID = {"rule": "sarsa, expected_sarsa, q", "alpha": "2^-6..2^0", "lambda": "0, .5, .9"}
+_CONTROL_GRID = {"rule": "sarsa, expected_sarsa, watkins_q", "alpha": "2^-6..2^0", "lambda": "0, .5, .9"}
 #: The rules where nothing ends.
 _CONTINUING = {"access_control": "differential_sarsa, differential_q"}
 #: A setting that is a flag of ``emphatic sweep`` too; one that only a log has is listed under a heading of its own.
