@@ -14,7 +14,7 @@ from emphatic import problems
 from emphatic.control import Agent, Algorithm
 from emphatic.studies import sweep
 from emphatic.studies.acting import acting
-from emphatic.studies.figures import error_range
+from emphatic.studies.figures import baseline_levels, error_range
 from emphatic.studies.sweep_config import SweepConfig
 from tests.support.plain import plain_python
 
@@ -40,10 +40,15 @@ def test_a_sweep_scores_the_episodes_of_agents(tmp_path: Path) -> None:
     assert [row["rule"] for row in result.best] == ["watkins_q", "greedy_gq"]
     summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
     assert summary["metric"] == "minus return per episode"
+    assert (summary["episodes"], summary["learner_episodes"]) == (4, 8 * 2 * 4)
+    assert not summary.keys() & {"steps", "learner_steps"}
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "4 episodes" in page
     assert "not in the sweep" not in page
     assert "above that of random actions" in page
+    assert "episodes are cut after 20 steps" in page
+    assert "On a logarithmic axis" in page
+    assert str(result) == "Sweep('cliff_walking(limit=20)', settings=8, runs=2, episodes=4)"
 
 
 def test_the_parameters_of_a_rule_are_swept() -> None:
@@ -68,6 +73,34 @@ def test_a_frame_leaves_out_a_baseline_far_above_and_has_those_of_rewards() -> N
     low, high = error_range([-1.7, -2.75], [[-2.4, -2.3]])
     assert low < -2.75 < -1.7 < high < 0.0
     assert list(error_range([1.0], [[0.3, 0.5]])) == pytest.approx([0.0, 1.15])
+
+
+def test_mean_costs_use_the_axis() -> None:
+    """As in the book's figures: what bad settings and random actions cost is above the frame."""
+    baselines, costs = [9_700.0], [[212.0, 800.0, np.inf], [177.5, 3_000.0]]
+    low, high = error_range(baselines, costs, is_cost=True)
+    assert (212.0 - 177.5) / (high - low) > 0.2
+    assert low < 177.5
+    assert [
+        level.name for level in baseline_levels({"random actions": 9_700.0, "best actions": 170.0}, (low, high))
+    ] == ["best actions"]
+    assert error_range([-1.7, -2.75], [[-2.4, -2.3]], is_cost=True) == error_range([-1.7, -2.75], [[-2.4, -2.3]])
+
+
+def test_figures_for_papers_have_random_actions_in_words_and_episodes_on_a_linear_axis() -> None:
+    pytest.importorskip("matplotlib")
+    with plain_python():
+        world = problems.Environment(problems.cliff_walking(), limit=400)
+        result = sweep(world, {"rule": "sarsa", "alpha": [0.2, 0.5], "lambda": [0.0, 0.5]}, runs=2, episodes=30)
+    cost = result.baselines["random actions"]
+    for x in ("alpha", "rules", "lambda", "runs"):
+        figure = result.plot(x)
+        words = " ".join(text.get_text() for text in figure.texts).replace("\n", " ")
+        if cost > figure.axes[0].get_ylim()[1]:
+            assert "episodes are cut after 400 steps, above the plot" in words, x
+        assert figure.axes[0].get_ylim()[1] < 2.0 * result.mean.max()
+    axes = result.plot("steps").axes[0]
+    assert (axes.get_xscale(), axes.get_yscale()) == ("linear", "log")
 
 
 def test_steps_are_counted_where_each_costs_one() -> None:

@@ -97,11 +97,17 @@ class Acting:
 
     fresh: ClassVar[bool] = False
     unit: ClassVar[str] = "episodes"
+    is_cost: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
         """The name of the world."""
         return self.title
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What there is to say of a baseline: random actions may not come to an end."""
+        return {} if self.world.continuing else {"random actions": f"episodes are cut after {self._limit:,} steps"}
 
     @property
     def _limit(self) -> int:

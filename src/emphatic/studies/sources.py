@@ -1,7 +1,8 @@
 """What a sweep learns from: simulated runs of a problem with exact values, or one recorded log with actual returns.
 
-Both have a ``name``, a ``metric``, ``steps``, ``fresh`` (whether each run has a problem of its own), ``check``,
-``identity``, ``points``, ``baselines`` and ``score``, which learns with all settings side by side and gives ``Scores``.
+Both have a ``name``, a ``metric`` (``is_cost`` if it is what episodes cost), ``notes`` on their baselines, ``steps``
+(of a ``unit``, steps or episodes), ``fresh`` (whether each run has a problem of its own), ``check``, ``identity``,
+``points``, ``baselines`` and ``score``, which learns with all settings side by side and gives ``Scores``.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ class Simulated:
 
     metric = "RMSVE"
     unit: ClassVar[str] = "steps"
+    is_cost: ClassVar[bool] = False
+    notes: ClassVar[Mapping[str, str]] = {}
 
     @property
     def weights(self) -> str:
@@ -300,6 +303,8 @@ class Recorded:
 
     metric = "return error"
     unit: ClassVar[str] = "steps"
+    is_cost: ClassVar[bool] = False
+    notes: ClassVar[Mapping[str, str]] = {}
     fresh = False
 
     def __post_init__(self) -> None:
