@@ -166,7 +166,6 @@ def test_the_command_line_knows_control_problems() -> None:
             {},
             "cliff_walking, access_control. .* Did you mean .cliff_walking",
         ),
-        ("chain", {"rule": "td", "alpha": 0.1}, {"episodes": 5}, "'episodes' parameter of sweep must be left out"),
         ("access_control", {"rule": "sarsa", "alpha": 0.1}, {}, "'gamma' parameter of sweep must be below 1"),
     ],
 )
