@@ -257,11 +257,11 @@ def test_q_sigma_and_gq_take_their_own_numbers() -> None:
         ({"actions": 0}, "'actions' parameter of Agent must be a number of actions"),
         ({"actions": 2.0}, "'actions' parameter"),
         ({"actions": [1, 1]}, "'actions' parameter"),
-        ({"alpha": -1.0}, "'alpha' parameter of Agent must be 0 or more"),
+        ({"alpha": -1.0}, "'alpha' parameter of Agent must be a number of 0 or more"),
         ({"alpha": float("nan")}, "'alpha' parameter"),
         ({"alpha": "0.1"}, "'alpha' parameter of Agent must be a number"),
-        ({"alpha": 10**400}, "'alpha' parameter of Agent must be 0 or more, and finite"),
-        ({"gamma": 1.1}, "'gamma' parameter of Agent must be from 0 to 1"),
+        ({"alpha": 10**400}, "'alpha' parameter of Agent must be a number of 0 or more"),
+        ({"gamma": 1.1}, "'gamma' parameter of Agent must be a number from 0 to 1"),
         ({"lambda_": -0.1}, "'lambda_' parameter"),
         ({"epsilon": 1.5}, "'epsilon' parameter of Agent must be a number from 0 to 1"),
         ({"epsilon": Softmax(1.0)}, "'epsilon' parameter of Agent .* is a 'policy'"),
@@ -496,6 +496,10 @@ def test_an_agent_takes_another_second_step_size_and_keeps_it_in_a_file(tmp_path
             agent = Agent.load(tmp_path / "agent.safetensors")
             assert agent.extra == extra
             agent.alpha = 0.1
+            with pytest.raises(TypeError, match="does not support item assignment"):
+                agent.extra["eta"] = 2.0  # type: ignore[index]
+            with pytest.raises(ValueError, match="'kappa' parameter of Agent is none of"):
+                agent.extra = {"kappa": 1.0}
             episodes(agent, problems.Environment(problems.cliff_walking(), 1), 1, 30)
             weights.append(agent.learner.w)
     plain = PlainAgent("greedy_gq", lambda s: np.eye(48)[s], 48, 4, 0.05, 0.9, 0.6, 0.1, 4, eta=0.5)

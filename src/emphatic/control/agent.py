@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -15,20 +16,15 @@ from emphatic import rules, stepsizes
 from emphatic.common.names import refusal, show
 from emphatic.control.algorithms import Algorithm, algorithm_of
 from emphatic.control.episodes import DIVERGED, DONE, STARTS, episode_kernel, episode_plan
-from emphatic.control.observers import (
-    FunctionObserver,
-    MakerObserver,
-    MoreSlots,
-    Observation,
-    observer_of,
-    restored,
-)
-from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, is_number, policy_config, policy_from
+from emphatic.control.observers import FunctionObserver, MakerObserver, MoreSlots, Observation, observer_of, restored
+from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, policy_codes, policy_config, policy_from
 from emphatic.engines.sparse.acting import SETTINGS, STATUS, ActingKernels
 from emphatic.errors import CheckpointError, Diverged
+from emphatic.features.sources import is_number
 from emphatic.learning.learner import Learner
 from emphatic.problems import World
 from emphatic.problems.control import state_words
+from emphatic.problems.stream import seeds
 from emphatic.stepsizes import StepSize
 
 __all__ = ["Agent", "Training"]
@@ -42,7 +38,7 @@ _AT_A_TIME = 10_000_000
 _ENDLESS = np.iinfo(np.int64).max
 #: Random numbers drawn at a time.
 DRAWN = 512
-_ACTION, _MU, _DELTA = (STATUS.index(name) for name in ("ACTION", "MU", "DELTA"))
+_MU, _DELTA = STATUS.index("MU"), STATUS.index("DELTA")
 Value = TypeVar("Value")
 
 #: Episodes of which a training shows the means.
@@ -131,11 +127,12 @@ class Agent:
         **extra: The rule's own parameters: ``eta`` or ``beta``, ``kappa``, ….
     """
 
-    #: α, γ, λ and the policy: what they are set to acts from the next step on.
+    #: α, γ, λ, the policy and the rule's own parameters: what they are set to acts from the next step on.
     alpha = _Setting[float]()
     gamma = _Setting[float]()
     lambda_ = _Setting[float]()
     policy = _Setting[EpsilonGreedy | Softmax]()
+    extra = _Setting[Mapping[str, float]]()
 
     def __init__(
         self,
@@ -158,16 +155,10 @@ class Agent:
         self._actions = _actions_of(actions)
         self._stepsize = None if stepsize is None else stepsizes.get(stepsize)
         self._observer = observer_of(features)
-        self._extra = extra
         if policy is None:
             policy = EpsilonGreedy(0.1 if epsilon is None else epsilon)
-        self._choose({"alpha": alpha, "gamma": gamma, "lambda_": lambda_, "policy": policy})
-        try:
-            if isinstance(seed, bool):
-                raise TypeError
-            self._generator = np.random.Generator(np.random.PCG64(seed))
-        except (TypeError, ValueError) as error:
-            raise refusal("seed", "Agent", "be None or a whole number of 0 or more", show(seed)) from error
+        self._choose({"alpha": alpha, "gamma": gamma, "lambda_": lambda_, "policy": policy, "extra": extra})
+        self._bits = np.random.PCG64(None if seed is None else seeds(seed, "Agent"))
         self._draw()
         self._learner: Learner | None = None
         #: Whether an episode is under way.
@@ -187,25 +178,17 @@ class Agent:
             observation: The first observation.
         """
         self._prepare(observation)
-        guard = self._guard
-        if guard.users:
-            guard.wait()
-        guard.users = -1
-        try:
+        with self._guard:
             self._observer.begin()
             self._observe(observation, 1)
-            u = self._pool[self._drawn]
-            action = self._kernels.begin(
-                self._state, self._setting, self._status, self._observer.readings, *self._work, u
-            )
+            u, readings = self._pool[self._drawn], self._observer.readings
+            action = self._kernels.begin(self._state, self._setting, self._status, readings, *self._work, u)
             if action < 0:
                 raise self._error(action, observation)
             self._engine.cut()
             self._spend()
             self.acting = True
             return self._actions[action]
-        finally:
-            guard.users = 0
 
     def step(self, reward: float, observation: Observation, terminated: bool = False, truncated: bool = False) -> Any:
         """Learn from the reward and the observation that followed; returns the next action, None after an end.
@@ -231,28 +214,15 @@ class Agent:
             if not -math.inf < number < math.inf:
                 raise refusal("reward", "Agent.step", "be a finite number", show(reward))
             self._observe(observation, 1)
-            action = self._kernels.act(
-                self._state,
-                self._setting,
-                self._status,
-                self._observer.readings,
-                *self._work,
-                self._pool[self._drawn],
-                number,
-                bool(terminated),
-                bool(truncated),
-            )
-            if action >= 0:
-                self._drawn += 1
-                if self._drawn == DRAWN:
-                    self._draw()
-                return self._actions[action]
-            if action != -1:
+            happened = self._pool[self._drawn], number, bool(terminated), bool(truncated)
+            readings = self._observer.readings
+            action = self._kernels.act(self._state, self._setting, self._status, readings, *self._work, *happened)
+            if action < -1:
                 raise self._error(action, observation)
             if not terminated:
                 self._spend()
-            self.acting = False
-            return None
+            self.acting = action >= 0
+            return self._actions[action] if action >= 0 else None
         finally:
             guard.users = 0
 
@@ -264,7 +234,6 @@ class Agent:
         """
         self._prepare(observation)
         with self._guard:
-            index, value, next_index, next_value, q, _, _ = self._work
             try:
                 readings = self._observer.appraise(observation, *self._rows[2])
             except MoreSlots as more:
@@ -272,8 +241,8 @@ class Agent:
                 return self.values(observation)
             if not np.isfinite(readings).all():
                 raise self._error(-2, observation)
-            q = np.empty_like(q)
-            self._kernels.appraise(self._state, self._setting, index, value, next_index, next_value, q)
+            q = np.zeros(len(self._actions))
+            self._kernels.appraise(self._state, self._setting, *self._work[:4], q)
             return q
 
     @property
@@ -282,11 +251,6 @@ class Agent:
         if self._learner is None:
             raise RuntimeError("The number of features is not known yet: call start(observation) first.")
         return self._learner
-
-    @property
-    def extra(self) -> dict[str, float]:
-        """The rule's own parameters that were given."""
-        return dict(self._extra)
 
     @property
     def actions(self) -> tuple[Any, ...]:
@@ -415,17 +379,14 @@ class Agent:
 
     def _random_words(self) -> NDArray[np.uint64]:
         """The state of the random numbers, as worlds have theirs."""
-        bits = self._generator.bit_generator
-        bits.state = self._before
-        assert isinstance(bits, np.random.PCG64)
-        return state_words(bits.advance(self._drawn))
+        self._bits.state = self._before
+        return state_words(self._bits.advance(self._drawn))
 
     def _continue_random(self, random: NDArray[np.uint64]) -> None:
         """Draw the next random numbers after those that an episode has used."""
-        state = self._generator.bit_generator.state
+        state = self._bits.state
         state["state"]["state"] = int(random[0]) << 64 | int(random[1])
-        self._generator.bit_generator.state = state
-        self._draw()
+        self._continue(state, 0)
 
     def _check_environment(self, env: Environment) -> None:
         """ValueError unless this is one environment that takes these actions."""
@@ -456,10 +417,7 @@ class Agent:
             "features": header,
             "actions": [_plain(action) for action in self._actions],
             "policy": policy_config(self.policy),
-            "alpha": self.alpha,
-            "gamma": self.gamma,
-            "lambda_": self.lambda_,
-            "extra": self._extra,
+            "numbers": {"alpha": self.alpha, "gamma": self.gamma, "lambda_": self.lambda_, **self.extra},
             "random": self._before,
             "drawn": self._drawn,
             "acting": self.acting,
@@ -489,11 +447,8 @@ class Agent:
                 algorithm or Algorithm(**about["algorithm"]),
                 observer,
                 about["actions"],
-                alpha=about["alpha"],
-                gamma=about["gamma"],
-                lambda_=about["lambda_"],
                 policy=policy_from(about["policy"]),
-                **about["extra"],
+                **about["numbers"],
             )
             self._continue(about["random"], int(about["drawn"]))
             status, index, value = (saved[name] for name in ("status", "index", "value"))
@@ -552,32 +507,30 @@ class Agent:
             self._reserve(more.slots)
             self._observer.observe(observation, *self._rows[row])
 
-    def _choose(self, settings: dict[str, Any]) -> None:
-        """Check α, γ, λ and the policy, and let kernels have them from the next step on."""
-        numbers = {name: float(_checked(name, settings[name])) for name in ("alpha", "gamma", "lambda_")}
-        policy = settings["policy"]
+    def _choose(self, settings: Mapping[str, Any]) -> None:
+        """Check what can be set, and let kernels have it from the next step on."""
+        numbers = {name: _checked(name, settings[name]) for name in ("alpha", "gamma", "lambda_")}
+        policy, extra = settings["policy"], MappingProxyType(dict(settings["extra"]))
         if not isinstance(policy, EpsilonGreedy | Softmax):
             raise refusal("policy", "Agent", "be EpsilonGreedy(epsilon) or Softmax(temperature)", show(policy))
         rule = self.algorithm.base
         rule = rule if self._stepsize is None else self._stepsize.rule(rule)
         values = (numbers["alpha"], 1.0, numbers["lambda_"], 1.0, numbers["gamma"], 0.0)
-        extra = self.algorithm.step_parameters(rule, values, self._extra)
+        codes = *self.algorithm.codes, *policy_codes(policy), *self.algorithm.step_parameters(rule, values, extra)
         # in the order of SETTINGS; n is 0 until it is known
-        self._setting = np.array(
-            [self._observer.n, *numbers.values(), *self.algorithm.codes, *policy.codes, *extra], np.float64
-        )
-        self._settings = {**numbers, "policy": policy}
+        self._setting = np.array([self._observer.n, *numbers.values(), *codes], np.float64)
+        self._settings = {**numbers, "policy": policy, "extra": extra}
 
     def _continue(self, random: Mapping[str, Any], drawn: int) -> None:
         """Continue with random numbers of which some are spent."""
-        self._generator.bit_generator.state = random
+        self._bits.state = random  # type: ignore[assignment]
         self._draw()
         self._drawn = drawn
 
     def _draw(self) -> None:
         """Draw random numbers for the next decisions."""
-        self._before = self._generator.bit_generator.state
-        self._pool: list[float] = self._generator.random(DRAWN).tolist()
+        self._before = self._bits.state
+        self._pool: list[float] = np.random.Generator(self._bits).random(DRAWN).tolist()
         self._drawn = 0
 
     def _spend(self) -> None:
@@ -596,13 +549,10 @@ class Agent:
         return Diverged(self.learner.steps, of="learning")
 
 
-def _checked(name: str, value: object) -> float:
+def _checked(name: str, value: Any) -> float:
     """α, γ or λ; ValueError unless an agent can learn with it."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
-        raise refusal(name, "Agent", "be a number", show(value))
-    most = math.inf if name == "alpha" else 1.0
+    wanted, most = ("be a number of 0 or more", math.inf) if name == "alpha" else ("be a number from 0 to 1", 1.0)
     if not (is_number(value) and 0.0 <= value <= most):
-        wanted = "be 0 or more, and finite" if name == "alpha" else "be from 0 to 1"
         raise refusal(name, "Agent", wanted, show(value))
     return float(value)
 

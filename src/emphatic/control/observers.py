@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.names import refusal, show
-from emphatic.features import Features, Part
+from emphatic.features import Features, Function, Part
 from emphatic.learning.inputs import Active, real_array
 
 __all__ = ["FunctionObserver", "MakerObserver", "MoreSlots", "Observation", "Observer", "TableObserver", "observer_of"]
@@ -25,6 +25,7 @@ Integers = NDArray[np.int64]
 class Observer:
     """Makes φ(S) of n features, at most ``slots`` of them active; ``n`` is 0 until an observation shows it."""
 
+    kind = "function"
     n = 0
     slots = 0
     #: What is checked to be finite in the last observation.
@@ -52,11 +53,13 @@ class Observer:
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds of it: a JSON-compatible header, and arrays."""
-        return {"kind": "function", "n": self.n, "slots": self.slots}, {}
+        return {"kind": self.kind, "n": self.n, "slots": self.slots}, {}
 
 
 class TableObserver(Observer):
     """One feature for each of n states, which are observed as whole numbers from 0."""
+
+    kind = "table"
 
     def __init__(self, n: int) -> None:
         if n < 1:
@@ -73,9 +76,6 @@ class TableObserver(Observer):
             wanted = f"be a state, a whole number from 0 to {self.n - 1}"
             raise refusal("observation", "Agent", wanted, show(observation))
         index[0, 0], value[0, 0] = state, 1.0
-
-    def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        return {"kind": "table", "n": self.n}, {}
 
 
 class MakerObserver(Observer):
@@ -130,17 +130,13 @@ class MakerObserver(Observer):
         if not self.maker.is_warm:
             return MakerObserver(Features(self.maker.parts))
         header, arrays = self.maker.save()
-        functions = {name: function for part in self.maker.parts for name, function in _functions(part)}
+        parts = [part for part in self.maker.parts if isinstance(part, Function)]
+        functions = {name: part.function for part in parts for name in part.functions() if part.function is not None}
         return MakerObserver(Features.load(header, arrays, functions))
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         header, arrays = self.maker.save()
         return {"kind": "maker", "maker": header}, arrays
-
-
-def _functions(part: Part) -> list[tuple[str, Any]]:
-    """The Python functions of a part, by name."""
-    return [(name, part.function) for name in part.functions() if hasattr(part, "function")]
 
 
 class FunctionObserver(Observer):

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+
 from emphatic.common.names import show
 from emphatic.features.plan import CHANGE, TRACE, FeaturePlan, SensedSource
 from emphatic.learning.inputs import refusal, whole
@@ -98,7 +100,7 @@ def check_at_least_two(name: str, value: object, owner: str) -> None:
 
 def is_number(value: object) -> bool:
     """Whether it is a finite number, and not True or False."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if not isinstance(value, int | float | np.floating | np.integer) or isinstance(value, bool):
         return False
     try:
         return math.isfinite(value)
