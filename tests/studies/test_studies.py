@@ -673,7 +673,7 @@ def test_episodes_on_other_problems() -> None:
     for problem in ("chain", "four_rooms"):
         assert np.isfinite(sweep(problem, {"rule": "td", "alpha": 0.01}, runs=1, episodes=5).mean).all()
     bad: list[tuple[dict[str, Any], str]] = [
-        ({"episodes": 5, "steps": 9}, "'episodes' parameter of sweep must be left out where 'steps' is given"),
+        ({"episodes": 5, "steps": 9}, "'steps' parameter of sweep must be left out: runs are of 'episodes'"),
         ({"episodes": 0}, "'episodes' parameter of sweep must be a whole number"),
         ({"episodes": 5, "every": 2}, "'every' parameter of sweep must be 1"),
     ]

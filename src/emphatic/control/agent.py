@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -39,8 +39,6 @@ _ENDLESS = np.iinfo(np.int64).max
 #: Random numbers drawn at a time.
 DRAWN = 512
 _MU, _DELTA = STATUS.index("MU"), STATUS.index("DELTA")
-Value = TypeVar("Value")
-
 #: Episodes of which a training shows the means.
 _LAST = 10
 
@@ -79,18 +77,13 @@ class Training:
         return f"Training({len(self):,} episodes; the last {last}: {means})"
 
 
-class _Setting(Generic[Value]):
+def _setting(name: str) -> Any:
     """A number of an agent, or its policy: when it is set, it is checked, and acts from the next step on."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
+    def change(self: Agent, value: object) -> None:
+        self._choose(self._settings | {name: value})
 
-    def __get__(self, agent: Agent | None, owner: type | None = None) -> Value:
-        value: Value = self if agent is None else agent._settings[self._name]  # type: ignore[assignment]
-        return value
-
-    def __set__(self, agent: Agent, value: Value) -> None:
-        agent._choose(agent._settings | {self._name: value})
+    return property(lambda self: self._settings[name], change)
 
 
 class Agent:
@@ -128,11 +121,11 @@ class Agent:
     """
 
     #: α, γ, λ, the policy and the rule's own parameters: what they are set to acts from the next step on.
-    alpha = _Setting[float]()
-    gamma = _Setting[float]()
-    lambda_ = _Setting[float]()
-    policy = _Setting[EpsilonGreedy | Softmax]()
-    extra = _Setting[Mapping[str, float]]()
+    alpha: float = _setting("alpha")
+    gamma: float = _setting("gamma")
+    lambda_: float = _setting("lambda_")
+    policy: EpsilonGreedy | Softmax = _setting("policy")
+    extra: Mapping[str, float] = _setting("extra")
 
     def __init__(
         self,
@@ -549,7 +542,7 @@ class Agent:
         return Diverged(self.learner.steps, of="learning")
 
 
-def _checked(name: str, value: Any) -> float:
+def _checked(name: str, value: object) -> float:
     """α, γ or λ; ValueError unless an agent can learn with it."""
     wanted, most = ("be a number of 0 or more", math.inf) if name == "alpha" else ("be a number from 0 to 1", 1.0)
     if not (is_number(value) and 0.0 <= value <= most):

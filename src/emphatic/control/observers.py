@@ -96,7 +96,7 @@ class MakerObserver(Observer):
         if not self.maker.is_warm:
             named = self.maker.named
             components = tuple(f"o{i}" for i in range(int(np.size(observation))))
-            names = components if set(named) <= set(components) else named
+            names = components if {*named} <= {*components, "*"} else named
             try:
                 self.maker.warm_up(np.empty((0, len(names))), names=names)
             except ValueError as error:

@@ -150,17 +150,19 @@ class Features:
 
     def _require(self) -> FeaturePlan:
         """The plan of the parts for these signals; raises before the warm-up, unless all is given."""
-        if self._plan is None:
-            reason = ""
-            if self.named and not any("*" in part.signals() for part in self.parts):
-                try:
-                    self.warm_up(np.empty((0, len(self.named))), names=self.named)
-                    self._is_provisional = True
-                except ValueError as error:
-                    reason = f" {error}"
-            if self._plan is None:
-                raise RuntimeError(f"Features must be warmed up before use: call warm_up(values, names=…).{reason}")
-        return self._plan
+        return self._plan or self._infer()
+
+    def _infer(self) -> FeaturePlan:
+        """The plan for the signals that the parts name, where nothing is to be found."""
+        names = () if "*" in self.named else self.named
+        try:
+            self.warm_up(np.empty((0, len(names))), names=names)
+        except ValueError as error:
+            raise RuntimeError(
+                f"Features must be warmed up before use: call warm_up(values, names=…). {error}"
+            ) from error
+        self._is_provisional = True
+        return self._require()
 
     @property
     def is_warm(self) -> bool:
@@ -169,9 +171,8 @@ class Features:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The signals that its parts name, in the order in which they do."""
-        names = dict.fromkeys(name for entry in self.parts for name in entry.signals())
-        return tuple(name for name in names if name != "*")
+        """The signals that its parts name, in the order in which they do; "*" for all that there are."""
+        return tuple(dict.fromkeys(name for entry in self.parts for name in entry.signals()))
 
     @property
     def signals(self) -> tuple[str, ...]:

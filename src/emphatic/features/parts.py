@@ -34,7 +34,6 @@ __all__ += ["TimeOfWeek", "TimeOfYear", "check_kind", "from_config"]
 #: In seconds.
 DAY = 86_400.0
 YEAR = 365.2425 * DAY
-_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 Source = str | Change | Trace
 
@@ -283,6 +282,8 @@ class CyclicPart(Part):
 
     period: ClassVar[float]
     origin: ClassVar[float] = 0.0
+    #: The names of the days of the cycle.
+    days: ClassVar[Sequence[str]]
     bins: int = field(default=24, kw_only=True)
 
     def check(self) -> None:
@@ -290,16 +291,8 @@ class CyclicPart(Part):
 
     def units(self, plan: FeaturePlan) -> list[Unit]:
         minutes = [round(self.period / 60 * bin / self.bins) for bin in range(self.bins)]
-        names = [f"time of {self.day(m // 1440)} {m // 60 % 24:02d}:{m % 60:02d}" for m in minutes]
+        names = [f"time of {self.days[m // 1440]} {m // 60 % 24:02d}:{m % 60:02d}" for m in minutes]
         return [Unit(ops.CYCLE, lambda knots: names, size=self.bins, real=(self.period, self.origin))]
-
-    def day(self, number: int) -> str:
-        """The name of a day of the cycle.
-
-        Args:
-            number: The number of the day in the cycle, from 0.
-        """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)
@@ -312,9 +305,7 @@ class TimeOfDay(CyclicPart):
 
     kind: ClassVar[str] = "time_of_day"
     period: ClassVar[float] = DAY
-
-    def day(self, number: int) -> str:
-        return "day"
+    days: ClassVar[Sequence[str]] = ("day",)
 
 
 @dataclass(frozen=True, repr=False)
@@ -328,10 +319,8 @@ class TimeOfWeek(CyclicPart):
     kind: ClassVar[str] = "time_of_week"
     period: ClassVar[float] = 7 * DAY
     origin: ClassVar[float] = 4 * DAY  # 1970-01-05 was a Monday
+    days: ClassVar[Sequence[str]] = [f"week {day}" for day in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")]
     bins: int = field(default=28, kw_only=True)
-
-    def day(self, number: int) -> str:
-        return f"week {_WEEKDAYS[number]}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -344,10 +333,8 @@ class TimeOfYear(CyclicPart):
 
     kind: ClassVar[str] = "time_of_year"
     period: ClassVar[float] = YEAR
+    days: ClassVar[Sequence[str]] = [f"year, day {number}" for number in range(1, 367)]
     bins: int = field(default=12, kw_only=True)
-
-    def day(self, number: int) -> str:
-        return f"year, day {number + 1}"
 
 
 # ------------------------------------------------------------------ categories, missing values, functions

@@ -77,7 +77,8 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         rule: A name or your own rule, for all questions; by default bounded_etd for those with a policy, whose
             predictions keep to what is possible, and true_online_etd for the others. For one that uses π or μ itself
             (tree_backup, abtd), every question must have a policy.
-        alpha: α, a number or one per question; by default ``rate`` over the mean of φ·φ.
+        alpha: α, a number or one per question; by default ``rate`` over the mean of φ·φ. An active tile is 1/√tilings,
+            so that φ·φ of ``tiles`` is 1 for each group and 1 for the bias.
         rate: By default 0.3 for questions with a policy and 0.1 for others. With ``alpha``, a factor of it, 1 by
             default.
         stepsize: A name or an object of ``emphatic.stepsizes``: α is ``alpha``, 1 by default, times its step size.

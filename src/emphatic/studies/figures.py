@@ -239,15 +239,10 @@ def _over_lambda(sweep: Sweep) -> Plot:
 def _while_learning(sweep: Sweep) -> Plot:
     """Learning curves of the best settings; the steps on a logarithmic axis from 1, or the cost of episodes on one."""
     lines, source = best_curves(sweep, 1.3), sweep.plan.source
-    costs = np.concatenate([np.asarray(line.y, np.float64) for line in lines])
-    is_log = source.is_cost and bool((costs > 0.0).all())
-    frame = (
-        error_range(sweep.baselines.values(), [np.asarray(line.y).tolist() for line in lines])
-        if source.is_cost
-        else _frame(sweep)
-    )
-    if is_log:
-        frame = 0.9 * float(costs.min()), frame[1]
+    curves = [np.asarray(line.y, np.float64).tolist() for line in lines]
+    frame, least = _frame(sweep, curves), float(np.min(curves))
+    is_log = source.is_cost and least > 0.0
+    frame = (0.9 * least, frame[1]) if is_log else frame
     panel = Panel("", lines, frame, levels=baseline_levels(sweep.baselines, frame))
     runs = sweep.plan.runs if sweep.rerun is None else sweep.rerun.plan.runs
     caption = f"Each rule at its best setting. {which_runs(sweep)} {_bands(runs)}"
@@ -314,24 +309,18 @@ def runs_plot(runs: Mapping[str, Array], best: Sequence[Row], baselines: Mapping
     return Plot({"": [panel]}, "runs", x=axis, y=Axis(metric), closest=True, direct=True)
 
 
-def _frame(sweep: Sweep) -> Range:
-    """Errors from 0 to slightly above that without learning, so that diverging lines do not flatten the rest.
-
-    Costs of episodes have the frame of ``error_range``.
-    """
-    mean = sweep.over_runs("mean")[0]
-    if sweep.plan.source.is_cost:
-        return error_range(sweep.baselines.values(), [mean.tolist()], is_cost=True)
-    usual = max(sweep.baselines.values())
-    least = float(np.min(mean[np.isfinite(mean)], initial=math.inf))
-    return 0.0, 1.15 * max(usual, 1.2 * least if math.isfinite(least) else 0.0) or 1.0
+def _frame(sweep: Sweep, lines: Sequence[Sequence[Any]] = ()) -> Range:
+    """The errors that are shown, from 0 if they are no costs: those of these lines, or the means of all settings."""
+    is_cost, means = sweep.plan.source.is_cost, [sweep.over_runs("mean")[0].tolist()]
+    low, high = error_range(sweep.baselines.values(), lines or means, is_cost and not lines)
+    return (low if is_cost else 0.0), high
 
 
 def _outside(sweep: Sweep, frame: Range | None) -> str:
     """The baselines above the frame, in words after a caption."""
-    words = baseline_words(sweep.baselines, sweep.plan.source.notes, frame or (-math.inf, math.inf))
-    above = "; ".join(text for name, text in words.items() if frame is not None and sweep.baselines[name] > frame[1])
-    return f" Horizontal lines: {above}." if above else ""
+    words = {} if frame is None else baseline_words(sweep.baselines, sweep.plan.source.notes, frame)
+    above = [text for name, text in words.items() if frame is not None and sweep.baselines[name] > frame[1]]
+    return f" Horizontal lines: {'; '.join(above)}." if above else ""
 
 
 def baseline_words(baselines: Mapping[str, float], notes: Mapping[str, str], frame: Range) -> dict[str, str]:

@@ -96,7 +96,7 @@ class Simulated:
     steps: int
     seed: int = 0
     theta: tuple[float, ...] | None = None
-    d: tuple[float, ...] | None = None
+    d: tuple[float, ...] | float | None = None
     unit: str = "steps"
 
     metric = "RMSVE"
@@ -107,11 +107,6 @@ class Simulated:
     def weights(self) -> str:
         """What weighs the states' errors."""
         return "d_μ·I" if self.d is None else "given"
-
-    @property
-    def _state_weights(self) -> tuple[float, ...] | float | None:
-        """``d``, of which one number is for all states."""
-        return self.d[0] if self.d is not None and len(self.d) == 1 else self.d
 
     @functools.cached_property
     def name(self) -> str:
@@ -166,13 +161,16 @@ class Simulated:
                 raise refusal("rule", "sweep", wanted, repr(rule.name))
             self._first_weights(mdp)
             self._probe(mdp)
-            if self.unit == "episodes" and not self._ends_per_step(mdp):
-                raise refusal("episodes", "sweep", f"be left out: {self.name} has no ends", repr(self.steps))
+            self._ends_per_step(mdp)
 
     def _ends_per_step(self, mdp: MDP) -> float:
-        """The share of the steps of behaviour with which an episode ends, γ' = 0."""
-        ends = np.append(mdp.gamma == 0.0, True)
-        return float(np.einsum("s,sa,sax,x->", mdp.d_mu, mdp.mu, mdp.P, ends))
+        """The share of the steps of behaviour with which an episode ends, γ' = 0; ValueError if runs need some."""
+        if self.unit == "steps":
+            return 0.0
+        ends = float(np.einsum("s,sa,sax,x->", mdp.d_mu, mdp.mu, mdp.P, np.append(mdp.gamma == 0.0, True)))
+        if not ends:
+            raise refusal("episodes", "sweep", f"be left out: {self.name} has no ends", repr(self.steps))
+        return ends
 
     def identity(self) -> str:
         """A hash that identifies these runs."""
@@ -198,7 +196,7 @@ class Simulated:
         for run in range(runs if self.fresh else 1):
             for mdp in self.tasks(run):
                 error = inputs.probe(self._probe(mdp), mdp.n, None)
-                errors.append(error(np.stack([self._first_weights(mdp), mdp.best_for(self._state_weights)])))
+                errors.append(error(np.stack([self._first_weights(mdp), mdp.best_for(self.d)])))
         start, best = np.mean(errors, axis=0)
         return {"first weights" if self.theta else "θ = 0": float(start), "best linear approximation": float(best)}
 
@@ -283,7 +281,7 @@ class Simulated:
         """What errors are measured with."""
         if self.d is None:
             return mdp.probe
-        return mdp.Phi, mdp.v_pi, mdp.checked_weights(self._state_weights, "sweep")
+        return mdp.Phi, mdp.v_pi, mdp.checked_weights(self.d, "sweep")
 
 
 def _constants(settings: GridSettings, mdp: MDP) -> dict[str, Array]:

@@ -147,13 +147,14 @@ def sweep(
             _check_log_arguments(theta=theta, d=d, rerun=rerun or None, steps=steps, episodes=episodes)
             source: Source = problem
         elif isinstance(problem, Acting | World) or (isinstance(problem, str) and is_world(problem)):
-            _check_control_arguments(theta=theta, d=d, steps=steps, every=None if every == 1 else every)
+            _check_episode_arguments(theta=theta, d=d, steps=steps, every=None if every == 1 else every)
             source = problem if isinstance(problem, Acting) else acting(problem, episodes, seed)
             source, grid = replace(source, seed=seed), control_grid(grid)
         else:
-            source = _simulate(problem, steps, episodes, seed, theta, d)
-            if episodes is not None and every != 1:
-                raise refusal("every", "sweep", "be 1 with 'episodes': the error is that at their ends", repr(every))
+            if episodes is not None:
+                _check_episode_arguments(steps=steps, every=None if every == 1 else every)
+            unit, length = ("steps", 10_000 if steps is None else steps) if episodes is None else ("episodes", episodes)
+            source = _simulate(problem, unit, length, seed, theta, d)
         plan = SweepPlan.of(source, grid, runs, every, points)
         if isinstance(rerun, bool) or not isinstance(rerun, int) or rerun < 0:
             raise refusal("rerun", "sweep", "be a whole number of 0 or more", repr(rerun))
@@ -199,13 +200,13 @@ def _check_log_arguments(**arguments: object) -> None:
             raise refusal(name, "sweep", wanted[name], repr(value))
 
 
-def _check_control_arguments(**arguments: object) -> None:
-    """ValueError if one of the arguments that do not go with a control problem was given."""
+def _check_episode_arguments(**arguments: object) -> None:
+    """ValueError if one of the arguments that do not go with a control problem, or with episodes, was given."""
     wanted = {
         "theta": "be left out with a control problem: all weights start at 0",
         "d": "be left out with a control problem",
-        "steps": "be left out with a control problem: give 'episodes'",
-        "every": "be 1 with a control problem: every episode counts",
+        "steps": "be left out: runs are of 'episodes'",
+        "every": "be 1: every episode counts",
     }
     for name, value in arguments.items():
         if value is not None:
@@ -213,25 +214,16 @@ def _check_control_arguments(**arguments: object) -> None:
 
 
 def _simulate(
-    problem: Problem,
-    steps: int | None,
-    episodes: int | None,
-    seed: int,
-    theta: Sequence[float] | str | None,
-    d: ArrayLike | None,
+    problem: Problem, unit: str, length: int, seed: int, theta: Sequence[float] | str | None, d: ArrayLike | None
 ) -> Simulated:
     resolved = maker_of(problem) if isinstance(problem, str) else problem
     if not isinstance(resolved, MDP | Tasks) and not _makes_problems(resolved):
         wanted = "be a name, an MDP, Tasks, a function (without parameters, or of a seed) that creates one, or Recorded"
         raise refusal("problem", "sweep", wanted, repr(problem))
-    if steps is not None and episodes is not None:
-        raise refusal("episodes", "sweep", "be left out where 'steps' is given", repr(episodes))
-    unit, length = ("steps", steps) if episodes is None else ("episodes", episodes)
-    T = whole(unit, 10_000 if length is None else length, "sweep")
-    first, weights = (
-        None if value is None else parse_numbers(name, value) for name, value in (("theta", theta), ("d", d))
-    )
-    return Simulated(resolved, T, seed, first, weights, unit)
+    first = None if theta is None else parse_numbers("theta", theta)
+    weights = None if d is None else parse_numbers("d", d)
+    alike = weights[0] if weights is not None and len(weights) == 1 else weights
+    return Simulated(resolved, whole(unit, length, "sweep"), seed, first, alike, unit)
 
 
 def _makes_problems(function: Callable[..., MDP | Tasks]) -> bool:
