@@ -202,7 +202,7 @@ class ControlStudy:
 
     def _cliff(self, options: RunOptions) -> list[Check]:
         runs, episodes = (4, 300) if options.quick else (50, 500)
-        names = ("expected_sarsa", "sarsa", "q")
+        names = ("expected_sarsa", "sarsa", "watkins_q")
         tasks = [(name, options.seed * 1000 + run, episodes) for name in names for run in range(runs)]
         found = np.array(options.each(self.cliff, tasks, "cliff walking")).reshape(len(names), runs, 2)
         online, greedy = found[:, :, 0].mean(axis=1), np.median(found[:, :, 1], axis=1)

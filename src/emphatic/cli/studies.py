@@ -80,7 +80,11 @@ def sweep(
         if axes and len(grids) > 1:
             raise ValueError(f"--{_flag(next(iter(axes)))} does not say which of the grids of {config} it is for.")
         if axes:
-            usual = dict(grids[0]) if grids else SweepConfig.usual(axes.get("rule"), fields.get("problem", ""))
+            usual = (
+                dict(grids[0])
+                if grids
+                else SweepConfig.usual(axes.get("rule"), fields.get("problem", ""), fields.get("episodes") is not None)
+            )
             fields["grid"] = (usual | axes,)
         sweep_config = SweepConfig(**fields)
         if not sweep_config.problem:

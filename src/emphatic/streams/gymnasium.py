@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from emphatic import rules, stepsizes
 from emphatic.errors import CheckpointError
-from emphatic.features import Bias, Features, Function, OneHot, Part, Tiles
+from emphatic.features import Bias, Features, Function, OneHot, Tiles
 from emphatic.hordes.horde import NO, REWARD, USUAL, YES, Horde, probability
 from emphatic.learning.inputs import Active, refusal, whole
 from emphatic.learning.learner import Learner
@@ -77,7 +77,8 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
         rule: A name or your own rule, for all questions; by default bounded_etd for those with a policy, whose
             predictions keep to what is possible, and true_online_etd for the others. For one that uses π or μ itself
             (tree_backup, abtd), every question must have a policy.
-        alpha: α, a number or one per question; by default ``rate`` over the mean of φ·φ.
+        alpha: α, a number or one per question; by default ``rate`` over the mean of φ·φ. An active tile is 1/√tilings,
+            so that φ·φ of ``tiles`` is 1 for each group and 1 for the bias.
         rate: By default 0.3 for questions with a policy and 0.1 for others. With ``alpha``, a factor of it, 1 by
             default.
         stepsize: A name or an object of ``emphatic.stepsizes``: α is ``alpha``, 1 by default, times its step size.
@@ -223,17 +224,7 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         features: As for ``LearnGVFs``.
         weights: With "one" all sequences learn one θ, one after the other in each step (for rules whose only weights
             are θ); with "several" each learns its own.
-        names: As for ``LearnGVFs``.
-        mu: As for ``LearnGVFs``.
-        rule: As for ``LearnGVFs``.
-        alpha: As for ``LearnGVFs``.
-        rate: As for ``LearnGVFs``.
-        stepsize: As for ``LearnGVFs``.
-        warm_up: As for ``LearnGVFs``.
-        record: As for ``LearnGVFs``.
-        dtype: As for ``LearnGVFs``.
-        engine: As for ``LearnGVFs``.
-        extra: As for ``LearnGVFs``.
+        settings: All other arguments of ``LearnGVFs`` but ``every``, and the rule's own parameters.
     """
 
     def __init__(
@@ -243,25 +234,13 @@ class LearnGVFsVector(gymnasium.vector.VectorWrapper):
         features: Features | Callable[[Any], Any],
         *,
         weights: str = "one",
-        names: Sequence[str] | None = None,
-        mu: Behaviour = None,
-        rule: str | AnyRule | None = None,
-        alpha: float | Sequence[float] | None = None,
-        rate: float | None = None,
-        stepsize: str | StepSize | Mapping[str, Any] | None = None,
-        warm_up: int = 0,
-        record: bool = False,
-        dtype: str = "float64",
-        engine: str = "sparse",
-        **extra: Any,
+        **settings: Any,
     ) -> None:
         super().__init__(env)
-        extra |= {"stepsize": stepsize, "record": record, "dtype": dtype, "engine": engine}
-        extra |= {"rule": rule, "alpha": alpha, "rate": rate, "warm_up": warm_up}
-        extra |= {"sequences": env.num_envs, "weights": weights}
-        extra |= _by_spaces(env.single_observation_space, env.single_action_space, features, names, mu)
+        spaces_of = env.single_observation_space, env.single_action_space
+        settings |= _by_spaces(*spaces_of, features, settings.get("names"), settings.get("mu"))
         #: All that is learned: ``episodes.theta``, ``episodes.learners``, ….
-        self.episodes = Episodes(questions, **extra)
+        self.episodes = Episodes(questions, sequences=env.num_envs, weights=weights, **{"engine": "sparse"} | settings)
         #: The probabilities of the next actions, if they are known; forgotten after the step.
         self.mu: Sequence[float] | NDArray[np.float64] | None = None
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
@@ -555,7 +534,10 @@ def tiles(
     hashed: int | None = None,
     names: Sequence[str] | None = None,
 ) -> Features:
-    """Tile coding of a space's observations, and a bias. A ``Discrete`` space has one feature per observation.
+    """Tile coding of a space's observations by ``features.Tiles``, and a bias; ready where all ranges are known.
+
+    An active tile is 1/√tilings: φ·φ is the number of groups, and 1 for the bias. A ``Discrete`` space has one feature
+    per observation.
 
     Args:
         space: The space of observations, a ``Box`` or ``Discrete``.
@@ -576,11 +558,11 @@ def tiles(
     # Bounds near the largest float mean no more than infinity does.
     known = {name: pair for name, pair in zip(names, pairs, strict=True) if max(map(abs, pair)) < 1e30}
     known |= dict(ranges or {})
-    coders: list[Part] = [Bias()]
-    for group in [[name] for name in names] if of is None else of:
-        span = [known[name] for name in group] if all(name in known for name in group) else None
-        coders.append(Tiles(list(group), tiles=tiles, tilings=tilings, hashed=hashed, range=span, spacing="equal"))
-    return Features(coders)
+    shape: dict[str, Any] = {"tiles": tiles, "tilings": tilings, "hashed": hashed, "spacing": "equal"}
+    groups = [[name] for name in names] if of is None else of
+    spans = [[known[name] for name in group] if known.keys() >= set(group) else None for group in groups]
+    maker = Features([Bias(), *(Tiles(list(g), range=span, **shape) for g, span in zip(groups, spans, strict=True))])
+    return maker if None in spans else maker.warm_up(np.empty((0, len(names))), names=names)
 
 
 def _by_spaces(

@@ -135,17 +135,29 @@ class ControlRule(RuleTraits):
 
     name: str
     algorithm: Algorithm
+    extra: tuple[str, ...]
+    defaults: Mapping[str, Any] = field(hash=False)
+    extra_ranges: Mapping[str, tuple[float, float]] = field(hash=False)
     weights: tuple[str, ...] = ("theta",)
     traces: tuple[str, ...] = ("e",)
-    extra: tuple[str, ...] = ("epsilon", "gamma")
     uses: tuple[str, ...] = ("lambda_",)
     emphasis: Literal["", "gamma"] = ""
     interest: bool = False
     action_values: bool = True
-    defaults: Mapping[str, float] = field(default_factory=lambda: {"epsilon": 0.1, "gamma": 1.0}, hash=False)
-    extra_ranges: Mapping[str, tuple[float, float]] = field(
-        default_factory=lambda: {"epsilon": (0.0, 1.0), "gamma": (0.0, 1.0)}, hash=False
-    )
+
+    @classmethod
+    def of(cls, algorithm: Algorithm) -> ControlRule:
+        """Of an algorithm, with the extra parameters of its rule.
+
+        Args:
+            algorithm: The algorithm.
+        """
+        rule, names = algorithm.base, [name for name in algorithm.extra if name != "eta"]
+        defaults = {"epsilon": 0.1, "gamma": 1.0} | {
+            name: rule.defaults[name] for name in names if name in rule.defaults
+        }
+        ranges = {"epsilon": (0.0, 1.0), "gamma": (0.0, 1.0)} | {name: rule.ranges[name] for name in names}
+        return cls(algorithm.name, algorithm, ("epsilon", "gamma", *names), defaults, ranges)
 
     @property
     def class_name(self) -> str:
