@@ -28,7 +28,7 @@ def wild_stream(rule: str, engine: str, T: int = 2 * CHUNK + 26) -> Stream:
     for k, begin in WILD.items():
         for name in ("alpha", "rho", "gamma_next", "lambda_"):
             getattr(stream, name)[begin:, k] = {"alpha": 1e60, "rho": 1.0, "gamma_next": 0.9, "lambda_": 0.9}[name]
-        if "beta" in stream.extra and not rule.endswith("etd_beta"):
+        if "beta" in stream.extra:
             stream.extra["beta"][begin:, k] = 1e60
         if rule == "bounded_etd":  # it bounds any αM that is a number
             stream.I[begin + 2 :, k] = 1e308

@@ -184,9 +184,9 @@ def test_beta_as_gamma_and_as_0(prefix: str, engine: str) -> None:
     """β_t = γ_t makes etd_beta etd (β_0 is never used); β = 0 makes it td."""
     stream = stream_for("td", 14, separate=True)
     gamma = np.append(0.6, stream.gamma_next[:-1])
-    for beta, rule in ((gamma, f"{prefix}etd"), (np.zeros(T), f"{prefix}td")):
+    for decay, rule in ((gamma, f"{prefix}etd"), (np.zeros(T), f"{prefix}td")):
         a, b = (learner_at(name, engine, start(14, N)) for name in (f"{prefix}etd_beta", rule))
-        assert relative_error(replace(stream, extra={"beta": beta}).run(a), stream.run(b)) < CLOSE
+        assert relative_error(replace(stream, extra={"decay": decay}).run(a), stream.run(b)) < CLOSE
         assert relative_error(a.theta, b.theta) < CLOSE
         assert relative_error(a.e, b.e) < CLOSE
 

@@ -432,7 +432,7 @@ def test_tables_that_do_not_fit() -> None:
         ),
         ("rates", {"rates": 0.1}),
         ("rule", {"rule": "true_online_etc"}),
-        ("beta", {"rule": "etd_beta"}),
+        ("decay", {"rule": "etd_beta"}),
         ("beta", {"rule": "true_online_etd", "beta": 0.5}),
         ("pi", {"rule": "tree_backup"}),
     ],

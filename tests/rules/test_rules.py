@@ -446,7 +446,7 @@ def test_names_are_identifiers(field: str, name: Any) -> None:
         ({"extra_ranges": {"kappa": (1.0, 0.0)}}, r"'extra_ranges' .* Got \(1.0, 0.0\) for 'kappa'"),
         ({"interest": 1}, "'interest' .* be a bool. Got 1 instead"),
         ({"paper": None}, "'paper' .* be a str. Got None instead"),
-        ({"emphasis": "F"}, "'emphasis' .* be one of '', 'gamma', 'beta', 'decay'. Got 'F' instead"),
+        ({"emphasis": "F"}, "'emphasis' .* be one of '', 'gamma', 'decay'. Got 'F' instead"),
         ({"fixed_point": "td"}, "'fixed_point' .* be one of '', 'projected', 'cut', 'residual'. Got 'td' instead"),
         ({"class_name": "toy"}, "'class_name' .* begins with a capital, or ''. Got 'toy' instead"),
         ({"class_name": "A B"}, "'class_name' .* Got 'A B' instead"),

@@ -88,7 +88,7 @@ def test_a_rule_takes_its_own_parameters() -> None:
         ({"rule": "td", "alpha": 1, "eta": 2}, "have only parameters of its rules, alpha, lambda. Got 'eta'"),
         ({"rule": "td", "alpha": 1, "lamda": 2}, "Did you mean 'lambda'"),
         ({"rule": "gtd", "alpha": 1, "eta": 2, "beta": 1}, "'eta' parameter of sweep must be given, or 'beta'"),
-        ({"rule": "etd_beta", "alpha": 1}, "'beta' parameter of sweep must be given for 'etd_beta'"),
+        ({"rule": "etd_beta", "alpha": 1}, "'decay' parameter of sweep must be given for 'etd_beta'"),
         ({"rule": "abtd", "alpha": 1}, "'xi' parameter of sweep must be given for 'abtd'"),
         ([], "'grid' parameter"),
         ("td", "'grid' parameter"),
@@ -200,7 +200,7 @@ def test_second_parameters_reach_their_learners() -> None:
     """On collision, whose features are drawn anew in every run; ζ is ABTD's own way to say ξ."""
     grid = [
         {"rule": "gtd", "alpha": 0.05, "lambda": 0.5, "eta": [0.1, 4]},
-        {"rule": "etd_beta", "alpha": 0.01, "beta": [0.2, 1], "lambda": 0},
+        {"rule": "etd_beta", "alpha": 0.01, "decay": [0.2, 1], "lambda": 0},
         {"rule": "abtd", "alpha": 0.05, "zeta": [0, 0.75]},
     ]
     found = sweep("collision", grid, runs=2, steps=300, every=300)
@@ -210,7 +210,7 @@ def test_second_parameters_reach_their_learners() -> None:
         if row["lambda"] is not None:
             given |= {"lambda_": row["lambda"]}
             given.pop("lambda_next", None)
-        for name in ("eta", "beta"):
+        for name in ("eta", "decay"):
             if row[name] is not None:
                 given[name] = row[name]
         if row["zeta"] is not None:

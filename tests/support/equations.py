@@ -56,8 +56,8 @@ def emphasis(s: Sequence, discount: Array | None = None) -> Array:
 
 def beta_discount(s: Sequence) -> Array:
     """β_t, but 0 wherever γ_t = 0: emphasis never crosses a termination (Hallak et al. 2016)."""
-    assert s.beta is not None
-    return np.where(s.gamma == 0.0, 0.0, s.beta)
+    assert s.decay is not None
+    return np.where(s.gamma == 0.0, 0.0, s.decay)
 
 
 def emphasis_as_a_sum(s: Sequence, discount: Array | None = None) -> Array:

@@ -59,7 +59,7 @@ class ElementwiseRule(RuleTraits):
         interest: Whether steps are weighted by the interest I. A rule without accepts only I = 1.
         paper: Where the rule is from, for the table of rules.
         extra_ranges: The least and the largest value of each extra parameter that is not in ``RANGES``.
-        emphasis: The discount of the follow-on trace F: "gamma", "beta", "decay", or "" where there is none.
+        emphasis: The discount of the follow-on trace F: "gamma", "decay", or "" where there is none.
         fixed_point: Where the expected update is 0, as in ``Rule``.
         action_values: Whether φ is of a state and an action.
         class_name: The short name of its learners in ``emphatic``.
@@ -83,7 +83,7 @@ class ElementwiseRule(RuleTraits):
     interest: bool = True
     paper: str = ""
     extra_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
-    emphasis: Literal["", "gamma", "beta", "decay"] = ""
+    emphasis: Literal["", "gamma", "decay"] = ""
     fixed_point: Literal["", "projected", "cut", "residual"] = ""
     action_values: bool = False
     class_name: str = ""

@@ -26,6 +26,7 @@ RANGES = {
     "rho": (0.0, math.inf),
     "gamma_next": (0.0, 1.0),
     "beta": (0.0, math.inf),
+    "decay": (0.0, 1.0),
     "eta": (0.0, math.inf),
     "lambda_next": (0.0, 1.0),
     "kappa": (0.0, math.inf),
@@ -83,7 +84,7 @@ KEYWORDS = frozenset(
     )
 )
 
-_EMPHASES = ("", "gamma", "beta", "decay")
+_EMPHASES = ("", "gamma", "decay")
 _FIXED_POINTS = ("", "projected", "cut", "residual")
 
 

@@ -1,6 +1,6 @@
 """Emphatic differential TD(λ): differential_td with the emphasis of a follow-on trace that decays.
 
-    F ← ρ⁻κF + I                    κ is ``decay``, below 1; counted as 0 wherever γ_t = 0
+    F ← ρ⁻κF + I                    κ is ``decay`` at t, counted as 0 wherever γ_t = 0
     M = λI + (1−λ)F
     e ← ρ(γλe + Mφ)
     θ ← θ + α(δ − R̄)e
@@ -51,7 +51,6 @@ rule = Rule(
     continuing=True,
     extra=("beta", "decay"),
     defaults={"beta": "eta"},
-    extra_ranges={"decay": (0.0, 1.0)},
     class_name="DifferentialETD",
     emphasis="decay",
     update="differential_td with e ← ρ(γλe + Mφ); F ← ρ⁻κF + I; M = λI + (1−λ)F",

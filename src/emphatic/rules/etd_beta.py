@@ -1,6 +1,6 @@
 """ETD(λ, β): emphatic TD whose follow-on trace decays by β instead of γ, trading bias for variance.
 
-    F ← ρ⁻βF + I          β = β_t, counted as 0 wherever γ_t = 0: emphasis never crosses a termination
+    F ← ρ⁻βF + I          β is ``decay`` at t, counted as 0 wherever γ_t = 0: emphasis never crosses a termination
     M = λI + (1−λ)F
     e ← ρ(γλe + Mφ)
     θ ← θ + αδe
@@ -19,9 +19,9 @@ from emphatic.rules import Rule, Scalars, Update
 
 def etd_beta(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """F ← ρ⁻βF + I;  M = λI + (1−λ)F;  e ← ρ(γλe + Mφ);  θ ← θ + αδe"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta = step
+    alpha, I, lambda_, rho, gamma_next, delta, decay = step
     gamma, F = memory
-    F = beta * (gamma > 0.0) * F + I
+    F = decay * (gamma > 0.0) * F + I
     M = lambda_ * I + (1.0 - lambda_) * F
     c = rho * gamma * lambda_
     s = rho * M
@@ -31,9 +31,9 @@ def etd_beta(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Sca
 
 def effective_step(step: Scalars, memory: Scalars) -> Any:
     """ραM"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta = step
+    alpha, I, lambda_, rho, gamma_next, delta, decay = step
     gamma, F = memory
-    F = beta * (gamma > 0.0) * F + I
+    F = decay * (gamma > 0.0) * F + I
     return rho * alpha * (lambda_ * I + (1.0 - lambda_) * F)
 
 
@@ -45,9 +45,9 @@ rule = Rule(
     effective_step=effective_step,
     traces=("e",),
     memory=("gamma", "F"),
-    extra=("beta",),
+    extra=("decay",),
     class_name="ETDBeta",
-    emphasis="beta",
+    emphasis="decay",
     fixed_point="projected",
     update="etd with F ← ρ⁻βF + I (β counts as 0 where γ = 0)",
 )

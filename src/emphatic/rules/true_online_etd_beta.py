@@ -1,6 +1,6 @@
 """True online ETD(λ, β): true_online_etd with the follow-on trace of etd_beta.
 
-    F ← ρ⁻βF + I          β = β_t, counted as 0 wherever γ_t = 0; remembered as ρF between steps
+    F ← ρ⁻βF + I          β is ``decay`` at t, counted as 0 wherever γ_t = 0; remembered as ρF between steps
     M, S, e, θ as in true_online_etd
 
 β = γ is true_online_etd; β = 0 is true_online_td. The follow-on trace is that of Hallak, Tamar, Munos & Mannor (2016).
@@ -15,12 +15,12 @@ from emphatic.rules import Rule, Scalars, Update
 
 def true_online_etd_beta(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """F ← ρ⁻βF + I;  e ← ργλe + Sφ;  θ ← θ + δe + D(e − ραMφ) = θ + w e_old + q φ"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta = step
+    alpha, I, lambda_, rho, gamma_next, delta, decay = step
     gamma, D, F = memory
     _, e_phi = x
     _, e_phi_next = x_next
     _, phi_phi_next, _ = g
-    F = beta * (gamma > 0.0) * F + I
+    F = decay * (gamma > 0.0) * F + I
     M = lambda_ * I + (1.0 - lambda_) * F
     c = rho * gamma * lambda_
     b = rho * alpha * M
@@ -33,9 +33,9 @@ def true_online_etd_beta(step: Scalars, memory: Scalars, x: Scalars, x_next: Sca
 
 def effective_step(step: Scalars, memory: Scalars) -> Any:
     """ραM"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta = step
+    alpha, I, lambda_, rho, gamma_next, delta, decay = step
     gamma, D, F = memory
-    F = beta * (gamma > 0.0) * F + I
+    F = decay * (gamma > 0.0) * F + I
     return rho * alpha * (lambda_ * I + (1.0 - lambda_) * F)
 
 
@@ -47,9 +47,9 @@ rule = Rule(
     effective_step=effective_step,
     traces=("e",),
     memory=("gamma", "D", "F"),
-    extra=("beta",),
+    extra=("decay",),
     class_name="TrueOnlineETDBeta",
-    emphasis="beta",
+    emphasis="decay",
     fixed_point="projected",
     update="true_online_etd with etd_beta's F",
 )

@@ -16,11 +16,11 @@ from emphatic.rules import Rule, Scalars, Update
 
 def true_online_etd_beta_last(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """true_online_etd_beta with D = (θ − θ⁻)·φ;  p ← φ"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta = step
+    alpha, I, lambda_, rho, gamma_next, delta, decay = step
     gamma, change_e, change_p, F = memory  # θ − θ⁻ = change_e e − change_p p
     _, e_phi, p_phi = x
     D = change_e * e_phi - change_p * p_phi
-    F = beta * (gamma > 0.0) * F + I
+    F = decay * (gamma > 0.0) * F + I
     M = lambda_ * I + (1.0 - lambda_) * F
     c = rho * gamma * lambda_
     b = rho * alpha * M
@@ -36,9 +36,9 @@ def true_online_etd_beta_last(step: Scalars, memory: Scalars, x: Scalars, x_next
 
 def effective_step(step: Scalars, memory: Scalars) -> Any:
     """ραM"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta = step
+    alpha, I, lambda_, rho, gamma_next, delta, decay = step
     gamma, change_e, change_p, F = memory
-    F = beta * (gamma > 0.0) * F + I
+    F = decay * (gamma > 0.0) * F + I
     return rho * alpha * (lambda_ * I + (1.0 - lambda_) * F)
 
 
@@ -50,9 +50,9 @@ rule = Rule(
     effective_step=effective_step,
     traces=("e", "p"),
     memory=("gamma", "change_e", "change_p", "F"),
-    extra=("beta",),
+    extra=("decay",),
     class_name="TrueOnlineETDBetaLast",
-    emphasis="beta",
+    emphasis="decay",
     fixed_point="projected",
     update="true_online_etd_beta with D = (θ − θ⁻)·φ; p ← φ",
 )

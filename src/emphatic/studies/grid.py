@@ -411,7 +411,7 @@ def _check_choice(rule: SweptRule, axes: Mapping[str, object], ranges: Mapping[s
     for name, substitute in (("eta", "beta"), ("zeta", "xi")):
         if name in axes and substitute in axes:
             raise refusal(name, "sweep", f"be given, or {substitute!r} in its place", "both")
-    for name in ("beta", "xi"):
-        required = name in ranges and name not in rule.defaults
+    for name in ranges:
+        required = name in rule.extra and name not in rule.defaults
         if required and name not in axes and not (name == "xi" and "zeta" in axes):
             raise refusal(name, "sweep", f"be given for {rule.name!r}", "none")
