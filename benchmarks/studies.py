@@ -139,7 +139,7 @@ def _task_by_reference(rule: str, mdp: MDP, values: dict[str, Any], found: Sweep
         error, last = (np.where(np.isnan(x), np.inf, x) for x in (error, mdp.rmsve(learner.theta)))
         mean, final = (np.where(learner.frozen, np.inf, x) for x in (error.mean(axis=0), last))
         curve = error[found.points // found.plan.every]
-        curve[(found.points[:, None] > learner.steps_taken) & learner.frozen] = np.inf
+        curve[(found.points[:, None] > learner._taken) & learner.frozen] = np.inf
         return mean, final, curve.astype(np.float32)
 
 

@@ -75,12 +75,12 @@ def test_who_would_diverge_is_frozen_and_the_others_go_on(rule: str, engine: str
         expected = run(alone, stream.of_learners(TAME))
         assert learner.frozen.tolist() == [k in WILD for k in range(K)]
         for k, begin in WILD.items():
-            assert begin <= learner.steps_taken[k] < stream.T
+            assert begin <= learner._taken[k] < stream.T
         assert relative_error(predictions[:, TAME], expected) <= TOLERANCE["float64"]
         for name, value in state(alone).items():
             assert relative_error(state(learner)[name][TAME], value) <= TOLERANCE["float64"], name
         for k in WILD:  # it predicts with the last finite weights
-            at = slice(learner.steps_taken[k], None)
+            at = slice(learner._taken[k], None)
             wanted = stream.Phi[:-1][at] @ learner.theta[k]
             assert relative_error(predictions[at, k] / np.abs(wanted).max(), wanted / np.abs(wanted).max()) < 1e-10
 
@@ -100,7 +100,7 @@ def test_frozen_is_frozen(rule: str, engine: str, compiled: bool) -> None:
         learner = Learner(rule, 6, K, engine=engine)
         run(learner, stream, on_divergence="freeze")
         frozen = np.flatnonzero(learner.frozen)
-        before, taken = state(learner), np.array(learner.steps_taken)
+        before, taken = state(learner), np.array(learner._taken)
         for _ in range(2):
             run(learner, quiet)
         t = 4
@@ -119,8 +119,8 @@ def test_frozen_is_frozen(rule: str, engine: str, compiled: bool) -> None:
         after = state(learner)
         for name, value in before.items():
             assert np.array_equal(after[name][frozen], value[frozen]), name
-        assert (learner.steps_taken[frozen] == taken[frozen]).all()
-        assert (learner.steps_taken[TAME] == taken[TAME] + 2 * quiet.T + 1).all()
+        assert (learner._taken[frozen] == taken[frozen]).all()
+        assert (learner._taken[TAME] == taken[TAME] + 2 * quiet.T + 1).all()
         learner.theta = np.zeros((K, 6))
         assert not learner.frozen.any()
         learner.cut()

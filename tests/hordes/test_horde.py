@@ -21,7 +21,7 @@ from emphatic import GVF, CheckpointError, Horde, Policy
 from emphatic import features as f
 from emphatic.errors import DivergenceWarning
 from emphatic.learning import checkpoint, tensors
-from emphatic.learning.returns import UndiscountedWarning
+from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.streams import open_table
 from tests.support.equations import stationary, true_online_etd, true_values
 from tests.support.sequence import Sequence

@@ -226,19 +226,19 @@ def different(engine: str, K: int = 3) -> Learner:
 def test_every_learner_has_its_own_count_of_steps(tmp_path: Path, engine: str) -> None:
     """The file has an array for them only where they differ."""
     learner = different(engine)
-    assert learner.steps_taken.tolist() == [5, 2, 5]
+    assert learner._taken.tolist() == [5, 2, 5]
     learner.save(tmp_path / "m")
     assert load_file(tmp_path / "m")["steps_taken"].tolist() == [5, 2, 5]
     assert {"steps": 5, "position": 5}.items() <= header_of(tmp_path / "m").items()
     for other in (None, *ENGINES):
         loaded = emphatic.load(tmp_path / "m", engine=other)
-        assert loaded.steps_taken.tolist() == [5, 2, 5]
-        assert (loaded.steps, loaded.position, loaded.steps_taken.dtype) == (5, 5, np.int64)
+        assert loaded._taken.tolist() == [5, 2, 5]
+        assert (loaded.steps, loaded.position, loaded._taken.dtype) == (5, 5, np.int64)
     learner.select([1]).save(tmp_path / "m")
     assert "steps_taken" not in load_file(tmp_path / "m")
     assert {"steps": 2, "position": 5}.items() <= header_of(tmp_path / "m").items()
     loaded = emphatic.load(tmp_path / "m")
-    assert (loaded.steps, loaded.position, loaded.steps_taken.tolist()) == (2, 5, [2])
+    assert (loaded.steps, loaded.position, loaded._taken.tolist()) == (2, 5, [2])
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def test_when_one_diverges_all_get_a_matrix_each() -> None:
     for k in range(3):
         np.testing.assert_allclose(shared.theta[k], alone[k].theta, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(shared.A[k], alone[k].A, rtol=1e-9, atol=1e-9)
-        assert shared.steps_taken[k] == alone[k].steps_taken
+        assert shared._taken[k] == alone[k]._taken
 
 
 class Pieces:
@@ -466,7 +466,7 @@ def test_what_is_no_longer_finite_diverges_or_is_frozen() -> None:
     learner = LeastSquares(1, 2)
     made = learner.run(np.ones((5, 1)), 1.0, 0.5, rho=np.array([1.0, 1e200]), on_divergence="freeze")
     assert learner.frozen.tolist() == [False, True]
-    assert learner.steps_taken.tolist() == [4, 0]
+    assert learner._taken.tolist() == [4, 0]
     assert np.isfinite(made).all()
     assert learner.theta[0] == pytest.approx(4 / 3)
 

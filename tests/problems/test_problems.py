@@ -506,7 +506,7 @@ def test_every_rule_learns_from_a_stream(rule: str) -> None:
     mdp = problems.collision()
     traits = emphatic.rules.get(rule)
     if traits.action_values:  # of states it would learn the values of behaviour
-        with pytest.raises(ValueError, match=f"{traits.class_name} learns values of states and actions"):
+        with pytest.raises(ValueError, match=f"{traits.name} learns values of states and actions"):
             mdp.simulate(10).inputs(rule)
         mdp = mdp.replace(mu=mdp.pi)
     stream = mdp.simulate(500)

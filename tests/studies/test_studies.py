@@ -385,7 +385,7 @@ def log(T: int = 400) -> dict[str, Any]:
 def test_a_log_is_scored_by_its_returns() -> None:
     given = log()
     found = sweep(Recorded(**given), {"rule": ["td", "etd"], "alpha": [0.01, 0.1], "lambda": 0.5}, points=4)
-    G, known = emphatic.returns(given["R"], 0.8)
+    G, known = emphatic.learning.returns(given["R"], 0.8)
     assert found.points.tolist() == [100, 200, 300, 400]
     for row in found.table.to_pylist():
         learner = emphatic.Learner(row["rule"], 3, engine="reference")
@@ -409,7 +409,7 @@ def test_cuts_and_divergence_in_a_log() -> None:
         R = given["R"][begin:end]
         made = learner.run(given["Phi"][begin : end + 1], R, 0.8, alpha=0.1, lambda_=0.9)
         learner.cut()
-        G, known = emphatic.returns(R, 0.8)
+        G, known = emphatic.learning.returns(R, 0.8)
         pieces.append(((made - G) ** 2)[known])
     assert found.mean[0, 0] == pytest.approx(np.sqrt(np.concatenate(pieces).mean()), rel=1e-9)
     assert found.diverged[:, 0].tolist() == [False, True]
@@ -499,7 +499,7 @@ def test_chosen_points() -> None:
 
 def test_other_predictions_of_a_log() -> None:
     given = log()
-    G, known = emphatic.returns(given["R"], 0.8)
+    G, known = emphatic.learning.returns(given["R"], 0.8)
     errors = Recorded(**given, others={"flat": np.full(400, 0.5)}).baselines(1)
     assert list(errors) == ["θ = 0", "mean return", "flat"]
     assert errors["flat"] == pytest.approx(np.sqrt(np.mean((G[known] - 0.5) ** 2)))

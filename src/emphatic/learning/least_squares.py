@@ -287,11 +287,6 @@ class LeastSquares:
         return self._steps
 
     @property
-    def steps_taken(self) -> Any:
-        """The steps that each learner has learned from, (K,): fewer for one that was frozen."""
-        return int(self._taken[0]) if self._K is None else self._taken.copy()
-
-    @property
     def frozen(self) -> Any:
         """Which learners are frozen because they would have diverged, (K,)."""
         frozen = np.broadcast_to(self._frozen, self._K or 1)

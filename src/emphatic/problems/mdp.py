@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import rules
+from emphatic.learning import xi
 from emphatic.learning.inputs import real_array, refusal
-from emphatic.learning.returns import xi
 from emphatic.problems.stream import FloatArray, Outcomes, Stream, outcomes, simulate
 from emphatic.rules import Rule
 
@@ -510,7 +510,7 @@ class MDP:
         return self.Phi, self.v_pi, self.objective
 
     def xi(self, zeta: float) -> float:
-        """ABTD's ξ(ζ), over the actions that either policy takes (``emphatic.xi``).
+        """ABTD's ξ(ζ), over the actions that either policy takes (``emphatic.learning.xi``).
 
         Args:
             zeta: ζ, from 0 to 1.

@@ -48,7 +48,6 @@ __all__ = [
     "Rule",
     "Scalars",
     "Update",
-    "class_names",
     "exp",
     "get",
     "names",
@@ -112,13 +111,3 @@ def _library() -> tuple[str, ...]:
 def is_own(rule: AnyRule) -> bool:
     """Whether a rule is not the library's: of another name, or of a library rule's name and different from it."""
     return rule.name not in _PLUGINS or rule != get(rule.name)
-
-
-@functools.cache
-def class_names() -> dict[str, str]:
-    """The short names of learners in ``emphatic``, and the rule of each.
-
-    >>> class_names()["TrueOnlineETD"]
-    'true_online_etd'
-    """
-    return {rule.class_name: rule.name for rule in map(get, _library()) if rule.class_name}

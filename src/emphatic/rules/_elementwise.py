@@ -62,7 +62,6 @@ class ElementwiseRule(RuleTraits):
         emphasis: The discount of the follow-on trace F: "gamma", "decay", or "" where there is none.
         fixed_point: Where the expected update is 0, as in ``Rule``.
         action_values: Whether φ is of a state and an action.
-        class_name: The short name of its learners in ``emphatic``.
         update: The update in words, for the table of rules; by default the function's docstring.
         lasting: The last entries of the memory, which ``cut`` leaves unchanged.
     """
@@ -86,7 +85,6 @@ class ElementwiseRule(RuleTraits):
     emphasis: Literal["", "gamma", "decay"] = ""
     fixed_point: Literal["", "projected", "cut", "residual"] = ""
     action_values: bool = False
-    class_name: str = ""
     update: str = ""
     lasting: tuple[str, ...] = ()
     #: The functions as engines compile them.

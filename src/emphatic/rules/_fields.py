@@ -43,7 +43,6 @@ ATTRIBUTES = frozenset(
         "dtype",
         "engine",
         "steps",
-        "steps_taken",
         "frozen",
         "nbytes",
         "rule",
@@ -120,9 +119,6 @@ def check_fields(rule: AnyRule) -> None:
     for field, kinds in (("emphasis", _EMPHASES), ("fixed_point", _FIXED_POINTS)):
         if getattr(rule, field) not in kinds:
             raise refusal(rule.name, field, f"be one of {', '.join(map(repr, kinds))}", repr(getattr(rule, field)))
-    name = rule.class_name
-    if not (isinstance(name, str) and (name == "" or (_is_identifier(name) and name[0].isupper()))):
-        raise refusal(rule.name, "class_name", "be an identifier that begins with a capital, or ''", repr(name))
 
 
 def _is_identifier(name: Any) -> bool:

@@ -40,7 +40,6 @@ class Rule(RuleTraits):
         fixed_point: Where the expected update is 0: "projected", θ of TD(λ) with that emphasis; "cut", the same with
             λ/max(1, ρ⁻) for λ; "residual", θ of the least mean squared TD error; or "" where that is not known.
         action_values: Whether φ is of a state and an action.
-        class_name: The short name of its learners in ``emphatic``.
         update: The update in words, for the table of rules; by default the function's docstring.
         effective_step: The step along φ as a function of (step, memory), ραM for an emphatic rule: what a step size
             with a ``bound`` limits.
@@ -62,7 +61,6 @@ class Rule(RuleTraits):
     emphasis: Literal["", "gamma", "decay"] = ""
     fixed_point: Literal["", "projected", "cut", "residual"] = ""
     action_values: bool = False
-    class_name: str = ""
     update: str = ""
     effective_step: Callable[[Scalars, Scalars], Any] | None = None
     lasting: tuple[str, ...] = ()

@@ -5,7 +5,7 @@
     θ ← θ + αρδe
 
 π and μ are the two policies' probabilities of the action taken; λ is ignored. ξ comes from a parameter ζ in [0, 1] and
-the extremes of max(π, μ) over all states and actions: ``emphatic.xi``.
+the extremes of max(π, μ) over all states and actions: ``emphatic.learning.xi``.
 Mahmood, Yu & Sutton (2017), "Multi-step off-policy learning without importance sampling ratios".
 """
 
@@ -42,5 +42,4 @@ rule = Rule(
     memory=("gamma", "nu_pi"),
     extra=("pi", "mu", "xi"),
     interest=False,
-    class_name="ABTD",
 )

@@ -67,7 +67,6 @@ rule = Rule(
     extra=("low", "high"),
     defaults={"low": -math.inf, "high": math.inf},
     ordered=("low", "high"),
-    class_name="BoundedETD",
     emphasis="gamma",
     fixed_point="cut",
     update="true_online_etd with λ/max(1, ρ⁻) for λ, min(ραM, ½/φ·φ) for ραM, and θ·φ' between low and high",

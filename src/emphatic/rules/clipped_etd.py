@@ -49,6 +49,5 @@ rule = Rule(
     extra=("clip",),
     defaults={"clip": 1.0},
     extra_ranges={"clip": (0.0, math.inf)},
-    class_name="ClippedETD",
     emphasis="gamma",
 )

@@ -51,7 +51,6 @@ rule = Rule(
     continuing=True,
     extra=("beta", "decay"),
     defaults={"beta": "eta"},
-    class_name="DifferentialETD",
     emphasis="decay",
     update="differential_td with e ← ρ(γλe + Mφ); F ← ρ⁻κF + I; M = λI + (1−λ)F",
 )

@@ -47,5 +47,4 @@ rule = Rule(
     continuing=True,
     extra=("beta",),
     defaults={"beta": "eta"},
-    class_name="DifferentialTD",
 )

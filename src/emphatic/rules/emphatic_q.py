@@ -45,7 +45,6 @@ rule = Rule(
     effective_step=effective_step,
     traces=("e",),
     memory=("gamma", "F"),
-    class_name="EmphaticQ",
     emphasis="gamma",
     action_values=True,
 )

@@ -44,7 +44,6 @@ rule = Rule(
     effective_step=effective_step,
     traces=("e",),
     memory=("gamma", "F"),
-    class_name="ETD",
     emphasis="gamma",
     fixed_point="projected",
 )

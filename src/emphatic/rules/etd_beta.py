@@ -46,7 +46,6 @@ rule = Rule(
     traces=("e",),
     memory=("gamma", "F"),
     extra=("decay",),
-    class_name="ETDBeta",
     emphasis="decay",
     fixed_point="projected",
     update="etd with F ← ρ⁻βF + I (β counts as 0 where γ = 0)",

@@ -51,6 +51,5 @@ rule = Rule(
     memory=("gamma", "ew", "ee"),
     extra=("beta", "lambda_next"),
     defaults={"beta": "eta", "lambda_next": "lambda_"},
-    class_name="GTD",
     fixed_point="projected",
 )

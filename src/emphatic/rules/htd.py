@@ -56,6 +56,5 @@ rule = Rule(
     extra=("beta",),
     defaults={"beta": "eta"},
     interest=False,
-    class_name="HTD",
     fixed_point="projected",
 )

@@ -55,7 +55,6 @@ rule = Rule(
     lasting=("count",),
     extra=("period",),
     extra_ranges={"period": (0.0, 1e15)},
-    class_name="PERETD",
     emphasis="gamma",
     update="etd with F and e restarted after each period of b + 1 steps; θ changes at its last step alone",
 )

@@ -55,6 +55,5 @@ rule = Rule(
     memory=("gamma", "ew", "ee"),
     extra=("beta", "lambda_next"),
     defaults={"beta": "eta", "lambda_next": "lambda_"},
-    class_name="ProximalGTD2",
     fixed_point="projected",
 )

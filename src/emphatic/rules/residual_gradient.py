@@ -38,6 +38,5 @@ rule = Rule(
     effective_step=effective_step,
     traces=(),
     memory=(),
-    class_name="ResidualGradient",
     fixed_point="residual",
 )

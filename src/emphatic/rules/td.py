@@ -37,6 +37,5 @@ rule = Rule(
     effective_step=effective_step,
     traces=("e",),
     memory=("gamma",),
-    class_name="TD",
     fixed_point="projected",
 )

@@ -51,6 +51,5 @@ rule = Rule(
     memory=("gamma", "ew", "ee"),
     extra=("beta", "lambda_next", "kappa"),
     defaults={"beta": "eta", "lambda_next": "lambda_", "kappa": 1.0},
-    class_name="TDRC",
     fixed_point="projected",
 )

@@ -39,5 +39,4 @@ rule = Rule(
     memory=("gamma", "pi_before"),
     extra=("pi",),
     interest=False,
-    class_name="TreeBackup",
 )

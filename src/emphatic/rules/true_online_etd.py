@@ -53,7 +53,6 @@ rule = Rule(
     effective_step=effective_step,
     traces=("e",),
     memory=("gamma", "D", "F"),
-    class_name="TrueOnlineETD",
     emphasis="gamma",
     fixed_point="projected",
     update="F ← ρ⁻γF + I; M = λI + (1−λ)F; e ← ργλe + ραM(1 − ργλ e·φ)φ; θ ← θ + δe + (e − ραMφ)(θ − θ⁻)·φ",

@@ -48,7 +48,6 @@ rule = Rule(
     traces=("e",),
     memory=("gamma", "D", "F"),
     extra=("decay",),
-    class_name="TrueOnlineETDBeta",
     emphasis="decay",
     fixed_point="projected",
     update="true_online_etd with etd_beta's F",

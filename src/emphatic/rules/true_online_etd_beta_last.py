@@ -51,7 +51,6 @@ rule = Rule(
     traces=("e", "p"),
     memory=("gamma", "change_e", "change_p", "F"),
     extra=("decay",),
-    class_name="TrueOnlineETDBetaLast",
     emphasis="decay",
     fixed_point="projected",
     update="true_online_etd_beta with D = (θ − θ⁻)·φ; p ← φ",

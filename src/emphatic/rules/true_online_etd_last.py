@@ -53,7 +53,6 @@ rule = Rule(
     effective_step=effective_step,
     traces=("e", "p"),
     memory=("gamma", "change_e", "change_p", "F"),
-    class_name="TrueOnlineETDLast",
     emphasis="gamma",
     fixed_point="projected",
     update="true_online_etd with D = (θ − θ⁻)·φ; p ← φ",

@@ -64,6 +64,5 @@ rule = Rule(
     extra=("beta", "lambda_next"),
     defaults={"beta": "eta", "lambda_next": "lambda_"},
     interest=False,
-    class_name="TrueOnlineGTD",
     fixed_point="projected",
 )

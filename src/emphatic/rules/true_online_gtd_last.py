@@ -65,7 +65,6 @@ rule = Rule(
     extra=("beta", "lambda_next"),
     defaults={"beta": "eta", "lambda_next": "lambda_"},
     interest=False,
-    class_name="TrueOnlineGTDLast",
     fixed_point="projected",
     update="true_online_gtd with D = (θ − θ⁻)·φ; p ← φ; p' ← φ'",
 )

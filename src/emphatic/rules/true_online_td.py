@@ -45,7 +45,6 @@ rule = Rule(
     effective_step=effective_step,
     traces=("e",),
     memory=("gamma", "D"),
-    class_name="TrueOnlineTD",
     fixed_point="projected",
     update="true_online_etd with M = I",
 )

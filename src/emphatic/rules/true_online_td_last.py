@@ -50,7 +50,6 @@ rule = Rule(
     effective_step=effective_step,
     traces=("e", "p"),
     memory=("gamma", "change_e", "change_p"),
-    class_name="TrueOnlineTDLast",
     fixed_point="projected",
     update="true_online_td with D = (θ − θ⁻)·φ; p ← φ",
 )

@@ -46,5 +46,4 @@ rule = Rule(
     defaults={"rho_bar": math.inf},
     extra_ranges={"rho_bar": (0.0, math.inf)},
     interest=False,
-    class_name="VTrace",
 )

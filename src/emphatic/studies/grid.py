@@ -123,11 +123,6 @@ class LeastSquaresRule(RuleTraits):
         default_factory=lambda: {"ridge": (math.ulp(0.0), math.inf), "forgetting": (math.ulp(0.0), 1.0)}, hash=False
     )
 
-    @property
-    def class_name(self) -> str:
-        """The name that messages use."""
-        return self.name.upper()
-
 
 @dataclass(frozen=True)
 class ControlRule(RuleTraits):
@@ -146,11 +141,6 @@ class ControlRule(RuleTraits):
     extra_ranges: Mapping[str, tuple[float, float]] = field(
         default_factory=lambda: {"epsilon": (0.0, 1.0), "gamma": (0.0, 1.0)}, hash=False
     )
-
-    @property
-    def class_name(self) -> str:
-        """The name that messages use."""
-        return self.name
 
 
 #: The rules of a sweep that are no step-by-step rules of ``emphatic.rules``.
