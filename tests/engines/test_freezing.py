@@ -13,6 +13,7 @@ import emphatic
 from emphatic import Learner
 from tests.support.contract import STRUCTURES
 from tests.support.plain import CHUNK, plain_python
+from tests.support.rules import EVERY, find
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
 ENGINES = emphatic.engines.available()
@@ -48,7 +49,7 @@ def state(learner: Learner) -> dict[str, Any]:
 
 def kinds() -> list[Any]:
     """Every rule as plain Python; compiled, the smallest structure and, among the tests that take long, the largest."""
-    every = [(rule, engine, False) for rule in emphatic.rules.names() for engine in ENGINES]
+    every = [(rule, engine, False) for rule in EVERY for engine in ENGINES]
     structures, compiling = STRUCTURES[::2], ("dense", "sparse", "chunked")
     every += [(rule, engine, True) for rule in structures for engine in compiling]
     return [
@@ -70,7 +71,7 @@ def test_who_would_diverge_is_frozen_and_the_others_go_on(rule: str, engine: str
         pytest.skip("an interpreter within an interpreter: rules of every structure")
     with nullcontext() if compiled else plain_python():
         stream = wild_stream(rule, engine)
-        learner, alone = Learner(rule, 6, K, engine=engine), Learner(rule, 6, len(TAME), engine=engine)
+        learner, alone = (Learner(find(rule), 6, count, engine=engine) for count in (K, len(TAME)))
         predictions = run(learner, stream, on_divergence="freeze")
         expected = run(alone, stream.of_learners(TAME))
         assert learner.frozen.tolist() == [k in WILD for k in range(K)]

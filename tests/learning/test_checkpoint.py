@@ -33,6 +33,7 @@ from emphatic.rules import Scalars, Update
 from tests.support.contract import STRUCTURES
 from tests.support.looping import for_each
 from tests.support.processes import Forked
+from tests.support.rules import EVERY, find
 from tests.support.streams import TOLERANCE, Stream, make, relative_error, state
 
 ENGINES = emphatic.engines.available()
@@ -59,13 +60,13 @@ def header_of(path: Path) -> dict[str, Any]:
 @for_each(engine=ENGINES, K=[None, 1, 3])
 @pytest.mark.parametrize(
     ("rule", "dtype"),
-    [(rule, "float64") for rule in emphatic.rules.names()] + [(rule, "float32") for rule in STRUCTURES],
+    [(rule, "float64") for rule in EVERY] + [(rule, "float32") for rule in STRUCTURES],
 )
 def test_going_on_from_a_file_is_going_on(tmp_path: Path, rule: str, engine: str, dtype: str, K: int | None) -> None:
     """In mid-stream, with lazy state pending: the same bits whether saved, loaded, both or neither."""
     stream = stream_for(rule, K)
     path = tmp_path / "model.safetensors"
-    saved, plain = (Learner(rule, n, K, dtype=dtype, engine=engine) for _ in range(2))
+    saved, plain = (Learner(find(rule), n, K, dtype=dtype, engine=engine) for _ in range(2))
     by_step = rule == "true_online_etd"  # compiling it for every rule would take most of the time
     for learner in (saved, plain):
         learner.theta = np.random.default_rng(1).normal(size=n if K is None else (K, n))

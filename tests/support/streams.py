@@ -26,6 +26,7 @@ from hypothesis.extra import numpy as hnp
 
 import emphatic
 from tests.support.equations import CORE, LAST, RULES, Array, Result, Sequence
+from tests.support.rules import find
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 
@@ -240,7 +241,7 @@ def with_parameters_of(rule: str, stream: Stream, seed: int, a: Array, given: st
         "low": drawn(-1.0, 0.2, 0.2, -math.inf),
         "high": drawn(0.2, 1.0, 0.2, math.inf),
     }
-    traits = emphatic.rules.get(rule)
+    traits = find(rule)
     extra = {name: own[name] for name in traits.extra if given == "all" or name not in OPTIONAL}
     if given == "eta" and "beta" in traits.extra:
         extra["eta"] = own["eta"]
@@ -335,7 +336,9 @@ def _drawn(
     a = one_of([0.0], 0.05, 0.1 + 0.6 * uniform(shape))
     both = np.concatenate([Phi, Phi_next])
     alpha = scaled_alpha(a, both, gamma_next, lambda_, rho, I, b)
-    extra = {"beta": b} if beta else {"decay": b} if decay or rule.removesuffix("_last").endswith("_beta") else NO_EXTRA
+    extra = (
+        {"beta": b} if beta else {"decay": b} if decay or rule.removesuffix("_separate").endswith("_beta") else NO_EXTRA
+    )
     further = Phi_next if separate else None
     stream = Stream(Phi, R, gamma_next, alpha, lambda_, rho, I, extra, Phi_next=further, **sparse)
     return stream if rule in CORE | LAST else with_parameters_of(rule, stream, seed, a, given)

@@ -32,6 +32,7 @@ class Algorithm:
         cuts: Whether λ = 0 at an action that is not greedy (Watkins).
         sigma: σ, from 0 to 1.
         eta: The factor of the second step size, β = eta·α, for rules that have one.
+        separate_next: As of ``Learner``; φ̄' of a step is not φ of the next one.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Algorithm:
     cuts: bool = False
     sigma: float = 0.5
     eta: float = 1.0
+    separate_next: bool = False
 
     def __post_init__(self) -> None:
         for field, known in (("next_phi", ("sampled", "expected", "mixed")), ("ratio", ("one", "rho", "pi", "mixed"))):
@@ -56,7 +58,8 @@ class Algorithm:
     @property
     def base(self) -> AnyRule:
         """The rule itself."""
-        return self.rule if isinstance(self.rule, AnyRule) else rules.get(self.rule)
+        rule = self.rule if isinstance(self.rule, AnyRule) else rules.get(self.rule)
+        return rules.separate(rule) if self.separate_next else rule
 
     @property
     def codes(self) -> tuple[float, ...]:
@@ -81,9 +84,9 @@ ALGORITHMS = {
         Algorithm("sarsa", "td"),
         Algorithm("true_online_sarsa", "true_online_td"),
         Algorithm("expected_sarsa", "gq", "expected", "rho", eta=0.0),
-        Algorithm("true_online_expected_sarsa", "true_online_td_last", "expected"),
+        Algorithm("true_online_expected_sarsa", "true_online_td", "expected", separate_next=True),
         Algorithm("q", "td", "expected", greedy=True, cuts=True),
-        Algorithm("true_online_q", "true_online_td_last", "expected", greedy=True, cuts=True),
+        Algorithm("true_online_q", "true_online_td", "expected", greedy=True, cuts=True, separate_next=True),
         Algorithm("gq", "gq", "expected", "rho", greedy=True),
         Algorithm("tree_backup", "gq", "expected", "pi", eta=0.0),
         Algorithm("q_sigma", "gq", "mixed", "mixed", eta=0.0),

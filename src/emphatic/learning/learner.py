@@ -90,6 +90,8 @@ class Learner:
         devices: The numbers of the GPUs among which the cuda engine divides the learners.
         stepsize: A name from ``emphatic.stepsizes.names()`` or an object of ``emphatic.stepsizes`` that sets the step
             sizes; ``alpha`` then multiplies them.
+        separate_next: Whether φ' of a step need not be φ of the next one. The true online rules then compute
+            (θ − θ⁻)·φ from the last φ, which they keep as another vector, instead of from φ' of the last step.
     """
 
     _stepper: Step | None
@@ -126,12 +128,17 @@ class Learner:
         threads: int = 1,
         devices: Sequence[int] | None = None,
         stepsize: str | StepSize | Mapping[str, Any] | None = None,
+        separate_next: bool = False,
     ) -> None:
         self.rule: AnyRule = rule if isinstance(rule, AnyRule) else rules.get(rule)
         method = None if stepsize is None else stepsizes.get(stepsize)
         if self.rule.stepsize is not None:  # (a learner's rule, which begins with the numbers of its method)
             wanted = "have no step size: give the rule without it (rule.base), and the method as stepsize=…"
             raise refusal("rule", "Learner", wanted, repr(self.rule.name))
+        if not isinstance(separate_next, bool):
+            raise refusal("separate_next", "Learner", "be True or False", show(separate_next))
+        if separate_next:
+            self.rule = rules.separate(self.rule)
         if method is not None:
             self.rule = method.rule(self.rule)
         inputs.whole("n", n)
@@ -538,8 +545,9 @@ class Learner:
     def __repr__(self) -> str:
         K = "" if self._K is None else f", K={self._K}"
         method = "" if self.rule.stepsize is None else f", stepsize={self.rule.stepsize['name']!r}"
+        separate = "" if self.rule.base.plain is self.rule.base else ", separate_next=True"
         kind = f"{self.rule.base.name!r}, n={self.n}{K}, dtype={self.dtype!r}, engine={self.engine!r}"
-        return f"Learner({kind}{method})"
+        return f"Learner({kind}{method}{separate})"
 
     # ------------------------------------------------------------------ copying and saving
 
@@ -645,6 +653,8 @@ class Learner:
         }
         if self.rule.stepsize is not None:
             header["stepsize"] = self.rule.stepsize
+        if self.rule.base.plain is not self.rule.base:
+            header["separate_next"] = True
         if rules.is_own(self.rule.base):
             header["own_rule"] = True
         return header, tensors

@@ -38,6 +38,7 @@ from emphatic.rules._exponential import exp
 from emphatic.rules._fields import RANGES, STEP
 from emphatic.rules._replacing import replacing_td
 from emphatic.rules._rule import Rule, Scalars, Update
+from emphatic.rules._separate import separate
 from emphatic.rules._truncated import nstep_etd, truncated_etd
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "names",
     "nstep_etd",
     "replacing_td",
+    "separate",
     "truncated_etd",
 ]
 
@@ -64,7 +66,6 @@ _ORDER = (
     *("td", "true_online_td", "etd", "etd_beta", "true_online_etd", "true_online_etd_beta", "bounded_etd"),
     *("gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq"),
     *("tree_backup", "vtrace", "abtd", "residual_gradient"),
-    *("true_online_td_last", "true_online_etd_last", "true_online_etd_beta_last", "true_online_gtd_last"),
     *("emphatic_q", "differential_td", "differential_etd", "per_etd", "clipped_etd"),
 )
 
@@ -110,4 +111,4 @@ def _library() -> tuple[str, ...]:
 
 def is_own(rule: AnyRule) -> bool:
     """Whether a rule is not the library's: of another name, or of a library rule's name and different from it."""
-    return rule.name not in _PLUGINS or rule != get(rule.name)
+    return rule.name not in _PLUGINS or rule.plain != get(rule.name)

@@ -11,8 +11,6 @@ Mahmood, Yu & Sutton (2017), "Multi-step off-policy learning without importance 
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -26,19 +24,11 @@ def abtd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars
     return ((1.0, w * c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), (gamma_next, nu * pi)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ρα"""
-    alpha, I, lambda_, rho, gamma_next, delta, pi, mu, xi = step
-    return rho * alpha
-
-
 rule = Rule(
     "abtd",
     abtd,
     paper="Mahmood, Yu & Sutton (2017)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha",
     memory=("gamma", "nu_pi"),
     extra=("pi", "mu", "xi"),
     interest=False,

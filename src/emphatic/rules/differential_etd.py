@@ -13,8 +13,6 @@ If γ = 1 and nothing ends, F ← ρ⁻F + I of etd grows without bound. F there
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -31,21 +29,11 @@ def differential_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars
     return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next, rho * F, rbar + beta * rho * difference)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραM"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta, decay = step
-    gamma, F, rbar = memory
-    F = decay * (gamma > 0.0) * F + I
-    return rho * alpha * (lambda_ * I + (1.0 - lambda_) * F)
-
-
 rule = Rule(
     "differential_etd",
     differential_etd,
     paper="Wan, Naik & Sutton (2021), Hallak et al. (2016)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * M",
     memory=("gamma", "F", "rbar"),
     lasting=("rbar",),
     continuing=True,

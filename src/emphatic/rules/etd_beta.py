@@ -12,8 +12,6 @@ learning: bias-variance analysis".
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -29,21 +27,11 @@ def etd_beta(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Sca
     return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next, rho * F)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραM"""
-    alpha, I, lambda_, rho, gamma_next, delta, decay = step
-    gamma, F = memory
-    F = decay * (gamma > 0.0) * F + I
-    return rho * alpha * (lambda_ * I + (1.0 - lambda_) * F)
-
-
 rule = Rule(
     "etd_beta",
     etd_beta,
     paper="Hallak, Tamar, Munos & Mannor (2016)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * M",
     memory=("gamma", "F"),
     extra=("decay",),
     emphasis="decay",

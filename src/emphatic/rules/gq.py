@@ -11,8 +11,6 @@ eligibility traces".
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -36,19 +34,12 @@ def gq(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) 
     )
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """αI"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step
-    return alpha * I
-
-
 rule = Rule(
     "gq",
     gq,
     paper="Maei & Sutton (2010)",
     weights=("theta", "w"),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="alpha * I",
     memory=("gamma", "ew", "ee"),
     extra=("beta", "lambda_next"),
     defaults={"beta": "eta", "lambda_next": "lambda_"},

@@ -10,8 +10,6 @@ temporal-difference learning with linear function approximation"; with traces as
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -35,19 +33,12 @@ def gtd2(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars
     )
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραI"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step
-    return rho * alpha * I
-
-
 rule = Rule(
     "gtd2",
     gtd2,
     paper="Sutton, Maei et al. (2009)",
     weights=("theta", "w"),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * I",
     memory=("gamma", "ew", "ee"),
     extra=("beta", "lambda_next"),
     defaults={"beta": "eta", "lambda_next": "lambda_"},

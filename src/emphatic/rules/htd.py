@@ -10,8 +10,6 @@ linear temporal difference learning".
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -39,18 +37,12 @@ def htd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars)
     )
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ρα"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta = step
-    return rho * alpha
-
-
 rule = Rule(
     "htd",
     htd,
     paper="Maei (2011), White & White (2016)",
     weights=("theta", "w"),
-    effective_step=effective_step,
+    effective_step="rho * alpha",
     traces=("z", "y"),
     memory=("gamma", "zw", "yw", "zz", "zy"),
     extra=("beta",),

@@ -12,8 +12,6 @@ Baird (1995), "Residual algorithms: reinforcement learning with function approxi
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -24,18 +22,11 @@ def residual_gradient(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalar
     return ((1.0,),), ((w, -w * gamma_next),), ()
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραI"""
-    alpha, I, lambda_, rho, gamma_next, delta = step
-    return rho * alpha * I
-
-
 rule = Rule(
     "residual_gradient",
     residual_gradient,
     paper="Baird (1995)",
-    weights=("theta",),
-    effective_step=effective_step,
+    effective_step="rho * alpha * I",
     traces=(),
     memory=(),
     fixed_point="residual",

@@ -8,8 +8,6 @@ Sutton (1988); the off-policy form as in Sutton, Mahmood & White (2016), section
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -23,19 +21,11 @@ def td(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) 
     return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next,)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραI"""
-    alpha, I, lambda_, rho, gamma_next, delta = step
-    return rho * alpha * I
-
-
 rule = Rule(
     "td",
     td,
     paper="Sutton (1988)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * I",
     memory=("gamma",),
     fixed_point="projected",
 )

@@ -9,8 +9,6 @@ off-policy policy evaluation"; for state values as in Ghiassian & Sutton (2021).
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -23,19 +21,11 @@ def tree_backup(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: 
     return ((1.0, w * c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), (gamma_next, pi)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ρα"""
-    alpha, I, lambda_, rho, gamma_next, delta, pi = step
-    return rho * alpha
-
-
 rule = Rule(
     "tree_backup",
     tree_backup,
     paper="Precup, Sutton & Singh (2000)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha",
     memory=("gamma", "pi_before"),
     extra=("pi",),
     interest=False,

@@ -14,8 +14,6 @@ next D = Δ·φ' is computed without reading θ again.
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -37,21 +35,12 @@ def true_online_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars,
     return ((1.0, w), (0.0, c)), ((q, 0.0), (S, 0.0)), (gamma_next, D, rho * gamma_next * F)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραM"""
-    alpha, I, lambda_, rho, gamma_next, delta = step
-    gamma, D, F = memory
-    F = F + I
-    return rho * alpha * (lambda_ * I + (1.0 - lambda_) * F)
-
-
 rule = Rule(
     "true_online_etd",
     true_online_etd,
     paper="Sutton (2015)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * M",
+    change="D",
     memory=("gamma", "D", "F"),
     emphasis="gamma",
     fixed_point="projected",

@@ -8,8 +8,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -31,21 +29,12 @@ def true_online_etd_beta(step: Scalars, memory: Scalars, x: Scalars, x_next: Sca
     return ((1.0, w), (0.0, c)), ((q, 0.0), (S, 0.0)), (gamma_next, D, rho * F)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραM"""
-    alpha, I, lambda_, rho, gamma_next, delta, decay = step
-    gamma, D, F = memory
-    F = decay * (gamma > 0.0) * F + I
-    return rho * alpha * (lambda_ * I + (1.0 - lambda_) * F)
-
-
 rule = Rule(
     "true_online_etd_beta",
     true_online_etd_beta,
     paper="Sutton (2015), Hallak et al. (2016)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * M",
+    change="D",
     memory=("gamma", "D", "F"),
     extra=("decay",),
     emphasis="decay",

@@ -12,8 +12,6 @@ D = (θ_t − θ_{t−1})·φ_t, w·ê and x·ê are remembered. With β = 0 it 
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -47,19 +45,14 @@ def true_online_gtd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars,
     )
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ρα"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step
-    return rho * alpha
-
-
 rule = Rule(
     "true_online_gtd",
     true_online_gtd,
     paper="van Hasselt, Mahmood & Sutton (2014)",
     weights=("theta", "w"),
-    effective_step=effective_step,
+    effective_step="rho * alpha",
     traces=("e", "e_hat", "x"),
+    change="D",
     memory=("gamma", "rho_before", "D", "w_hat", "x_hat"),
     extra=("beta", "lambda_next"),
     defaults={"beta": "eta", "lambda_next": "lambda_"},

@@ -10,8 +10,6 @@ Machado & Sutton (2016), "True online temporal-difference learning", algorithm 1
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
@@ -31,19 +29,12 @@ def true_online_td(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, 
     return ((1.0, w), (0.0, c)), ((q, 0.0), (s, 0.0)), (gamma_next, D)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραI"""
-    alpha, I, lambda_, rho, gamma_next, delta = step
-    return rho * alpha * I
-
-
 rule = Rule(
     "true_online_td",
     true_online_td,
     paper="van Seijen & Sutton (2014)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * I",
+    change="D",
     memory=("gamma", "D"),
     fixed_point="projected",
     update="true_online_etd with M = I",
