@@ -24,7 +24,8 @@ two-argument ``min`` and ``max``, and comparisons used as factors. A compiler th
 is given the same code with other globals. ``Rule`` checks all this, and ``Rule.source`` is the function in one form.
 
 What scalars cannot express, such as a step size for each weight, is an ``ElementwiseRule``: the same language, applied
-to the components of the vectors, in which ``exp`` may be called too. ``emphatic.stepsizes`` makes such rules.
+to the components of the vectors, in which ``exp``, ``sqrt`` and ``log`` may be called too. ``emphatic.stepsizes`` makes
+such rules.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ import functools
 from emphatic.common.discovery import discover
 from emphatic.common.names import suggestion
 from emphatic.rules._elementwise import ElementwiseRule
-from emphatic.rules._exponential import exp
 from emphatic.rules._fields import RANGES, STEP
+from emphatic.rules._functions import exp, log, sqrt
 from emphatic.rules._replacing import replacing_td
 from emphatic.rules._rule import Rule, Scalars, Update
 from emphatic.rules._separate import separate
@@ -51,10 +52,12 @@ __all__ = [
     "Update",
     "exp",
     "get",
+    "log",
     "names",
     "nstep_etd",
     "replacing_td",
     "separate",
+    "sqrt",
     "truncated_etd",
 ]
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from emphatic.rules import _lazy, _source, _structure
-from emphatic.rules._exponential import exp
 from emphatic.rules._fields import STEP, check_fields, refusal
+from emphatic.rules._functions import exp, log, sqrt
 from emphatic.rules._rule import Scalars
 from emphatic.rules._traits import RuleFields
 
@@ -40,7 +40,8 @@ class ElementwiseRule(RuleFields):
     the sparse engine drops the traces of a component when they have decayed to this fraction since φ_i was last not 0.
     They must decay as A says, and take only φ.
 
-    Functions are written as those of a ``Rule``; ``component`` and ``adapt`` may also call ``emphatic.rules.exp``.
+    Functions are written as those of a ``Rule``; they may also call ``exp``, ``sqrt`` and ``log`` of
+    ``emphatic.rules``.
 
     Args:
         name: The rule's name.
@@ -87,7 +88,7 @@ class ElementwiseRule(RuleFields):
             raise refusal(self.name, "adapt", "be given together with 'signal', or neither", "one of them")
         texts = [_renamed(inspect.getsource(exp), "exp")]
         for name, held in self._arguments.items():
-            made = _source.canonical(self.name, getattr(self, name), held, name, exp=exp)
+            made = _source.canonical(self.name, getattr(self, name), held, name, exp=exp, sqrt=sqrt, log=log)
             texts.append(_renamed(made, "rule" if name == "function" else name))
         object.__setattr__(self, "source", "\n\n".join(texts))
         _ = self.form
@@ -151,7 +152,7 @@ class ElementwiseRule(RuleFields):
             least: what they call as ``min``.
             most: what they call as ``max``.
         """
-        namespace: dict[str, Any] = {"min": least, "max": most, "__builtins__": {}}
+        namespace: dict[str, Any] = {"min": least, "max": most, "sqrt": sqrt, "log": log, "__builtins__": {}}
         exec(compile(self.source, "<elementwise rule>", "exec", dont_inherit=True), namespace)
         return namespace
 
@@ -166,7 +167,9 @@ class ElementwiseRule(RuleFields):
         held = self._arguments["function"]
         arguments = [tuple(_structure.Computed() for _ in names) for names in held.values()]
         either = _structure.Computed.either
-        rule = types.FunctionType(self.pure["rule"].__code__, {"min": either, "max": either})
+        rule = types.FunctionType(
+            self.pure["rule"].__code__, dict.fromkeys(("min", "max", "exp", "sqrt", "log"), either)
+        )
         A, _, memory = rule(*arguments)
         B = tuple((0.0, 0.0) for _ in self.vectors)
         _structure.check_shapes(self, (A, B, memory))

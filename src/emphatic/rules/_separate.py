@@ -95,9 +95,9 @@ def _separate_source(
     products = [f" - after_{change} * {b[j][0]}" for change, j in zip(changes, carried, strict=False)]
     lines += [f"after_change_p = {b[0][0]}{''.join(products)}", f"after_change_p_next = {b[0][1]}"]
     zeros = ["0.0"] * len(last)
-    rows = [tuple_of([*row, *zeros]) for row in a] + [tuple_of(["0.0"] * size)] * len(last)
+    kept = [tuple_of([*row, *zeros]) for row in a] + [tuple_of(["0.0"] * size)] * len(last)
     taken = [tuple_of(row) for row in b] + ["(1.0, 0.0)", "(0.0, 1.0)"][: len(last)]
-    result = f"{tuple_of(rows)}, {tuple_of(taken)}, {tuple_of(f'after_{name}' for name in memory)}"
+    result = f"{tuple_of(kept)}, {tuple_of(taken)}, {tuple_of(f'after_{name}' for name in memory)}"
     names = {node.id for node in ast.walk(ast.parse(result)) if isinstance(node, ast.Name)}
     needed = _source.needed(ast.parse("\n".join(lines)).body, names | {"effective"})
     body = [*map(ast.unparse, needed), f"return {result}"]

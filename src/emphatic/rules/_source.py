@@ -15,6 +15,7 @@ import inspect
 import linecache
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from emphatic.rules._canonical import Canonical
@@ -57,14 +58,14 @@ def effective(rule: str, function: Any, arguments: Mapping[str, tuple[str, ...]]
 
 def needed(statements: Sequence[ast.stmt], names: Iterable[str]) -> list[ast.stmt]:
     """The assignments, of these, on which the values of these names depend in the end."""
-    names, chosen = set(names), []
+    names = set(names)
+    chosen: list[ast.stmt] = []
     for statement in reversed(statements):
         assert isinstance(statement, ast.Assign)
         target, value = statement.targets[0], statement.value
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-            pairs = zip(target.elts, value.elts, strict=True)
-            pairs = [(name, entry) for name, entry in pairs if isinstance(name, ast.Name) and name.id in names]
-            target.elts, value.elts = [name for name, _ in pairs], [entry for _, entry in pairs]
+            wanted = [isinstance(name, ast.Name) and name.id in names for name in target.elts]
+            target.elts, value.elts = (list(compress(side.elts, wanted)) for side in (target, value))
         assigned = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
         if assigned & names:
             chosen.append(statement)
