@@ -478,6 +478,10 @@ def test_one_file_a_rule() -> None:
         assert rule.function.__name__ == rule.name
         assert "←" in (rule.function.__doc__ or "")
         assert rule.paper
+        path = Path(inspect.getfile(rule.function))
+        symbols = [{"theta": "θ", "e_hat": "ê"}.get(name, name) for name in rule.vectors]
+        x, x_next = (", ".join(f"{name}·{phi}" for name in symbols) + "," * (len(symbols) == 1) for phi in ("φ", "φ'"))
+        assert f"# x = ({x}), x_next = ({x_next}), g = (φ·φ, φ·φ', φ'·φ')\ndef " in path.read_text(encoding="utf-8")
     assert emphatic.rules.names()[:17] == (
         "td", "true_online_td", "etd", "etd_beta", "true_online_etd", "true_online_etd_beta", "bounded_etd",
         "gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq", "tree_backup", "vtrace", "abtd",

@@ -14,6 +14,7 @@ from __future__ import annotations
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def abtd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """ν = min(ξ, 1/max(π, μ));  e ← γν⁻π⁻e + φ;  θ ← θ + αρδe"""
     alpha, I, lambda_, rho, gamma_next, delta, pi, mu, xi = step

@@ -24,6 +24,7 @@ import math
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def bounded_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← ργλ_t e + Sφ;  θ ← θ + (δ + D)e − Dbφ = θ + w e_old + q φ"""
     alpha, I, lambda_, rho, gamma_next, delta, low, high = step

@@ -16,6 +16,7 @@ from __future__ import annotations
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def differential_td(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← ρ(γλe + Iφ);  θ ← θ + α(δ − R̄)e;  R̄ ← R̄ + βρ(δ − R̄)"""
     alpha, I, lambda_, rho, gamma_next, delta, beta = step

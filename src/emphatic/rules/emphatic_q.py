@@ -16,6 +16,7 @@ from __future__ import annotations
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def emphatic_q(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """F ← ργF + I;  M = λI + (1−λ)F;  e ← ργλe + Mφ;  θ ← θ + αδe"""
     alpha, I, lambda_, rho, gamma_next, delta = step

@@ -15,6 +15,7 @@ from __future__ import annotations
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def etd_beta(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """F ← ρ⁻βF + I;  M = λI + (1−λ)F;  e ← ρ(γλe + Mφ);  θ ← θ + αδe"""
     alpha, I, lambda_, rho, gamma_next, delta, decay = step

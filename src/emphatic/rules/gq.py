@@ -14,6 +14,7 @@ from __future__ import annotations
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, w·φ, e·φ), x_next = (θ·φ', w·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def gq(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """gtd with e ← ργλe + Iφ and φ' = Σ_a π(a|S')φ(S',a)"""
     alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step

@@ -13,6 +13,7 @@ from __future__ import annotations
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, w·φ, e·φ), x_next = (θ·φ', w·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def gtd2(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """θ ← θ + α[(w·φ)φ − γ'(1−λ')(e·w)φ'];  e, w as gtd"""
     alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step

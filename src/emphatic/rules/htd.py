@@ -13,6 +13,7 @@ from __future__ import annotations
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, w·φ, z·φ, y·φ), x_next = (θ·φ', w·φ', z·φ', y·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def htd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """z ← ρ(γλz + φ);  y ← γλy + φ;  θ ← θ + α[δz + (φ − γ'φ')((z − y)·w)];  w ← w + β[δz − (φ − γ'φ')(y·w)]"""
     alpha, I, lambda_, rho, gamma_next, delta, beta = step

@@ -16,6 +16,7 @@ from __future__ import annotations
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def per_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """F ← 0 and e ← 0 before each period; F and e of etd within it; θ ← θ + αδe at its last step alone"""
     alpha, I, lambda_, rho, gamma_next, delta, period = step

@@ -13,6 +13,7 @@ from __future__ import annotations
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, w·φ, e·φ), x_next = (θ·φ', w·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def proximal_gtd2(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """θ½, w½ ← gtd2;  θ ← θ + α[(w½·φ)φ − γ'(1−λ')(e·w½)φ'];  w ← w + β[δ½e − (w½·φ)φ], δ½ = δ at θ½"""
     alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step

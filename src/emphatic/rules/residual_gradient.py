@@ -15,6 +15,7 @@ from __future__ import annotations
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ,), x_next = (θ·φ',), g = (φ·φ, φ·φ', φ'·φ')
 def residual_gradient(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """θ ← θ + αρIδ(φ − γ'φ')"""
     alpha, I, lambda_, rho, gamma_next, delta = step

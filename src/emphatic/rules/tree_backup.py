@@ -12,6 +12,7 @@ from __future__ import annotations
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def tree_backup(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← γλπ⁻e + φ;  θ ← θ + αρδe"""
     alpha, I, lambda_, rho, gamma_next, delta, pi = step

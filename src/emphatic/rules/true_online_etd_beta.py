@@ -11,6 +11,7 @@ from __future__ import annotations
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def true_online_etd_beta(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """F ← ρ⁻βF + I;  e ← ργλe + Sφ;  θ ← θ + δe + D(e − ραMφ) = θ + w e_old + q φ"""
     alpha, I, lambda_, rho, gamma_next, delta, decay = step

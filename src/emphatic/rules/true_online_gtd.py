@@ -15,6 +15,7 @@ from __future__ import annotations
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, w·φ, e·φ, ê·φ, x·φ), x_next = (θ·φ', w·φ', e·φ', ê·φ', x·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def true_online_gtd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← ρ(γλe + α(1 − ργλ e·φ)φ);  ê ← ρ(γλê + φ);  x ← ρ⁻γλx + β(1 − ρ⁻γλ x·φ)φ;
     θ ← θ + δe + D(e − αρφ) − αγ'(1−λ')(w·ê)φ';  w ← w + ρδx − β(w·φ)φ"""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def true_online_td(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← ργλe + s φ;  θ ← θ + δe + D(e − ραIφ) = θ + w e_old + q φ"""
     alpha, I, lambda_, rho, gamma_next, delta = step

@@ -18,6 +18,7 @@ import math
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def vtrace(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← γλ min(ρ⁻, 1)e + φ;  θ ← θ + α min(ρ, rho_bar)δe"""
     alpha, I, lambda_, rho, gamma_next, delta, rho_bar = step
