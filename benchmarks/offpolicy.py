@@ -467,7 +467,7 @@ def inputs(rule: str, log: Log, norm: float, low: Array, high: Array) -> dict[st
     """The arguments of ``run``: the defaults of a question with a policy. Nothing is learned where interest is 0."""
     of = rules.get(rule)
     interest = log.interest[:, None] * (1.0 - GAMMA if of.emphasis else np.ones_like(GAMMA))
-    extra = {"pi": log.pi, "low": low, "high": high} | ({"beta": BETA} if of.emphasis == "beta" else {})
+    extra = {"pi": log.pi, "low": low, "high": high} | ({"decay": BETA} if of.emphasis == "decay" else {})
     return {
         "Phi": log.phi,
         "Phi_next": log.phi_next,

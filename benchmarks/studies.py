@@ -139,7 +139,7 @@ def _task_by_reference(rule: str, mdp: MDP, values: dict[str, Any], found: Sweep
         error, last = (np.where(np.isnan(x), np.inf, x) for x in (error, mdp.rmsve(learner.theta)))
         mean, final = (np.where(learner.frozen, np.inf, x) for x in (error.mean(axis=0), last))
         curve = error[found.points // found.plan.every]
-        curve[(found.points[:, None] > learner.steps_taken) & learner.frozen] = np.inf
+        curve[(found.points[:, None] > learner._taken) & learner.frozen] = np.inf
         return mean, final, curve.astype(np.float32)
 
 
@@ -238,9 +238,8 @@ class Simulation:
 
 # ------------------------------------------------------------------------------------------------ growth
 
-#: What a rule has besides α, if it has it. β is eta·α unless a rule needs its own.
-GIVEN = {"lambda": 0.9, "beta": 0.9, "zeta": 0.5}
-NEED_BETA = ("etd_beta", "true_online_etd_beta")
+#: What a rule has besides α, if it has it.
+GIVEN = {"lambda": 0.9, "decay": 0.9, "zeta": 0.5}
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,8 +265,6 @@ class Growth:
         alpha[: round(self.K * self.diverge)] = 64.0
         known = parameters(find_rule(self.rule))
         grid = {"rule": self.rule, "alpha": alpha} | {name: GIVEN[name] for name in GIVEN if name in known}
-        if self.rule not in NEED_BETA:
-            grid.pop("beta", None)
         return sweep(self.problem, grid, runs=1, steps=steps, every=self.every, jobs=1)
 
     def gates(self) -> Iterator[Gate]:

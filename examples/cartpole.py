@@ -38,7 +38,7 @@ def learned(steps: int, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.
     env = gymnasium.make("CartPole-v1")
     features = tiles(env.observation_space, [["o2", "o3"], ["o1", "o2", "o3"]], ranges=RANGES, tiles=6, tilings=16)
     # Emphasis with β = .3 instead of γ = 1: its variance stays small, though ρ is 0 or about 2 in every step.
-    learning = LearnGVFs(env, QUESTIONS, features, rule="true_online_etd_beta", beta=0.3, alpha=0.05)
+    learning = LearnGVFs(env, QUESTIONS, features, rule="true_online_etd_beta", decay=0.3, alpha=0.05)
     rng, other = np.random.default_rng(seed), gymnasium.make("CartPole-v1")
     answers, truth = [], []
     observation, info = learning.reset(seed=seed)

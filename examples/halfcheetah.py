@@ -61,7 +61,7 @@ def main() -> None:
     explained = np.empty(len(questions))
     for q in range(len(questions)):
         gamma = 1.0 - 1.0 / HORIZONS[q // C]
-        G, known = emphatic.returns(followed[:, q % C], gamma)
+        G, known = emphatic.learning.returns(followed[:, q % C], gamma)
         some = known & (np.arange(len(G)) >= half)
         explained[q] = 1.0 - np.var(G[some] - predictions[some, q]) / np.var(G[some])
     print(f"{'':8}" + "".join(f"{horizon:8}" for horizon in HORIZONS))

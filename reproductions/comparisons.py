@@ -76,7 +76,7 @@ BEST = {
     "proximal_gtd2": Best(0.9, (2.0**-8, 2.0**-4), (0.0981, 0.179), (0.0041, 0.015), ("eta", 16.0, 1.0), True),
     "tdrc": Best(0.9, (2.0**-8, 2.0**-5), (0.1021, 0.327), (0.0030, 0.020), ("eta", 1.0, 1.0)),
     "etd": Best(0.875, (2.0**-8, 2.0**-8), (0.0975, 0.125), (0.0036, 0.006)),
-    "etd_beta": Best(0.9, (2.0**-8, 2.0**-9), (0.0987, 0.128), (0.0047, 0.009), ("beta", 0.8, 1.0), True),
+    "etd_beta": Best(0.9, (2.0**-8, 2.0**-9), (0.0987, 0.128), (0.0047, 0.009), ("decay", 0.8, 1.0), True),
     "tree_backup": SAME_BEST,
     "vtrace": SAME_BEST,
     "abtd": replace(SAME_BEST, second=("zeta", 0.5, 0.0)),
@@ -94,7 +94,7 @@ def published(rule: str) -> dict[str, Any]:
     axes: dict[str, Any] = {} if best.along == "zeta" else {"lambda": LAMBDAS}
     if best.second:
         name = best.second[0]
-        axes[name] = 1.0 if rule == "tdrc" else {"eta": ETAS, "beta": BETAS, "zeta": LAMBDAS}[name]
+        axes[name] = 1.0 if rule == "tdrc" else {"eta": ETAS, "decay": BETAS, "zeta": LAMBDAS}[name]
     return {"rule": rule, "alpha": ALPHAS, **axes}
 
 
@@ -339,7 +339,7 @@ class FourRoomsStudy:
                 zeta = np.array(grid.pop("zeta"))
                 grid["xi"] = 2.0 * zeta * cls.XI[0] + np.maximum(0.0, 2.0 * zeta - 1.0) * (cls.XI[1] - 2.0 * cls.XI[0])
         if quick:
-            few = {"lambda": (0.0, 0.5, 0.9, 1.0), "eta": 2.0 ** np.array([-6, -1, 4]), "beta": (0.0, 0.6, 1.0)}
+            few = {"lambda": (0.0, 0.5, 0.9, 1.0), "eta": 2.0 ** np.array([-6, -1, 4]), "decay": (0.0, 0.6, 1.0)}
             few |= {"xi": (0.0, 1.0, 1.8, 4.0), "alpha": ALPHAS[3:17:2]}
             grids = [
                 grid | {name: few[name] for name in grid if name in few and np.size(grid[name]) > 1} for grid in grids

@@ -421,7 +421,7 @@ class EmphasisStudy:
         shown: dict[str, tuple[Any, dict[str, Any]]] = {
             "td": ("td", {}),
             "etd": ("etd", {}),
-            "etd_beta, β = .5": ("etd_beta", {"beta": 0.5}),
+            "etd_beta, β = .5": ("etd_beta", {"decay": 0.5}),
             "truncated_etd(2)": (rules.truncated_etd(2), {}),
             "truncated_etd(4)": (rules.truncated_etd(4), {}),
             "truncated_etd(8)": (rules.truncated_etd(8), {}),

@@ -1,4 +1,4 @@
-"""Write out what lists the rules: tables in the README and of updates, the reference, and names for type checkers.
+"""Write out what lists the rules: tables in the README and of updates, and the reference.
 
     python -m tools.list_rules
 
@@ -15,7 +15,6 @@ from emphatic import rules
 from emphatic.rules import Rule
 
 BEGIN, END = "<!-- rules -->\n", "<!-- /rules -->\n"
-TYPED = r"(?:    \w+: partial\[Learner\]\n)+"
 
 
 def with_summary(readme: str) -> str:
@@ -46,17 +45,11 @@ def with_reference(page: str) -> str:
     return _between_marks(page, lines[:-1])
 
 
-def with_names(package: str) -> str:
-    """``emphatic/__init__.py`` with a typed name for each rule."""
-    return re.sub(TYPED, "".join(f"    {name}: partial[Learner]\n" for name in rules.class_names()), package)
-
-
 #: The files, and what is written into each.
 LISTS: dict[str, Callable[[str], str]] = {
     "README.md": with_summary,
     "docs/rules.md": with_updates,
     "docs/api/rules.md": with_reference,
-    "src/emphatic/__init__.py": with_names,
 }
 
 
@@ -75,10 +68,10 @@ def _family(rule: Rule) -> str:
 
 
 def _learners(rule: Rule) -> str:
-    """The short name of a rule's learners, and its extra parameters."""
-    short = f"`emphatic.{rule.class_name}(n)`" if rule.class_name else f'`emphatic.Learner("{rule.name}", n)`'
+    """How a rule's learners are made, and its extra parameters."""
     extra = [f"`{name}` ({_default(rule, name)})" for name in rule.extra]
-    about = f"Learners: {short}." + (f" Extra parameters: {', '.join(extra)}." if extra else "")
+    about = f'Learners: `emphatic.Learner("{rule.name}", n)`.'
+    about += f" Extra parameters: {', '.join(extra)}." if extra else ""
     return about + ("" if rule.interest else " Accepts only I = 1.")
 
 

@@ -35,7 +35,7 @@ def learn() -> None:
         learner.run(Active(index) if engine == "sparse" else Phi, R, 0.9, alpha=0.05, lambda_=0.5)
         expected = learner.theta if expected is None else expected
         assert np.allclose(learner.theta, expected, rtol=1e-12, atol=1e-14), engine
-    needed = {"beta": 0.5, "pi": 0.5, "mu": 0.5, "xi": 1.0, "decay": 0.5, "period": 3.0}
+    needed = {"pi": 0.5, "mu": 0.5, "xi": 1.0, "decay": 0.5, "period": 3.0}
     for name in emphatic.rules.names():
         rule = emphatic.rules.get(name)
         extra: dict[str, Any] = {key: needed[key] for key in rule.extra if key in needed}

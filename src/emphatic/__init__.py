@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from emphatic import data as data
     from emphatic import engines as engines
     from emphatic import features as features
+    from emphatic import learning as learning
     from emphatic import nexting as nexting
     from emphatic import problems as problems
     from emphatic import reference as reference
@@ -40,45 +41,19 @@ if TYPE_CHECKING:
     from emphatic.learning.learner import join as join
     from emphatic.learning.learner import load as load
     from emphatic.learning.least_squares import LeastSquares as LeastSquares
-    from emphatic.learning.returns import UndiscountedWarning as UndiscountedWarning
-    from emphatic.learning.returns import interest as interest
-    from emphatic.learning.returns import returns as returns
-    from emphatic.learning.returns import rho as rho
-    from emphatic.learning.returns import terminal_cumulant as terminal_cumulant
-    from emphatic.learning.returns import xi as xi
+    from emphatic.learning.sequences import UndiscountedWarning as UndiscountedWarning
     from emphatic.questions.gvf import GVF as GVF
     from emphatic.questions.gvf import Policy as Policy
     from emphatic.rules import ElementwiseRule as ElementwiseRule
     from emphatic.rules import Rule as Rule
 
-    # One for each rule, as ``python -m tools.list_rules`` writes them.
-    TD: partial[Learner]
-    TrueOnlineTD: partial[Learner]
     ETD: partial[Learner]
-    ETDBeta: partial[Learner]
-    TrueOnlineETD: partial[Learner]
-    TrueOnlineETDBeta: partial[Learner]
-    BoundedETD: partial[Learner]
     GTD: partial[Learner]
-    GTD2: partial[Learner]
-    TrueOnlineGTD: partial[Learner]
-    HTD: partial[Learner]
-    ProximalGTD2: partial[Learner]
+    TD: partial[Learner]
     TDRC: partial[Learner]
-    GQ: partial[Learner]
     TreeBackup: partial[Learner]
-    VTrace: partial[Learner]
-    ABTD: partial[Learner]
-    ResidualGradient: partial[Learner]
-    TrueOnlineTDLast: partial[Learner]
-    TrueOnlineETDLast: partial[Learner]
-    TrueOnlineETDBetaLast: partial[Learner]
-    TrueOnlineGTDLast: partial[Learner]
-    EmphaticQ: partial[Learner]
-    DifferentialTD: partial[Learner]
-    DifferentialETD: partial[Learner]
-    PERETD: partial[Learner]
-    ClippedETD: partial[Learner]
+    TrueOnlineETD: partial[Learner]
+    TrueOnlineTD: partial[Learner]
 
 __version__ = "0.3.0"
 
@@ -88,9 +63,19 @@ _HOME = {
     "learning.inputs": ("Active", "SequenceWarning"),
     "learning.learner": ("Learner", "join", "load"),
     "learning.least_squares": ("LeastSquares",),
-    "learning.returns": ("UndiscountedWarning", "interest", "returns", "rho", "terminal_cumulant", "xi"),
+    "learning.sequences": ("UndiscountedWarning",),
     "questions.gvf": ("GVF", "Policy"),
     "rules": ("ElementwiseRule", "Rule"),
+}
+#: Short names for learners of these rules; of every other rule, ``Learner(name, n)``.
+_ALIASES = {
+    "ETD": "etd",
+    "GTD": "gtd",
+    "TD": "td",
+    "TDRC": "tdrc",
+    "TreeBackup": "tree_backup",
+    "TrueOnlineETD": "true_online_etd",
+    "TrueOnlineTD": "true_online_td",
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 _MODULES = (
@@ -99,6 +84,7 @@ _MODULES = (
     "data",
     "engines",
     "features",
+    "learning",
     "nexting",
     "problems",
     "reference",
@@ -112,18 +98,15 @@ _MODULES = (
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are imported when they are first used, so that ``import emphatic`` stays light.
-
-    Each rule's ``class_name`` is a name for its learners; those above are for type checkers.
-    """
+    """Public names are imported when they are first used, so that ``import emphatic`` stays light."""
     if name in _MODULE:
         value = getattr(importlib.import_module(f"emphatic.{_MODULE[name]}"), name)
     elif name in _MODULES:
         value = importlib.import_module(f"emphatic.{name}")
     elif name == "__all__":
-        value = sorted([*_MODULE, *_MODULES, *_class_names()])
-    elif name[0].isupper() and name in _class_names():
-        value = partial(__getattr__("Learner"), _class_names()[name])
+        value = sorted([*_MODULE, *_MODULES, *_ALIASES])
+    elif name in _ALIASES:
+        value = partial(__getattr__("Learner"), _ALIASES[name])
     else:
         raise AttributeError(f"module 'emphatic' has no attribute {name!r}")
     globals()[name] = value
@@ -132,8 +115,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return list(__getattr__("__all__"))
-
-
-def _class_names() -> dict[str, str]:
-    names: dict[str, str] = importlib.import_module("emphatic.rules").class_names()
-    return names

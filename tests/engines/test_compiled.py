@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -305,6 +306,25 @@ def test_an_edited_rule_meets_no_old_kernel(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ in this process
+
+
+def test_a_long_compilation_is_announced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compiled, "_SAID", set())
+    name, path = "emphatic_dense_mine_float64_0123456789abcdef", tmp_path / "mine.py"
+    for patience, said in ((60.0, 0), (0.0, 1), (0.0, 0)):
+        monkeypatch.setattr(compiled, "_PATIENCE", patience)
+        with compiled._announced(name, path, "run"):
+            time.sleep(0.05)
+        lines = capsys.readouterr().err.splitlines()
+        assert lines == ["emphatic: compiling dense_mine_float64, which takes some seconds. Later runs load it."] * said
+    compiled._SAID.clear()
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "mine.run-3.nbi").touch()  # to read what is stored takes no time that is worth a line
+    with compiled._announced(name, path, "run"):
+        time.sleep(0.05)
+    assert capsys.readouterr().err == ""
 
 
 def use(learner: Learner, Phi: Any, index: Any, R: Any, one: Any) -> None:

@@ -15,29 +15,32 @@ from emphatic.engines.dense import lanes
 from tests.support.contract import ALSO_COMPILED, COMPILED, COMPILED_LATE, STRUCTURES, T, violations
 from tests.support.equations import RULES
 from tests.support.plain import CHUNK, plain_python
+from tests.support.rules import EVERY, find
 from tests.support.streams import TOLERANCE, make, relative_error
 
 
 def test_every_rule_has_its_equations() -> None:
-    assert set(emphatic.rules.names()) == set(RULES)
+    assert set(EVERY) == set(RULES)
 
 
 @pytest.mark.plain
 @pytest.mark.parametrize("engine", emphatic.engines.available())
 def test_a_rule_without_interest_accepts_only_1(engine: str) -> None:
     """Those whose equations have no I; `learn` and `run` say so, and nothing is changed."""
-    without = {"htd", "true_online_gtd", "true_online_gtd_last", "tree_backup", "vtrace", "abtd"}
-    assert {name for name in RULES if not emphatic.rules.get(name).interest} == without
+    without = {"htd", "true_online_gtd", "true_online_gtd_separate", "tree_backup", "vtrace", "abtd"}
+    assert {name for name in RULES if not find(name).interest} == without
     for rule in without:
         stream = make(1, 7, 3, rule=rule)
         for I in (0.0, 0.5, 2.0):
             bad = replace(stream, I=np.where(np.arange(7) == 4, I, 1.0))
-            learner = emphatic.Learner(rule, 3, engine=engine)
+            learner = emphatic.Learner(find(rule), 3, engine=engine)
             with pytest.raises(
-                ValueError, match=rf"'I' parameter of run must be 1 for rule '{rule}'. Got {I} at step 4"
+                ValueError, match=rf"'I' parameter of run must be 1 for rule '{learner.rule.name}'. Got {I} at step 4"
             ):
                 bad.run(learner)
-            with pytest.raises(ValueError, match=f"'I' parameter of learn must be 1 for rule '{rule}'. Got {I}"):
+            with pytest.raises(
+                ValueError, match=f"'I' parameter of learn must be 1 for rule '{learner.rule.name}'. Got {I}"
+            ):
                 bad[4:5].learn(learner)
             assert not learner.theta.any()
             assert learner.steps == 0
@@ -56,7 +59,7 @@ def kinds() -> list[Any]:
     A kernel takes seconds to compile: every entry for one rule, in both dtypes, and for the others what differs most.
     """
     found = []
-    for rule in emphatic.rules.names():
+    for rule in EVERY:
         for K in (None, 1, 2, 7, 64):
             for dtype in ("float64", "float32"):
                 numbers = (None, 2, 7) if rule in STRUCTURES else (None, 2)
@@ -84,7 +87,7 @@ def compiled_early(rule: str, K: int | None, dtype: str) -> bool:
 @pytest.mark.parametrize(("rule", "K", "dtype", "compiled"), kinds())
 def test_run_and_learn_follow_the_equations(rule: str, engine: str, dtype: str, K: int | None, compiled: bool) -> None:
     def learner(n: int, K: int | None) -> emphatic.Learner:
-        return emphatic.Learner(rule, n, K, dtype=dtype, engine=engine)
+        return emphatic.Learner(find(rule), n, K, dtype=dtype, engine=engine)
 
     with nullcontext() if compiled else plain_python():
         steps = length(engine, K, compiled)
@@ -97,7 +100,7 @@ def test_run_and_learn_follow_the_equations(rule: str, engine: str, dtype: str, 
     "rule",
     [
         pytest.param(rule, marks=pytest.mark.long if rule in COMPILED_LATE else ())
-        for rule in emphatic.rules.names()
+        for rule in EVERY
         if rule not in COMPILED["float64"]
     ],
 )
@@ -105,7 +108,7 @@ def test_run_and_learn_follow_the_equations(rule: str, engine: str, dtype: str, 
 def test_every_rule_compiles(rule: str, compiled: bool) -> None:
     """One kernel of each rule that has no other compiled in float64: the one that compiles most quickly."""
     stream = make(3, 41, 6, rule=rule)
-    learner = emphatic.Learner(rule, 6, engine="dense")
+    learner = emphatic.Learner(find(rule), 6, engine="dense")
     assert relative_error(stream.run(learner), stream.expected(rule).predictions) <= TOLERANCE["float64"]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import emphatic
+from tests.support.rules import EVERY
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -31,7 +32,7 @@ def interpreted(check: str, *arguments: str) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("rules", [emphatic.rules.names()[i::2] for i in range(2)], ids="-".join)
+@pytest.mark.parametrize("rules", [EVERY[i::2] for i in range(2)], ids="-".join)
 def test_every_rule_follows_the_equations(rules: tuple[str, ...]) -> None:
     interpreted("follow_the_equations", *rules)
 

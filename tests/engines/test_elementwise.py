@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.rules import ElementwiseRule, Scalars
+from emphatic.rules import ElementwiseRule, Scalars, log, sqrt
 from tests.support.contract import violations
 from tests.support.elementwise_rules import WRITTEN_BOTH_WAYS, td, td_component, td_terms, true_online_component
 from tests.support.plain import CHUNK, plain_python
+from tests.support.streams import make, relative_error
 
 ENGINES = ("reference", "dense", "sparse")
 
@@ -197,3 +199,95 @@ def test_scalars_that_are_not_finite_are_refused_on_every_engine(engine: str, fu
     with pytest.raises(emphatic.Diverged):
         learner.run(np.ones((4, 2)), 1.0, 0.5, alpha=0.1, lambda_=0.0)
     assert not learner.theta.any()
+
+
+# ------------------------------------------------------------------ roots and logarithms
+
+
+def _rmsprop(step: Scalars, memory: Scalars, sums: Scalars) -> Any:
+    alpha, I, lambda_, rho, gamma_next, delta, kept = step
+    (gamma,) = memory
+    c = rho * gamma * lambda_
+    return ((1.0, 0.0, 0.0), (0.0, kept, 0.0), (0.0, 0.0, c)), (alpha, c, rho * I, delta, kept), (gamma_next,)
+
+
+def _rmsprop_component(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
+    alpha, c, k, delta, kept = s
+    theta, v, e = z
+    e = c * e + k * p
+    g = delta * e
+    v = kept * v + (1.0 - kept) * g * g
+    return theta + alpha * g / sqrt(v + 1e-8), v, e
+
+
+def _nothing(z: Scalars, p: Any, q: Any) -> Scalars:
+    return ()
+
+
+RMSPROP = ElementwiseRule(
+    "rmsprop", _nothing, _rmsprop, _rmsprop_component,
+    weights=("theta", "v"), memory=("gamma",), extra=("kept",), defaults={"kept": 0.9},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("by", ["run", "learn"])
+@pytest.mark.parametrize(
+    ("engine", "K", "compiled"), [("reference", None, False), ("dense", None, True), ("dense", 3, False)]
+)
+def test_rmsprop_is_that_of_plain_numpy(engine: str, K: int | None, compiled: bool, by: str) -> None:
+    stream = make(9, 41, 6, K, rule="td")
+    with nullcontext() if compiled else plain_python():
+        learner = emphatic.Learner(RMSPROP, 6, K, engine=engine)
+        getattr(stream, by)(learner)
+    for k in range(K or 1):
+        s = stream.sequence(None if K is None else k)
+        theta, v, e = np.zeros(6), np.zeros(6), np.zeros(6)
+        for t in range(s.T):
+            delta = s.R[t] + s.gamma_next[t] * theta @ s.Phi_next[t] - theta @ s.Phi[t]
+            e = s.rho[t] * (s.gamma[t] * s.lambda_[t] * e + s.I[t] * s.Phi[t])
+            v = 0.9 * v + 0.1 * (delta * e) ** 2
+            theta = theta + s.alpha[t] * delta * e / np.sqrt(v + 1e-8)
+        for name, wanted in (("theta", theta), ("v", v), ("e", e)):
+            value = getattr(learner, name)
+            assert relative_error(value if K is None else value[k], wanted) < 1e-12, name
+
+
+def test_rmsprop_is_not_for_sparse() -> None:
+    with pytest.raises(ValueError, match=r"Got 'sparse' instead, .* 'component' would have to be A X .* for 'theta'"):
+        emphatic.Learner(RMSPROP, 3, engine="sparse")
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("engine", ENGINES)
+def test_roots_and_logarithms_of_what_is_active_are_lazy(engine: str) -> None:
+    def component(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
+        (w,) = s
+        theta, a = z
+        return theta + w * p / sqrt(1.0 + p * p) * log(2.0 + p * p), a
+
+    rng = np.random.default_rng(0)
+    Phi = rng.normal(size=(30, 5)) * (rng.random((30, 5)) < 0.5)
+    learner = emphatic.Learner(_bare_rule(component=component), 5, engine=engine)
+    learner.run(Phi, 1.0, 0.9, alpha=0.1, rho=0.7)
+    theta = np.zeros(5)
+    for phi, phi_next in itertools.pairwise(Phi):
+        delta = 1.0 + 0.9 * theta @ phi_next - theta @ phi
+        theta = theta + 0.07 * delta * phi / np.sqrt(1.0 + phi**2) * np.log(2.0 + phi**2)
+    assert relative_error(learner.theta, theta) < 1e-12
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("engine", ["reference", "dense"])
+@pytest.mark.parametrize("function", [sqrt, log])
+def test_a_root_or_logarithm_of_a_negative_number_is_refused(engine: str, function: Any) -> None:
+    def root(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
+        return z[0] + s[0] * sqrt(p), z[1]
+
+    def logarithm(s: Scalars, z: Scalars, p: Any, q: Any) -> Scalars:
+        return z[0] + s[0] * log(p), z[1]
+
+    rule = _bare_rule(component=root if function is sqrt else logarithm)
+    learner = emphatic.Learner(rule, 2, engine=engine)
+    with pytest.raises(emphatic.Diverged) as info:
+        learner.run([[1.0, 2.0], [1.0, -1.0], [1.0, 1.0]], 1.0, 0.0, alpha=0.1)
+    assert info.value.step == 1

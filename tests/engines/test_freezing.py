@@ -13,6 +13,7 @@ import emphatic
 from emphatic import Learner
 from tests.support.contract import STRUCTURES
 from tests.support.plain import CHUNK, plain_python
+from tests.support.rules import EVERY, find
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
 ENGINES = emphatic.engines.available()
@@ -28,7 +29,7 @@ def wild_stream(rule: str, engine: str, T: int = 2 * CHUNK + 26) -> Stream:
     for k, begin in WILD.items():
         for name in ("alpha", "rho", "gamma_next", "lambda_"):
             getattr(stream, name)[begin:, k] = {"alpha": 1e60, "rho": 1.0, "gamma_next": 0.9, "lambda_": 0.9}[name]
-        if "beta" in stream.extra and not rule.endswith("etd_beta"):
+        if "beta" in stream.extra:
             stream.extra["beta"][begin:, k] = 1e60
         if rule == "bounded_etd":  # it bounds any αM that is a number
             stream.I[begin + 2 :, k] = 1e308
@@ -48,7 +49,7 @@ def state(learner: Learner) -> dict[str, Any]:
 
 def kinds() -> list[Any]:
     """Every rule as plain Python; compiled, the smallest structure and, among the tests that take long, the largest."""
-    every = [(rule, engine, False) for rule in emphatic.rules.names() for engine in ENGINES]
+    every = [(rule, engine, False) for rule in EVERY for engine in ENGINES]
     structures, compiling = STRUCTURES[::2], ("dense", "sparse", "chunked")
     every += [(rule, engine, True) for rule in structures for engine in compiling]
     return [
@@ -70,17 +71,17 @@ def test_who_would_diverge_is_frozen_and_the_others_go_on(rule: str, engine: str
         pytest.skip("an interpreter within an interpreter: rules of every structure")
     with nullcontext() if compiled else plain_python():
         stream = wild_stream(rule, engine)
-        learner, alone = Learner(rule, 6, K, engine=engine), Learner(rule, 6, len(TAME), engine=engine)
+        learner, alone = (Learner(find(rule), 6, count, engine=engine) for count in (K, len(TAME)))
         predictions = run(learner, stream, on_divergence="freeze")
         expected = run(alone, stream.of_learners(TAME))
         assert learner.frozen.tolist() == [k in WILD for k in range(K)]
         for k, begin in WILD.items():
-            assert begin <= learner.steps_taken[k] < stream.T
+            assert begin <= learner._taken[k] < stream.T
         assert relative_error(predictions[:, TAME], expected) <= TOLERANCE["float64"]
         for name, value in state(alone).items():
             assert relative_error(state(learner)[name][TAME], value) <= TOLERANCE["float64"], name
         for k in WILD:  # it predicts with the last finite weights
-            at = slice(learner.steps_taken[k], None)
+            at = slice(learner._taken[k], None)
             wanted = stream.Phi[:-1][at] @ learner.theta[k]
             assert relative_error(predictions[at, k] / np.abs(wanted).max(), wanted / np.abs(wanted).max()) < 1e-10
 
@@ -100,7 +101,7 @@ def test_frozen_is_frozen(rule: str, engine: str, compiled: bool) -> None:
         learner = Learner(rule, 6, K, engine=engine)
         run(learner, stream, on_divergence="freeze")
         frozen = np.flatnonzero(learner.frozen)
-        before, taken = state(learner), np.array(learner.steps_taken)
+        before, taken = state(learner), np.array(learner._taken)
         for _ in range(2):
             run(learner, quiet)
         t = 4
@@ -119,8 +120,8 @@ def test_frozen_is_frozen(rule: str, engine: str, compiled: bool) -> None:
         after = state(learner)
         for name, value in before.items():
             assert np.array_equal(after[name][frozen], value[frozen]), name
-        assert (learner.steps_taken[frozen] == taken[frozen]).all()
-        assert (learner.steps_taken[TAME] == taken[TAME] + 2 * quiet.T + 1).all()
+        assert (learner._taken[frozen] == taken[frozen]).all()
+        assert (learner._taken[TAME] == taken[TAME] + 2 * quiet.T + 1).all()
         learner.theta = np.zeros((K, 6))
         assert not learner.frozen.any()
         learner.cut()

@@ -70,7 +70,7 @@ def test_join_undoes_select_whoever_is_frozen(engine: str, shares: list[list[int
     """Also parts of which nobody moves; all go on to the same bits, and in parts they stay together."""
     horde = some_frozen(engine)
     assert horde.frozen.tolist() == [k in (1, 5) for k in range(K)]
-    taken, order = horde.steps_taken, np.concatenate(shares)
+    taken, order = horde._taken, np.concatenate(shares)
     assert 12 <= taken[1] < 20 <= taken[5] < 30
     parts = [horde.select(share) for share in shares]
     assert {part.position for part in parts} == {30}
@@ -80,7 +80,7 @@ def test_join_undoes_select_whoever_is_frozen(engine: str, shares: list[list[int
     assert everything(whole) == everything(plain)
     assert np.array_equal(plain.theta, horde.theta[order])
     assert whole.frozen.tolist() == horde.frozen[order].tolist()
-    assert whole.steps_taken.tolist() == taken[order].tolist()
+    assert whole._taken.tolist() == taken[order].tolist()
     assert whole.position == plain.position == 30
     assert np.array_equal(go_on(whole, order), go_on(plain, order))
     assert everything(whole) == everything(plain)
@@ -90,7 +90,7 @@ def test_join_undoes_select_whoever_is_frozen(engine: str, shares: list[list[int
     assert everything(horde) == before, "a selection is a copy"
     again = emphatic.join(parts)
     assert again.position == whole.position == T
-    assert again.steps_taken.tolist() == whole.steps_taken.tolist()
+    assert again._taken.tolist() == whole._taken.tolist()
     assert relative_error(again.theta, whole.theta) <= TOLERANCE["float64"]
 
 

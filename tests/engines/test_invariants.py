@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import emphatic
 from tests.support.equations import CORE, RULES, Array
 from tests.support.looping import for_each
+from tests.support.rules import find, name_of
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
 ENGINES = emphatic.engines.available()
@@ -27,7 +28,7 @@ T, N, K = 27, 5, 3
 
 every_rule = pytest.mark.parametrize("rule", RULES)
 every_core_rule = pytest.mark.parametrize("rule", CORE)
-WITH_INTEREST = [name for name in RULES if emphatic.rules.get(name).interest]
+WITH_INTEREST = [name for name in RULES if find(name).interest]
 every_engine = for_each(engine=ENGINES)
 
 
@@ -35,7 +36,7 @@ def learner_at(rule: str, engine: str, theta: npt.ArrayLike, **kwargs: Any) -> e
     """A new learner whose weights are already `theta`, (n,) or (K, n)."""
     theta = np.asarray(theta, dtype=np.float64)
     learners = len(theta) if theta.ndim == 2 else None
-    learner = emphatic.Learner(rule, theta.shape[-1], learners, engine=engine, **kwargs)
+    learner = emphatic.Learner(find(rule), theta.shape[-1], learners, engine=engine, **kwargs)
     learner.theta = theta
     return learner
 
@@ -150,7 +151,7 @@ def goes_on_like_new(learner: emphatic.Learner, stream: Stream) -> None:
     """As the equations say of a sequence that begins with these weights and lasting memory; and as after a `cut`."""
     lasting: dict[str, Any] = {f"{name}_0": float(getattr(learner, name)) for name in learner.rule.lasting}
     s = replace(stream.sequence(theta_0=learner.theta), **lasting)
-    expected = RULES[learner.rule.name](replace(s, w_0=learner.w if "w" in learner.rule.weights else None))
+    expected = RULES[name_of(learner.rule)](replace(s, w_0=learner.w if "w" in learner.rule.weights else None))
     fresh = learner.copy()
     fresh.cut()
     assert relative_error(stream.run(learner), expected.predictions) < CLOSE
@@ -184,9 +185,9 @@ def test_beta_as_gamma_and_as_0(prefix: str, engine: str) -> None:
     """β_t = γ_t makes etd_beta etd (β_0 is never used); β = 0 makes it td."""
     stream = stream_for("td", 14, separate=True)
     gamma = np.append(0.6, stream.gamma_next[:-1])
-    for beta, rule in ((gamma, f"{prefix}etd"), (np.zeros(T), f"{prefix}td")):
+    for decay, rule in ((gamma, f"{prefix}etd"), (np.zeros(T), f"{prefix}td")):
         a, b = (learner_at(name, engine, start(14, N)) for name in (f"{prefix}etd_beta", rule))
-        assert relative_error(replace(stream, extra={"beta": beta}).run(a), stream.run(b)) < CLOSE
+        assert relative_error(replace(stream, extra={"decay": decay}).run(a), stream.run(b)) < CLOSE
         assert relative_error(a.theta, b.theta) < CLOSE
         assert relative_error(a.e, b.e) < CLOSE
 
@@ -211,12 +212,12 @@ def test_a_run_may_be_split_anywhere(rule: str, cuts: set[int], by_learn: set[in
         assert_same(parts, whole)
 
 
-@pytest.mark.parametrize("rule", [name for name in WITH_INTEREST if emphatic.rules.get(name).traces])
+@pytest.mark.parametrize("rule", [name for name in WITH_INTEREST if find(name).traces])
 @every_engine
 def test_a_trace_may_shrink_to_nothing_and_grow_again(rule: str, engine: str) -> None:
     """No trace is too small to matter: with λ = 1 and interest in the first state only, e shrinks to 1e-42 of what it
     was and, as ρ > 1, grows back, while that state's column is never looked at."""
-    half, c, traits = 80, 0.3, emphatic.rules.get(rule)
+    half, c, traits = 80, 0.3, find(rule)
     rho = np.repeat([c / 0.9, 1 / c / 0.9], half)
     rng = np.random.default_rng(21)
     constant = np.ones(2 * half)

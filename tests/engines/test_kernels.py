@@ -115,7 +115,7 @@ for module in (a, b, c, d, scan):
     for lazy in list(vars(module).values()):
         if isinstance(lazy, LazyKernel):
             lazy.compile()
-emphatic.returns([1.0, 2.0], 0.5)
+emphatic.learning.returns([1.0, 2.0], 0.5)
 for engine in ("dense", "chunked"):
     learner = emphatic.Learner("td", 4, engine=engine)
     learner.run(emphatic.Active([[0, 1], [1, 2]] * 10), 1.0, 0.5, alpha=0.25, lambda_=0.5)

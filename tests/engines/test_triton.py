@@ -14,6 +14,7 @@ import pytest
 import emphatic.rules
 from emphatic.rules import Rule, Scalars, Update
 from tests.support.contract import STRUCTURES
+from tests.support.rules import EVERY, find
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("triton")]
 
@@ -96,13 +97,10 @@ def read(source: Any, options: dict[str, int]) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name in (*STRUCTURES, "gq") else pytest.mark.long)
-        for name in emphatic.rules.names()
-    ],
+    [pytest.param(name, marks=() if name in (*STRUCTURES, "gq") else pytest.mark.long) for name in EVERY],
 )
 def test_the_compiler_reads_every_kernel(name: str) -> None:
-    rule = emphatic.rules.get(name)
+    rule = find(name)
     for kernel, given in sources(rule, "float32", apart=name == "gq").items():
         assert "tt.func public" in read(*given), kernel
 
@@ -136,14 +134,14 @@ def test_numbers_of_a_rule_are_float64() -> None:
     [
         ("true_online_etd", "float32"),
         ("no_trace", "float64"),
-        pytest.param("true_online_gtd_last", "float64", marks=pytest.mark.long),
+        pytest.param("true_online_gtd_separate", "float64", marks=pytest.mark.long),
     ],
 )
 def test_every_kernel_compiles_for_a_gpu(name: str, dtype: str, broken: bool, triton: Any) -> None:
     """Down to machine code. (Triton 3.6 aborts on a product of float64 if an int8 has to do with a factor.)"""
     from triton.backends.compiler import GPUTarget
 
-    rule = NO_TRACE if name == "no_trace" else emphatic.rules.get(name)
+    rule = NO_TRACE if name == "no_trace" else find(name)
     for kernel, (source, options) in sources(rule, dtype, apart=rule is NO_TRACE, broken=broken).items():
         compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
         assert ".visible .entry" in compiled.asm["ptx"]

@@ -21,7 +21,7 @@ from emphatic import GVF, CheckpointError, Horde, Policy
 from emphatic import features as f
 from emphatic.errors import DivergenceWarning
 from emphatic.learning import checkpoint, tensors
-from emphatic.learning.returns import UndiscountedWarning
+from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.streams import open_table
 from tests.support.equations import stationary, true_online_etd, true_values
 from tests.support.sequence import Sequence
@@ -432,7 +432,7 @@ def test_tables_that_do_not_fit() -> None:
         ),
         ("rates", {"rates": 0.1}),
         ("rule", {"rule": "true_online_etc"}),
-        ("beta", {"rule": "etd_beta"}),
+        ("decay", {"rule": "etd_beta"}),
         ("beta", {"rule": "true_online_etd", "beta": 0.5}),
         ("pi", {"rule": "tree_backup"}),
     ],

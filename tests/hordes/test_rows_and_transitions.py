@@ -30,7 +30,7 @@ SIGNALS = ("x", "y", "end", "move", "mu", "reward")
 FIELDS = ("R", "known", "gamma", "rho", "interest")
 RULES: dict[str, dict[str, Any]] = {
     "true_online_etd": {},
-    "etd_beta": {"beta": 0.4},
+    "etd_beta": {"decay": 0.4},
     "td": {},
     "true_online_td": {},
     "gtd": {"eta": 0.5},

@@ -33,6 +33,7 @@ from emphatic.rules import Scalars, Update
 from tests.support.contract import STRUCTURES
 from tests.support.looping import for_each
 from tests.support.processes import Forked
+from tests.support.rules import EVERY, find
 from tests.support.streams import TOLERANCE, Stream, make, relative_error, state
 
 ENGINES = emphatic.engines.available()
@@ -59,13 +60,13 @@ def header_of(path: Path) -> dict[str, Any]:
 @for_each(engine=ENGINES, K=[None, 1, 3])
 @pytest.mark.parametrize(
     ("rule", "dtype"),
-    [(rule, "float64") for rule in emphatic.rules.names()] + [(rule, "float32") for rule in STRUCTURES],
+    [(rule, "float64") for rule in EVERY] + [(rule, "float32") for rule in STRUCTURES],
 )
 def test_going_on_from_a_file_is_going_on(tmp_path: Path, rule: str, engine: str, dtype: str, K: int | None) -> None:
     """In mid-stream, with lazy state pending: the same bits whether saved, loaded, both or neither."""
     stream = stream_for(rule, K)
     path = tmp_path / "model.safetensors"
-    saved, plain = (Learner(rule, n, K, dtype=dtype, engine=engine) for _ in range(2))
+    saved, plain = (Learner(find(rule), n, K, dtype=dtype, engine=engine) for _ in range(2))
     by_step = rule == "true_online_etd"  # compiling it for every rule would take most of the time
     for learner in (saved, plain):
         learner.theta = np.random.default_rng(1).normal(size=n if K is None else (K, n))
@@ -226,19 +227,19 @@ def different(engine: str, K: int = 3) -> Learner:
 def test_every_learner_has_its_own_count_of_steps(tmp_path: Path, engine: str) -> None:
     """The file has an array for them only where they differ."""
     learner = different(engine)
-    assert learner.steps_taken.tolist() == [5, 2, 5]
+    assert learner._taken.tolist() == [5, 2, 5]
     learner.save(tmp_path / "m")
     assert load_file(tmp_path / "m")["steps_taken"].tolist() == [5, 2, 5]
     assert {"steps": 5, "position": 5}.items() <= header_of(tmp_path / "m").items()
     for other in (None, *ENGINES):
         loaded = emphatic.load(tmp_path / "m", engine=other)
-        assert loaded.steps_taken.tolist() == [5, 2, 5]
-        assert (loaded.steps, loaded.position, loaded.steps_taken.dtype) == (5, 5, np.int64)
+        assert loaded._taken.tolist() == [5, 2, 5]
+        assert (loaded.steps, loaded.position, loaded._taken.dtype) == (5, 5, np.int64)
     learner.select([1]).save(tmp_path / "m")
     assert "steps_taken" not in load_file(tmp_path / "m")
     assert {"steps": 2, "position": 5}.items() <= header_of(tmp_path / "m").items()
     loaded = emphatic.load(tmp_path / "m")
-    assert (loaded.steps, loaded.position, loaded.steps_taken.tolist()) == (2, 5, [2])
+    assert (loaded.steps, loaded.position, loaded._taken.tolist()) == (2, 5, [2])
 
 
 @pytest.mark.parametrize(

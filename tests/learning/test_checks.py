@@ -368,12 +368,12 @@ def test_missing_and_unknown_extra_parameters(engine: str, K: int | None) -> Non
     rule = "true_online_etd_beta"  # the extra parameter of which is required
     learner, plain = warm(engine, K, rule=rule), warm(engine, K, rule="td")
     one, many = without_beta(step(K)), without_beta(log(K))
-    found = objection(partial(learner.learn, **one), "'beta' parameter of learn", "required", rule, learner=learner)
-    found += objection(partial(learner.run, **many), "'beta' parameter of run", "required", rule, learner=learner)
+    found = objection(partial(learner.learn, **one), "'decay' parameter of learn", "required", rule, learner=learner)
+    found += objection(partial(learner.run, **many), "'decay' parameter of run", "required", rule, learner=learner)
     for name in ("beta", "X", "k", "scalars", "index", "pi"):
         for call in (partial(plain.learn, **one), partial(plain.run, **many)):
             found += objection(partial(call, **{name: 0.5}), f"'{name}' parameter", "'td'", learner=plain)
-    found += objection(partial(learner.learn, **one, Beta=0.5), "'Beta'", rule, "beta", learner=learner)
+    found += objection(partial(learner.learn, **one, beta=0.5), "'beta'", rule, "decay", learner=learner)
     none_of(found)
     with pytest.raises(TypeError):
         plain.learn(0.1, 1.0)  # type: ignore[call-arg]

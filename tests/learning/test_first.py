@@ -18,16 +18,16 @@ from emphatic import Active, Learner, SequenceWarning
 from emphatic.engines import chunked
 from emphatic.rules import AnyRule, Rule, Scalars, Update
 from tests.support.contract import STRUCTURES
-from tests.support.equations import LAST, RULES
 from tests.support.plain import CHUNK, plain_python
+from tests.support.rules import EVERY, find
 from tests.support.streams import TOLERANCE, Stream, make, relative_error
 
 Mask = npt.NDArray[np.bool_]
 
 #: The engines on which a mask gives the bits of ``cut``; on the others it gives the same up to rounding.
 EXACT = ("reference", "dense", "sparse")
-#: Rules that keep the last φ, and the rule of which each is the exact form.
-EXACT_FORMS = {name: name.removesuffix("_last") for name in (*LAST, "true_online_gtd_last")}
+#: Rules with ``separate_next``, which keep the last φ, and the rule of which each is the exact form.
+EXACT_FORMS = {name: find(name).name for name in EVERY if find(name).plain is not find(name)}
 every_engine = pytest.mark.parametrize("engine", emphatic.engines.available())
 
 
@@ -95,7 +95,7 @@ def compare(rule: str | AnyRule, stream: Stream, first: Mask, engine: str, dtype
 
 
 @every_engine
-@pytest.mark.parametrize("rule", emphatic.rules.names())
+@pytest.mark.parametrize("rule", EVERY)
 def test_a_mask_is_a_cut_at_every_break(rule: str, engine: str) -> None:
     """Single learners and hordes, arrays and indices, φ' the next φ or not, in both precisions."""
     kinds: list[tuple[int | None, int | None, bool, str]] = [
@@ -111,7 +111,7 @@ def test_a_mask_is_a_cut_at_every_break(rule: str, engine: str) -> None:
             stream = make(seed, T, 6 if active is None else 17, K, rule=rule, active=active, separate=separate)
             rng = np.random.default_rng(seed)
             for first in masks(rng, T) if rule in STRUCTURES else [rng.random(T) < 0.2]:
-                compare(rule, stream, first, engine, dtype)
+                compare(find(rule), stream, first, engine, dtype)
 
 
 @pytest.mark.parametrize("K", [None, 3, 9])
@@ -372,14 +372,14 @@ def test_which_rules_warn() -> None:
     """All but those whose φ' is an expectation and those that keep the last φ; with any step-size method too."""
     log = two_sequences()
     with plain_python():
-        for rule in emphatic.rules.names():
+        for rule in EVERY:
             needed = ("beta", "pi", "mu", "xi", "decay", "period")
-            extra = {name: 0.5 for name in emphatic.rules.get(rule).extra if name in needed}
-            messages = warned(Learner(rule, 4, engine="reference"), **log, **extra)
-            assert bool(messages) == (rule not in ("gq", "emphatic_q") and not rule.endswith("_last")), rule
-            assert all((f"'{rule}_last' uses φ" in m) == (f"{rule}_last" in RULES) for m in messages)
-        for rule, count in (("td", 1), ("true_online_td_last", 0)):
-            assert len(warned(Learner(rule, 4, engine="reference", stepsize="alphabound"), **log)) == count
+            extra = {name: 0.5 for name in find(rule).extra if name in needed}
+            messages = warned(Learner(find(rule), 4, engine="reference"), **log, **extra)
+            assert bool(messages) == (rule not in ("gq", "emphatic_q") and rule not in EXACT_FORMS), rule
+            assert all(("separate_next=True a learner uses φ" in m) == (rule in EXACT_FORMS.values()) for m in messages)
+        for rule, count in (("td", 1), ("true_online_td_separate", 0)):
+            assert len(warned(Learner(find(rule), 4, engine="reference", stepsize="alphabound"), **log)) == count
         assert len(warned(Learner("td", 4, engine="reference", stepsize="autostep"), **log)) == 1
 
 
@@ -431,7 +431,7 @@ def test_equal_to_the_plain_rule_in_one_sequence(rule: str, engine: str) -> None
         for seed, K in ((1, None), (2, 2)):
             for separate in (False, True):
                 stream = make(seed, 2 * CHUNK + 7, 6, K, rule=rule, separate=separate)
-                one, other = Learner(rule, 6, K, engine=engine), Learner(EXACT_FORMS[rule], 6, K, engine=engine)
+                one, other = (Learner(each, 6, K, engine=engine) for each in (find(rule), EXACT_FORMS[rule]))
                 error = relative_error(masked(one, stream, None), masked(other, stream, None))
                 assert error > 1e-5 if separate else error <= TOLERANCE["float64"]
 
@@ -440,7 +440,7 @@ def test_equal_to_the_plain_rule_in_one_sequence(rule: str, engine: str) -> None
 def test_what_they_keep(rule: str) -> None:
     """p is φ of the last step, and nothing of it is left after ``cut``."""
     stream = make(3, 20, 5, rule=rule, separate=True)
-    learner = Learner(rule, 5, engine="reference")
+    learner = Learner(EXACT_FORMS[rule], 5, engine="reference", separate_next=True)
     stream.run(learner)
     assert stream.Phi_next is not None
     assert np.array_equal(learner.p, stream.Phi[-1])

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 import emphatic
 from emphatic import Active, LeastSquares, problems
-from emphatic.learning import checkpoint
-from emphatic.learning.tensors import TensorPart
 
 Array = NDArray[np.float64]
 
@@ -161,12 +159,10 @@ class Telescoping:
 
 @pytest.mark.parametrize("ridge", [0.5, 1e-9])
 @pytest.mark.parametrize("emphasis", [False, True])
-def test_learners_with_different_gammas_share_a_matrix_where_lambda_is_1(emphasis: bool, ridge: float) -> None:
+def test_learners_with_different_gammas_are_those_alone(emphasis: bool, ridge: float) -> None:
     log = Telescoping(1300, 6)
-    shared, alone = (LeastSquares(6, K, emphatic=emphasis, ridge=ridge) for K in (3, None))
+    shared = LeastSquares(6, 3, emphatic=emphasis, ridge=ridge)
     made = np.concatenate([shared.run(**log.part(a, b)) for a, b in ((0, 1), (1, 300), (300, 1300))])
-    assert shared.matrices == 1
-    assert shared.nbytes < 2 * alone.nbytes
     for k in range(3):
         alone = LeastSquares(6, emphatic=emphasis, ridge=ridge)
         own = alone.run(**log.part(0, 1300, k))
@@ -176,29 +172,27 @@ def test_learners_with_different_gammas_share_a_matrix_where_lambda_is_1(emphasi
             np.testing.assert_allclose(ours, its, rtol=1e-10, atol=1e-10)
 
 
-def test_when_one_diverges_all_get_a_matrix_each() -> None:
-    """What else lets learners leave the matrix in common is drawn below."""
+def test_when_one_diverges_the_others_go_on() -> None:
     log = Telescoping(400, 4)
     log.gamma_next[199] = [0.5, 0.9, 1.0]  # in the middle of an episode
     shared, alone = LeastSquares(4, 3, emphatic=True), [LeastSquares(4, emphatic=True) for _ in range(3)]
     log.R[251, 1] = 1e200
     for learner, k in zip((shared, *alone), (slice(None), 0, 1, 2), strict=True):
         learner.run(**log.part(0, 200, k))
-        assert learner.matrices == 1
         learner.run(**log.part(200, 400, k), on_divergence="freeze")
     assert shared.matrices == 3
     assert shared.frozen.tolist() == [False, True, False]
     for k in range(3):
         np.testing.assert_allclose(shared.theta[k], alone[k].theta, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(shared.A[k], alone[k].A, rtol=1e-9, atol=1e-9)
-        assert shared.steps_taken[k] == alone[k].steps_taken
+        assert shared._taken[k] == alone[k]._taken
 
 
 class Pieces:
     """A random stream of K learners in pieces, with rows of zeros and breaks: a property of ``LeastSquares``.
 
-    Features are mostly small whole numbers, so that φ equals φ' of the step before by chance too. Most streams keep
-    λ = ρ = 1 and one I for all, so that the learners share a matrix until a trace crosses from φ' to another φ.
+    Features are mostly small whole numbers, so that A is singular now and then. Most streams keep λ = ρ = 1 and one I
+    for all.
     """
 
     def __init__(self, seed: int) -> None:
@@ -274,52 +268,6 @@ def find_faults(pieces: Pieces) -> list[str]:
 def test_learners_beside_others_are_those_alone_whatever_rows_are_zero_or_break(seeds: range) -> None:
     faults = {seed: found for seed in seeds if (found := find_faults(Pieces(seed)))}
     assert not faults
-
-
-def test_the_streams_share_a_matrix_and_leave_it() -> None:
-    """Else the property above would say little."""
-    ends = []
-    for seed in range(200):
-        pieces = Pieces(seed)
-        learner = LeastSquares(pieces.n, pieces.K, **pieces.options)
-        shared = []
-        for piece in pieces.pieces:
-            learner.run(**piece)
-            shared.append(learner._is_common)
-        ends.append((any(shared), shared[-1]))
-    assert sum(once for once, _ in ends) > 60
-    assert sum(once and not still for once, still in ends) > 20
-    assert sum(still for _, still in ends) > 20
-
-
-def test_a_cut_after_an_episode_keeps_the_matrix_in_common() -> None:
-    log = Telescoping(100, 4)
-    log.gamma_next[49] = 0.0
-    shared, whole = LeastSquares(4, 3), LeastSquares(4, 3)
-    shared.run(**log.part(0, 50))
-    shared.cut()
-    shared.run(**log.part(50, 100))
-    whole.run(**log.part(0, 100))
-    assert shared.matrices == whole.matrices == 1
-    assert np.array_equal(shared.theta, whole.theta)
-
-
-def test_a_matrix_in_common_is_saved_and_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    log = Telescoping(900, 3)
-    learner = LeastSquares(3, 3, emphatic=True)
-    learner.run(**log.part(0, 400))
-    learner.save(tmp_path / "model.safetensors")
-    loaded, copied = emphatic.load(tmp_path / "model.safetensors"), learner.copy()
-    want = learner.run(**log.part(400, 900))
-    for other in (loaded, copied):
-        assert np.array_equal(other.run(**log.part(400, 900)), want)
-        assert other.matrices == 1
-    header, arrays = {"n": 3, "K": 3, "emphatic": True, "limit": 4000, "steps": 900}, learner._arrays()
-    learner._split()
-    parts = {name: TensorPart.of(array) for name, array in (arrays | learner._arrays()).items()}
-    checkpoint.write(tmp_path / "both.safetensors", {"least_squares": header, "more": {}}, parts)
-    with pytest.raises(ValueError, match="both a matrix in common and one for each"):
-        emphatic.load(tmp_path / "both.safetensors")
 
 
 def test_active_and_csr_features_are_those_of_an_array() -> None:
@@ -466,7 +414,7 @@ def test_what_is_no_longer_finite_diverges_or_is_frozen() -> None:
     learner = LeastSquares(1, 2)
     made = learner.run(np.ones((5, 1)), 1.0, 0.5, rho=np.array([1.0, 1e200]), on_divergence="freeze")
     assert learner.frozen.tolist() == [False, True]
-    assert learner.steps_taken.tolist() == [4, 0]
+    assert learner._taken.tolist() == [4, 0]
     assert np.isfinite(made).all()
     assert learner.theta[0] == pytest.approx(4 / 3)
 

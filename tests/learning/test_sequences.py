@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 import emphatic
-from emphatic.learning.returns import (
+from emphatic.learning.sequences import (
     UndiscountedWarning,
     interest,
     returns,
@@ -266,13 +266,13 @@ def test_a_refusal_says_what_is_wanted_and_the_way_out() -> None:
 
 
 def test_importing_sequences_does_not_import_numba() -> None:
-    code = "import sys, emphatic.learning.returns, emphatic.stepsizes; sys.exit('numba' in sys.modules)"
+    code = "import sys, emphatic.learning.sequences, emphatic.stepsizes; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_kernel_is_the_same_without_the_compiler() -> None:
     code = (
-        "import numpy as np; from emphatic.learning.returns import returns;"
+        "import numpy as np; from emphatic.learning.sequences import returns;"
         "G, known = returns(np.arange(9.0).reshape(3, 3), np.array([[0.5, 0.0, 0.9]]));"
         "print(G.round(12).tolist(), known.tolist())"
     )
@@ -293,14 +293,14 @@ def test_xi_is_the_published_function(zeta: float) -> None:
     pi, mu = np.array([0.9, 0.1, 0.25]), np.array([0.5, 0.5, 0.2])
     xi_0, xi_max = 1 / 0.9, 1 / 0.25
     wanted = 2 * zeta * xi_0 if zeta <= 0.5 else xi_0 + (2 * zeta - 1) * (xi_max - xi_0)
-    assert emphatic.xi(zeta, pi, mu) == pytest.approx(wanted, rel=1e-14)
+    assert emphatic.learning.xi(zeta, pi, mu) == pytest.approx(wanted, rel=1e-14)
 
 
 def test_xi_refuses() -> None:
     with pytest.raises(ValueError, match="'zeta' parameter of xi"):
-        emphatic.xi(1.5, 0.5, 0.5)
+        emphatic.learning.xi(1.5, 0.5, 0.5)
     with pytest.raises(ValueError, match="'mu' parameter of xi"):
-        emphatic.xi(0.5, [0.0, 1.0], [0.0, 1.0])
+        emphatic.learning.xi(0.5, [0.0, 1.0], [0.0, 1.0])
 
 
 @pytest.mark.parametrize("rule", ["gtd", "tdrc", "true_online_gtd"])

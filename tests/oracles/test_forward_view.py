@@ -47,7 +47,7 @@ def weights_of_every_step(learner: emphatic.Learner | reference.TrueOnlineETD, s
 @settings(max_examples=30)
 @given(data=st.data())
 def test_every_weight_vector_is_the_forward_views(rule: str, data: st.DataObject) -> None:
-    stream = data.draw(streams(beta=rule.endswith("_beta")))
+    stream = data.draw(streams(decay=rule.endswith("_beta")))
     theta_0 = np.array(data.draw(st.lists(st.integers(-2, 2), min_size=stream.n, max_size=stream.n)), float)
     expected = forward_view(rule, stream, theta_0)
     for engine in emphatic.engines.available():
@@ -72,7 +72,7 @@ def test_the_pseudocode_is_the_forward_view(stream: Stream) -> None:
 @pytest.mark.parametrize("rule", EMPHASIS)
 def test_the_equations_are_the_forward_view(rule: str, seed: int) -> None:
     """The two texts outside the library agree with each other, on dense recurrent streams."""
-    stream = make(seed, T=30, n=4, beta=True)
+    stream = make(seed, T=30, n=4, decay=True)
     theta_0 = np.random.default_rng(seed).normal(size=4)
     result = equations.RULES[rule](stream.sequence(theta_0=theta_0))
     assert relative_error(result.Theta, forward_view(rule, stream, theta_0)) < EXACT
@@ -80,6 +80,6 @@ def test_the_equations_are_the_forward_view(rule: str, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_emphasis_by_F_is_emphasis_as_a_sum(seed: int) -> None:
-    s = make(seed, T=30, beta=True).sequence()
+    s = make(seed, T=30, decay=True).sequence()
     for discount in (s.gamma, equations.beta_discount(s)):
         assert relative_error(equations.emphasis(s, discount), equations.emphasis_as_a_sum(s, discount)) < EXACT

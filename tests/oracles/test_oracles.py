@@ -20,6 +20,7 @@ import pytest
 
 import emphatic
 from tests.support.equations import RULES, Array, FixedPoint, fixed_point, stationary, true_values
+from tests.support.rules import find
 
 ENGINES = emphatic.engines.available()
 PLAIN = ("td", "etd")
@@ -176,9 +177,9 @@ def test_two_states_one_step(rule: str, engine: str) -> None:
     emphatic_q, whose first action is given, and residual_gradient, which learns by φ' too. (In periods of one step, the
     first step is the last.) Where a step is bounded, it goes half of the way, from 20 to 19."""
     own = {"beta": 0.3, "pi": 1.0, "mu": 0.5, "xi": 0.7, "decay": 0.6, "period": 0.0}
-    extra = {name: own[name] for name in emphatic.rules.get(rule).extra if name in own}
+    extra = {name: own[name] for name in find(rule).extra if name in own}
     for phi, theta in ((1.0, 11.6), (2.0, 9.5 if rule == "bounded_etd" else 9.2)):
-        learner = emphatic.Learner(rule, 1, engine=engine)
+        learner = emphatic.Learner(find(rule), 1, engine=engine)
         learner.theta = [10.0]
         learner.learn(0.1, 1.0, 0.0, [phi], 2.0, 0.0, [2.0], 0.9, **extra)
         assert learner.theta == pytest.approx([theta], rel=1e-15)

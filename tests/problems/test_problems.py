@@ -506,7 +506,7 @@ def test_every_rule_learns_from_a_stream(rule: str) -> None:
     mdp = problems.collision()
     traits = emphatic.rules.get(rule)
     if traits.action_values:  # of states it would learn the values of behaviour
-        with pytest.raises(ValueError, match=f"{traits.class_name} learns values of states and actions"):
+        with pytest.raises(ValueError, match=f"{traits.name} learns values of states and actions"):
             mdp.simulate(10).inputs(rule)
         mdp = mdp.replace(mu=mdp.pi)
     stream = mdp.simulate(500)
@@ -647,8 +647,8 @@ def test_a_sum_without_end_has_no_value() -> None:
         _ = MDP(GO, 1.0, 1.0, [0.5, 0.5]).v_pi
     with pytest.raises(ValueError, match=r"follows state 1 "):
         _ = MDP([[[0, 0, 1]], [[0, 1, 0]]], 1.0, 1.0, [1.0]).v_pi
-    with pytest.raises(ValueError, match=r"Give a 'beta' below 1"):
-        MDP(GO, 1.0, 0.9, [0.5, 0.5]).followon(beta=1.0)
+    with pytest.raises(ValueError, match=r"Give a 'decay' below 1"):
+        MDP(GO, 1.0, 0.9, [0.5, 0.5]).followon(decay=1.0)
 
 
 def test_no_fixed_point() -> None:
@@ -670,9 +670,9 @@ def test_rules_without_a_known_fixed_point_are_refused() -> None:
     for rule in ("vtrace", "dance"):
         with pytest.raises(ValueError, match=rf"'rule' parameter of emphasis .* Got '{rule}' instead"):
             mdp.fixed_point(rule)
-    with pytest.raises(ValueError, match=r"'beta' parameter of emphasis is required by rule 'etd_beta'"):
+    with pytest.raises(ValueError, match=r"'decay' parameter of emphasis is required by rule 'etd_beta'"):
         mdp.emphasis("etd_beta")
-    with pytest.raises(ValueError, match=r"'beta' parameter of followon .* Got 2\.0 instead"):
+    with pytest.raises(ValueError, match=r"'decay' parameter of followon .* Got 2\.0 instead"):
         mdp.followon(2.0)
     with pytest.raises(ValueError, match=r"'theta' parameter of msve must have shape \(…, 3\)"):
         mdp.msve([1.0, 2.0])

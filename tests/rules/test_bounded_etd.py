@@ -150,7 +150,7 @@ def test_ends_that_are_no_range_are_named_and_change_nothing(engine: str, K: int
     phi = np.eye(4)
     learner = Learner("bounded_etd", 4, K, engine=engine)
     learner.learn(0.1, 1.0, 0.9, phi[0], 1.0, 1.0, phi[1], 0.9, low=0.5, high=0.5)
-    state = [np.copy(getattr(learner, name)) for name in ("theta", "e", "D", "F", "steps_taken")]
+    state = [np.copy(getattr(learner, name)) for name in ("theta", "e", "D", "F", "_taken")]
     assert state[0].any()
     for bad, words in (*BAD, *(OF_SEVERAL if K else ())):
         with pytest.raises(ValueError, match=words):
@@ -160,7 +160,7 @@ def test_ends_that_are_no_range_are_named_and_change_nothing(engine: str, K: int
     for bad, words in IN_RUN if K else IN_RUN[:2]:
         with pytest.raises(ValueError, match=words):
             learner.run(phi, 1.0, 0.9, alpha=0.1, **bad)
-    for name, before in zip(("theta", "e", "D", "F", "steps_taken"), state, strict=True):
+    for name, before in zip(("theta", "e", "D", "F", "_taken"), state, strict=True):
         assert np.array_equal(getattr(learner, name), before), name
 
 

@@ -142,11 +142,12 @@ def forward_view(s: Sequence, b: Array, c: Array) -> Array:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_true_online_expected_sarsa_and_q_are_their_forward_views(seed: int) -> None:
-    """true_online_td_last fed φ̄' of any policy; Q cuts λ at actions that are not greedy, which ``lambda_`` varies."""
-    stream = make(40 + seed, 30, 4, rule="true_online_td_last", separate=True)
+    """true_online_td with ``separate_next``, fed φ̄' of any policy. Q cuts λ at actions that are not greedy:
+    ``lambda_`` varies."""
+    stream = make(40 + seed, 30, 4, rule="true_online_td_separate", separate=True)
     stream = replace(stream, Phi_next=np.random.default_rng(seed).normal(size=(30, 4)) / 2.0)
     s = stream.sequence(theta_0=np.linspace(-1, 1, 4))
-    learner = Learner("true_online_td_last", 4, engine="reference")
+    learner = Learner("true_online_td", 4, engine="reference", separate_next=True)
     learner.theta = s.theta_0
     stream.run(learner)
     Theta = forward_view(s, s.rho * s.alpha * s.I, s.rho * s.lambda_)

@@ -18,7 +18,7 @@ def _lms(step, memory, x, x_next, g):
     return ((1.0,),), ((alpha * error, 0.0),), ()
 
 
-rule = Rule("lms", _lms, weights=("theta",), traces=(), memory=(), class_name="LMS")
+rule = Rule("lms", _lms, weights=("theta",), traces=(), memory=())
 '''
 
 USE = """
@@ -27,7 +27,6 @@ import emphatic
 from emphatic import Learner, rules
 
 assert rules.names()[-1] == "lms", rules.names()
-assert "LMS" not in rules.class_names()
 rng = np.random.default_rng(0)
 Phi, R = rng.normal(size=(41, 3)), rng.normal(size=40)
 learner = Learner("lms", 3, engine="reference")

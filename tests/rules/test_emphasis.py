@@ -10,9 +10,10 @@ import pytest
 
 import emphatic
 from tests.support.plain import plain_python
+from tests.support.rules import EVERY, find
 from tests.support.streams import TOLERANCE, Stream, relative_error
 
-WITH_EMPHASIS = [name for name in emphatic.rules.names() if emphatic.rules.get(name).emphasis]
+WITH_EMPHASIS = [name for name in EVERY if find(name).emphasis]
 ENGINES = emphatic.engines.available()
 
 
@@ -33,7 +34,7 @@ def large_followon(rule: str, K: int | None, ratio: float = 1e12, T: int = 61, n
     lambda_ = np.where(step < T // 2, 1.0, rng.integers(0, 2, shape))
     large = np.where(lambda_ == 1.0, 0.3, 0.1 / ratio)
     alpha = large if rule.startswith("true_online") else np.minimum.accumulate(large, axis=0)
-    traits = emphatic.rules.get(rule)
+    traits = find(rule)
     own = {"period": np.full(shape, T // 2 - 1.0), "clip": rho, traits.emphasis: gamma_next}
     stream = Stream(
         Phi=Phi, R=rng.normal(size=shape), gamma_next=gamma_next, alpha=alpha, lambda_=lambda_, rho=rho,
@@ -52,7 +53,7 @@ def test_interest_counts_beside_a_large_followon_trace(rule: str, engine: str, K
     with nullcontext() if compiled else plain_python():
         stream = large_followon(rule, K)
         expected = stream.expected(rule)
-        learner = emphatic.Learner(rule, stream.n, K, engine=engine)
+        learner = emphatic.Learner(find(rule), stream.n, K, engine=engine)
         predictions = stream.run(learner)
         assert np.abs(expected.theta).max() > 0.05
         assert np.min(learner.F) > 1e9

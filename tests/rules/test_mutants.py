@@ -28,6 +28,7 @@ from tests.engines.test_probe import differences_in_blocks
 from tests.engines.test_sparse_many import differences_of_neighbours
 from tests.support.contract import T, violations
 from tests.support.plain import CHUNK, plain_python
+from tests.support.rules import EVERY, find
 
 #: (rule, what its source says, what the slip makes of it)
 SLIPS = [
@@ -42,8 +43,8 @@ SLIPS = [
     ("etd", "M = lambda_ * I + (1.0 - lambda_) * F", "M = (1.0 - lambda_) * I + lambda_ * F"),
     ("etd", "rho * gamma_next * F", "gamma_next * F"),
     ("etd", "rho * gamma_next * F", "rho * gamma * F"),
-    ("etd_beta", "beta * (gamma > 0.0) * F", "beta * F"),
-    ("etd_beta", "beta * (gamma > 0.0) * F", "gamma * F"),
+    ("etd_beta", "decay * (gamma > 0.0) * F", "decay * F"),
+    ("etd_beta", "decay * (gamma > 0.0) * F", "gamma * F"),
     ("etd_beta", "(gamma_next, rho * F)", "(gamma_next, F)"),
     ("true_online_td", "S - b", "S"),
     ("true_online_td", "b = rho * alpha * I", "b = alpha * I"),
@@ -91,16 +92,14 @@ SLIPS = [
     ("bounded_etd", "q = error * S", "q = delta * S"),
     ("bounded_etd", "min(rho * gamma_next * F, 1e30)", "min(min(rho, 1.0) * gamma_next * F, 1e30)"),
     ("bounded_etd", "(gamma_next, D, F, rho)", "(gamma_next, D, F, rho_before)"),
-    ("true_online_etd_beta", "beta * (gamma > 0.0) * F", "beta * F"),
-    ("true_online_etd_beta", "(gamma_next, D, rho * F)", "(gamma_next, D, beta * F)"),
-    *((f"{rule}_last", "D = change_e * e_phi - change_p * p_phi", slip)
+    ("true_online_etd_beta", "decay * (gamma > 0.0) * F", "decay * F"),
+    ("true_online_etd_beta", "(gamma_next, D, rho * F)", "(gamma_next, D, decay * F)"),
+    *((f"{rule}_separate", said, slip)
       for rule in ("true_online_td", "true_online_etd", "true_online_etd_beta", "true_online_gtd")
-      for slip in ("D = change_e * e_phi", "D = change_e * e_phi + change_p * p_phi")),
-    *((f"{rule}_last", "(gamma_next, delta + D, D * b", "(gamma_next, delta, D * b")
-      for rule in ("true_online_td", "true_online_etd", "true_online_etd_beta")),
-    ("true_online_etd_last", "rho * gamma_next * F", "gamma_next * F"),
-    ("true_online_etd_beta_last", "beta * (gamma > 0.0) * F", "beta * F"),
-    ("true_online_gtd_last", " - change_p_next * p_next_phi", ""),
+      for said, slip in [("old_D = old_change_e", "old_D = 2.0 * old_change_e"), ("1e-300", "1.0"),
+                         (" + old_change_p * ", " - old_change_p * "), ("- after_change_e", "+ after_change_e")]),
+    ("true_online_gtd_separate", "after_change_p_next = b_0_1", "after_change_p_next = -b_0_1"),
+    ("true_online_gtd_separate", "(0.0, 1.0)", "(1.0, 0.0)"),
     ("gtd", "c = rho * gamma * lambda_", "c = gamma * lambda_"),
     ("gtd", "s = rho * I", "s = I"),
     ("gtd", "2.0 * c * s * e_phi", "c * s * e_phi"),
@@ -355,14 +354,14 @@ def caught(rule: str, learner: Any, K: int | None, T: int = T) -> list[str]:
 
 
 def test_every_rule_has_its_slips() -> None:
-    assert {rule for rule, _, _ in SLIPS} == set(emphatic.rules.names())
+    assert {rule for rule, _, _ in SLIPS} == set(EVERY)
 
 
 @pytest.mark.parametrize(("name", "old", "new"), SLIPS)
 def test_a_slip_in_a_rule_is_caught(name: str, old: str, new: str) -> None:
     if name == "true_online_td":
         old, new = (text.replace("S", "s") for text in (old, new))
-    rule = mutant(emphatic.rules.get(name), old, new)
+    rule = mutant(find(name), old, new)
     assert caught(name, partial(emphatic.Learner, rule, engine="reference"), None, T=4 * CHUNK + 5) != []
 
 

@@ -25,13 +25,8 @@ def half(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars
     return ((1.0,),), ((0.5 * alpha * delta, 0.0),), ()
 
 
-def step(step: Scalars, memory: Scalars) -> Any:
-    alpha, I, lambda_, rho, gamma_next, delta = step
-    return 0.5 * alpha
-
-
 def test_an_own_rule_is_not_taken_for_the_library_s_of_that_name() -> None:
-    own = Rule("td", half, weights=("theta",), traces=(), memory=(), effective_step=step)
+    own = Rule("td", half, weights=("theta",), traces=(), memory=(), effective_step="0.5 * alpha")
     with pytest.raises(ValueError, match=r"rules td, .* of the library\. Got another rule of the name 'td'"):
         Learner(own, 3, stepsize="autostep")
     learner = Learner(own, 3, stepsize="auto")
@@ -51,7 +46,7 @@ def test_a_rule_that_has_a_method_is_not_used_without_the_method_s_numbers() -> 
 
 
 def test_an_own_rule_with_a_method_is_loaded_by_either_rule(tmp_path: Path) -> None:
-    own = Rule("half", half, weights=("theta",), traces=(), memory=(), effective_step=step)
+    own = Rule("half", half, weights=("theta",), traces=(), memory=(), effective_step="0.5 * alpha")
     learner = Learner(own, 2, stepsize="auto", engine="reference")
     learner.run(np.eye(2), 1.0, 0.5)
     learner.save(tmp_path / "model.safetensors")

@@ -166,7 +166,7 @@ def test_who_diverges_stands_before_that_step(method: str, engine: str, freeze: 
         assert learner.frozen.tolist() == [False, True, False]
         reference = emphatic.Learner("true_online_td", 13, 3, engine="reference", stepsize=kind)
         reference.run(Phi, R, gamma_next, **p, on_divergence="freeze")
-        assert learner.steps_taken.tolist() == reference.steps_taken.tolist()
+        assert learner._taken.tolist() == reference._taken.tolist()
         return
     with pytest.raises(emphatic.Diverged) as caught:
         learner.run(Phi, R, gamma_next, **p)

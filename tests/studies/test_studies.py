@@ -88,7 +88,7 @@ def test_a_rule_takes_its_own_parameters() -> None:
         ({"rule": "td", "alpha": 1, "eta": 2}, "have only parameters of its rules, alpha, lambda. Got 'eta'"),
         ({"rule": "td", "alpha": 1, "lamda": 2}, "Did you mean 'lambda'"),
         ({"rule": "gtd", "alpha": 1, "eta": 2, "beta": 1}, "'eta' parameter of sweep must be given, or 'beta'"),
-        ({"rule": "etd_beta", "alpha": 1}, "'beta' parameter of sweep must be given for 'etd_beta'"),
+        ({"rule": "etd_beta", "alpha": 1}, "'decay' parameter of sweep must be given for 'etd_beta'"),
         ({"rule": "abtd", "alpha": 1}, "'xi' parameter of sweep must be given for 'abtd'"),
         ([], "'grid' parameter"),
         ("td", "'grid' parameter"),
@@ -200,7 +200,7 @@ def test_second_parameters_reach_their_learners() -> None:
     """On collision, whose features are drawn anew in every run; ζ is ABTD's own way to say ξ."""
     grid = [
         {"rule": "gtd", "alpha": 0.05, "lambda": 0.5, "eta": [0.1, 4]},
-        {"rule": "etd_beta", "alpha": 0.01, "beta": [0.2, 1], "lambda": 0},
+        {"rule": "etd_beta", "alpha": 0.01, "decay": [0.2, 1], "lambda": 0},
         {"rule": "abtd", "alpha": 0.05, "zeta": [0, 0.75]},
     ]
     found = sweep("collision", grid, runs=2, steps=300, every=300)
@@ -210,7 +210,7 @@ def test_second_parameters_reach_their_learners() -> None:
         if row["lambda"] is not None:
             given |= {"lambda_": row["lambda"]}
             given.pop("lambda_next", None)
-        for name in ("eta", "beta"):
+        for name in ("eta", "decay"):
             if row[name] is not None:
                 given[name] = row[name]
         if row["zeta"] is not None:
@@ -385,7 +385,7 @@ def log(T: int = 400) -> dict[str, Any]:
 def test_a_log_is_scored_by_its_returns() -> None:
     given = log()
     found = sweep(Recorded(**given), {"rule": ["td", "etd"], "alpha": [0.01, 0.1], "lambda": 0.5}, points=4)
-    G, known = emphatic.returns(given["R"], 0.8)
+    G, known = emphatic.learning.returns(given["R"], 0.8)
     assert found.points.tolist() == [100, 200, 300, 400]
     for row in found.table.to_pylist():
         learner = emphatic.Learner(row["rule"], 3, engine="reference")
@@ -409,7 +409,7 @@ def test_cuts_and_divergence_in_a_log() -> None:
         R = given["R"][begin:end]
         made = learner.run(given["Phi"][begin : end + 1], R, 0.8, alpha=0.1, lambda_=0.9)
         learner.cut()
-        G, known = emphatic.returns(R, 0.8)
+        G, known = emphatic.learning.returns(R, 0.8)
         pieces.append(((made - G) ** 2)[known])
     assert found.mean[0, 0] == pytest.approx(np.sqrt(np.concatenate(pieces).mean()), rel=1e-9)
     assert found.diverged[:, 0].tolist() == [False, True]
@@ -499,7 +499,7 @@ def test_chosen_points() -> None:
 
 def test_other_predictions_of_a_log() -> None:
     given = log()
-    G, known = emphatic.returns(given["R"], 0.8)
+    G, known = emphatic.learning.returns(given["R"], 0.8)
     errors = Recorded(**given, others={"flat": np.full(400, 0.5)}).baselines(1)
     assert list(errors) == ["θ = 0", "mean return", "flat"]
     assert errors["flat"] == pytest.approx(np.sqrt(np.mean((G[known] - 0.5) ** 2)))

@@ -56,8 +56,8 @@ def emphasis(s: Sequence, discount: Array | None = None) -> Array:
 
 def beta_discount(s: Sequence) -> Array:
     """β_t, but 0 wherever γ_t = 0: emphasis never crosses a termination (Hallak et al. 2016)."""
-    assert s.beta is not None
-    return np.where(s.gamma == 0.0, 0.0, s.beta)
+    assert s.decay is not None
+    return np.where(s.gamma == 0.0, 0.0, s.decay)
 
 
 def emphasis_as_a_sum(s: Sequence, discount: Array | None = None) -> Array:
@@ -137,17 +137,17 @@ def true_online_etd_beta(s: Sequence) -> Result:
     return true_online(s, emphasis(s, beta_discount(s)))
 
 
-def true_online_td_last(s: Sequence) -> Result:
+def true_online_td_separate(s: Sequence) -> Result:
     """True online TD(λ) as printed, with θ_{t−1} (van Seijen et al. 2016)."""
     return true_online(s, s.I, last=True)
 
 
-def true_online_etd_last(s: Sequence) -> Result:
+def true_online_etd_separate(s: Sequence) -> Result:
     """True online emphatic TD(λ) as printed, with θ_{t−1}."""
     return true_online(s, emphasis(s), last=True)
 
 
-def true_online_etd_beta_last(s: Sequence) -> Result:
+def true_online_etd_beta_separate(s: Sequence) -> Result:
     """The same with β instead of γ in F."""
     return true_online(s, emphasis(s, beta_discount(s)), last=True)
 
@@ -184,7 +184,7 @@ CORE: dict[str, Callable[[Sequence], Result]] = {
 }
 #: The true online rules that keep the last φ.
 LAST: dict[str, Callable[[Sequence], Result]] = {
-    f.__name__: f for f in (true_online_td_last, true_online_etd_last, true_online_etd_beta_last)
+    f.__name__: f for f in (true_online_td_separate, true_online_etd_separate, true_online_etd_beta_separate)
 }
 RULES = (
     CORE

@@ -131,7 +131,7 @@ def true_online_gtd(s: Sequence) -> Result:
     return _true_online_gtd(s, last=False)
 
 
-def true_online_gtd_last(s: Sequence) -> Result:
+def true_online_gtd_separate(s: Sequence) -> Result:
     """True online GTD(λ) with (θ − θ⁻)·φ as printed, whatever φ' of the step before was; p = φ, p_next = φ'."""
     return _true_online_gtd(s, last=True)
 

@@ -21,6 +21,7 @@ from emphatic.engines.cuda.engine import Cuda
 from emphatic.engines.reference import Reference
 from emphatic.rules import Rule, Scalars, Update
 from tests.support.foreign import Foreign
+from tests.support.rules import find
 from tests.support.streams import TOLERANCE, make, relative_error
 
 #: Rules of every structure.
@@ -75,7 +76,7 @@ def follow_the_equations(*names: str) -> None:
         cases = [(0, False, "float64", 3, 18)] + [(1, True, "float32", None, 9)] * (name in STRUCTURES)
         for seed, separate, dtype, K, T in cases:
             stream = make(seed, T, 7, K, rule=name, separate=separate)
-            learner = Learner(name, stream.n, K, dtype=dtype, engine="cuda")
+            learner = Learner(find(name), stream.n, K, dtype=dtype, engine="cuda")
             predictions, expected = stream.run(learner), stream.expected(name)
             found = {"predictions": relative_error(predictions, expected.predictions)}
             for vector in learner.rule.vectors:
@@ -88,14 +89,15 @@ def start_sequences() -> None:
     last = Rule("last", literal, weights=("theta",), traces=("e", "y", "z"), memory=())
     cases: list[tuple[Any, int, int | None, bool, str]] = [
         ("true_online_etd", 68, 3, False, "float64"),
-        ("true_online_gtd_last", 19, 2, True, "float64"),
-        ("true_online_td_last", 34, None, True, "float32"),
+        ("true_online_gtd_separate", 19, 2, True, "float64"),
+        ("true_online_td_separate", 34, None, True, "float32"),
         ("tdrc", 19, 2, False, "float32"),
         (last, 19, 2, True, "float64"),
         (rules.get("td"), 34, 1, True, "float64"),
     ]
     for seed, (rule, T, K, separate, dtype) in enumerate(cases):
         name = rule if isinstance(rule, str) else "td"
+        rule = find(rule) if isinstance(rule, str) else rule
         stream = make(seed, T, 7, K, rule=name, separate=separate)
         rng = np.random.default_rng(seed)
         p: dict[str, Any] = stream.parameters()
@@ -359,7 +361,7 @@ def diverge_where_the_reference_does() -> None:
     assert np.allclose(here.theta, there.theta, rtol=1e-5)
     (out, one), (made, other) = (run(engine, on_divergence="freeze") for engine in ("reference", "cuda"))
     assert other.frozen.tolist() == one.frozen.tolist() == [False, True, True]
-    assert other.steps_taken.tolist() == one.steps_taken.tolist()
+    assert other._taken.tolist() == one._taken.tolist()
     assert np.allclose(other.theta, one.theta, rtol=1e-5)
     assert np.allclose(made, out, rtol=1e-5)
 

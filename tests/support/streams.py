@@ -26,6 +26,7 @@ from hypothesis.extra import numpy as hnp
 
 import emphatic
 from tests.support.equations import CORE, LAST, RULES, Array, Result, Sequence
+from tests.support.rules import find
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 
@@ -195,14 +196,14 @@ class Expected:
 # ------------------------------------------------------------------------------------------------ making them
 
 
-def scaled_alpha(a: Array, Phi: Array, gamma_next: Array, lambda_: Array, rho: Array, I: Array, beta: Array) -> Array:
+def scaled_alpha(a: Array, Phi: Array, gamma_next: Array, lambda_: Array, rho: Array, I: Array, decay: Array) -> Array:
     """a_t / max(1, ‖φ‖²_max ε_t), where ε_t‖φ‖_max bounds the length of the accumulating trace for the
     largest emphasis that any of the rules would give. So α_tρ_tM_tφ_t·φ_t ≤ a_t: no rule overshoots far."""
     alpha = np.zeros_like(a)
     F = epsilon = gamma = rho_before = np.zeros_like(a[0])
     square = max(1e-9, float((Phi**2).sum(axis=1).max()))
     for t in range(len(a)):
-        F = rho_before * np.where(gamma == 0.0, 0.0, np.maximum(gamma, beta[t])) * F + I[t]
+        F = rho_before * np.where(gamma == 0.0, 0.0, np.maximum(gamma, decay[t])) * F + I[t]
         M = lambda_[t] * I[t] + (1.0 - lambda_[t]) * F
         epsilon = rho[t] * (gamma * lambda_[t] * epsilon + M)
         alpha[t] = a[t] / np.maximum(1.0, square * epsilon)
@@ -240,7 +241,7 @@ def with_parameters_of(rule: str, stream: Stream, seed: int, a: Array, given: st
         "low": drawn(-1.0, 0.2, 0.2, -math.inf),
         "high": drawn(0.2, 1.0, 0.2, math.inf),
     }
-    traits = emphatic.rules.get(rule)
+    traits = find(rule)
     extra = {name: own[name] for name in traits.extra if given == "all" or name not in OPTIONAL}
     if given == "eta" and "beta" in traits.extra:
         extra["eta"] = own["eta"]
@@ -271,25 +272,26 @@ def make(
     rule: str = "td",
     given: str = "all",
     beta: bool = False,
+    decay: bool = False,
     active: int | None = None,
     binary: bool = True,
     separate: bool = False,
 ) -> Stream:
     """One seeded stream of T steps for `rule`, with its own parameters in `extra`.
 
-    Of those that may be left out, `given` = "all" gives β, λ' and κ, "eta" only eta, and "" none. `beta` adds β
-    whatever the rule; `active` gives φ as at most that many `Active` features, all 1 if `binary` and
+    Of those that may be left out, `given` = "all" gives β, λ' and κ, "eta" only eta, and "" none. `beta` and
+    `decay` add one whatever the rule; `active` gives φ as at most that many `Active` features, all 1 if `binary` and
     signed if not, with −1 for "none" here and there; `separate` gives a Phi_next, mostly the next φ.
     """
-    stream = _drawn(seed, T, n, K, rule, given, beta, active, binary, separate)
+    stream = _drawn(seed, T, n, K, rule, given, beta, decay, active, binary, separate)
     arrays = {name: value.copy() for name, value in vars(stream).items() if isinstance(value, np.ndarray)}
     return replace(stream, extra={name: value.copy() for name, value in stream.extra.items()}, **arrays)
 
 
 @functools.lru_cache(32)
 def _drawn(
-    seed: int, T: int, n: int, K: int | None, rule: str, given: str, beta: bool, active: int | None, binary: bool,
-    separate: bool,
+    seed: int, T: int, n: int, K: int | None, rule: str, given: str, beta: bool, decay: bool, active: int | None,
+    binary: bool, separate: bool,
 ) -> Stream:  # fmt: skip
     """The stream of ``make``, drawn once for all engines that it is asked for."""
     rng = np.random.default_rng(seed)
@@ -334,7 +336,9 @@ def _drawn(
     a = one_of([0.0], 0.05, 0.1 + 0.6 * uniform(shape))
     both = np.concatenate([Phi, Phi_next])
     alpha = scaled_alpha(a, both, gamma_next, lambda_, rho, I, b)
-    extra = {"beta": b} if beta or rule.removesuffix("_last").endswith("_beta") else NO_EXTRA
+    extra = (
+        {"beta": b} if beta else {"decay": b} if decay or rule.removesuffix("_separate").endswith("_beta") else NO_EXTRA
+    )
     further = Phi_next if separate else None
     stream = Stream(Phi, R, gamma_next, alpha, lambda_, rho, I, extra, Phi_next=further, **sparse)
     return stream if rule in CORE | LAST else with_parameters_of(rule, stream, seed, a, given)
@@ -357,7 +361,7 @@ def streams(
     max_T: int = 25,
     max_n: int = 4,
     max_K: int | None = None,
-    beta: bool = False,
+    decay: bool = False,
     separate: bool = False,
 ) -> Stream:
     """Streams drawn by hypothesis: any T ≤ max_T, n ≤ max_n, and any parameters, the special values often."""
@@ -380,7 +384,7 @@ def streams(
     b = array(shape, 0.0, 1.0, 0.0, 1.0)
     both = Phi if Phi_next is None else np.concatenate([Phi, Phi_next])
     alpha = scaled_alpha(array(shape, 0.0, 1.0), both, gamma_next, lambda_, rho, I, b)
-    extra = {"beta": b} if beta else NO_EXTRA
+    extra = {"decay": b} if decay else NO_EXTRA
     return Stream(Phi, R, gamma_next, alpha, lambda_, rho, I, extra, Phi_next=Phi_next)
 
 

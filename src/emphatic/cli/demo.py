@@ -95,8 +95,8 @@ def learn_car(seed: int, runs: int = 5, steps: int = 20_000) -> Car:
     """
     import numpy as np
 
+    from emphatic.learning import returns
     from emphatic.learning.learner import Learner
-    from emphatic.learning.returns import returns
     from emphatic.problems import MountainCar
 
     world, rng, accelerate = MountainCar(seed), np.random.default_rng(seed), 2

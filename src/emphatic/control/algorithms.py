@@ -38,6 +38,7 @@ class Algorithm:
         sigma: σ, from 0 to 1.
         eta: The factor of the second step size, β = eta·α, for rules that have one; an ``Agent`` may have another. With
             0, the algorithm has no second step size.
+        separate_next: As of ``Learner``; φ̄' of a step is not φ of the next one.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Algorithm:
     cuts: bool = False
     sigma: float = 0.5
     eta: float = 1.0
+    separate_next: bool = False
 
     def __post_init__(self) -> None:
         for field, known in (("next_phi", get_args(Next)), ("ratio", get_args(Ratio))):
@@ -62,7 +64,8 @@ class Algorithm:
     @property
     def base(self) -> AnyRule:
         """The rule itself."""
-        return self.rule if isinstance(self.rule, AnyRule) else rules.get(self.rule)
+        rule = self.rule if isinstance(self.rule, AnyRule) else rules.get(self.rule)
+        return rules.separate(rule) if self.separate_next else rule
 
     @property
     def codes(self) -> tuple[float, ...]:
@@ -117,9 +120,9 @@ ALGORITHMS = {
         Algorithm("sarsa", "td"),
         Algorithm("true_online_sarsa", "true_online_td"),
         Algorithm("expected_sarsa", "gq", "expected", "rho", eta=0.0),
-        Algorithm("true_online_expected_sarsa", "true_online_td_last", "expected"),
+        Algorithm("true_online_expected_sarsa", "true_online_td", "expected", separate_next=True),
         Algorithm("watkins_q", "td", "expected", greedy=True, cuts=True),
-        Algorithm("true_online_watkins_q", "true_online_td_last", "expected", greedy=True, cuts=True),
+        Algorithm("true_online_watkins_q", "true_online_td", "expected", greedy=True, cuts=True, separate_next=True),
         Algorithm("greedy_gq", "gq", "expected", "rho", greedy=True),
         Algorithm("tree_backup_control", "gq", "expected", "pi", eta=0.0),
         Algorithm("retrace", "gq", "expected", "clipped", greedy=True, eta=0.0),

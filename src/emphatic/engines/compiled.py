@@ -18,7 +18,9 @@ import hashlib
 import importlib
 import inspect
 import os
+import re
 import sys
+import threading
 import time
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -176,10 +178,39 @@ def kernel(module: types.ModuleType, name: str, *signature: numba.types.Type) ->
         return np.errstate(all="ignore")(function)  # as compiled: overflow says nothing, the bounds find it
     path = Path(module.__file__ or "")
     options = OPTIONS | (LEAN if getattr(module, "LEAN", False) else {})
-    with _alone(path, wait=True), _without_collection():
+    with _announced(module.__name__, path, name), _alone(path, wait=True), _without_collection():
         compiled = _compiled(function, path.is_file(), [signature], options)
     compiled.disable_compile()
     return compiled
+
+
+#: Seconds after which it is said what is compiled, and what has been said.
+_PATIENCE = 1.0
+_SAID: set[str] = set()
+
+
+@contextmanager
+def _announced(module: str, path: Path, name: str) -> Iterator[None]:
+    """Print one line if a kernel is not compiled within a second: one for each rule, engine and dtype."""
+    what = re.sub(r"_[0-9a-f]{16}$", "", module.removeprefix(generated.PREFIX))
+
+    def announce() -> None:
+        _SAID.add(what)
+        print(f"emphatic: compiling {what}, which takes some seconds. Later runs load it.", file=sys.stderr, flush=True)
+
+    timer = threading.Timer(_PATIENCE, announce)
+    timer.daemon = True
+    if what not in _SAID and not _is_stored(path, name):
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _is_stored(path: Path, name: str) -> bool:
+    """Whether the machine code of a function is on the disk, for some of its argument types."""
+    return any((path.parent / "__pycache__").glob(f"{path.stem}.{name}-*.nbi"))
 
 
 @functools.cache
@@ -257,8 +288,7 @@ class LazyKernel:
     def is_compiled(self) -> bool:
         """Whether it is compiled, in this process or on the disk."""
         path = Path(sys.modules[self._function.__module__].__file__ or "")
-        files = (path.parent / "__pycache__").glob(f"{path.stem}.{self._function.__name__}-*.nbi")
-        return self._compiled is not None or any(files)
+        return self._compiled is not None or _is_stored(path, self._function.__name__)
 
     @property
     def overloads(self) -> Any:

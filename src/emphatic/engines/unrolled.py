@@ -332,6 +332,7 @@ class ElementwiseFunctions(Functions):
     def _arithmetic(self) -> None:
         u, add, rule = self.u, self.add, self.rule
         sums, s, signals = rule.counts
+        self.text += ["sqrt, log = np.sqrt, np.log\n"]
         self.text += [f"{name} = small({name})\n" for name in ("exp", "terms", "component")]
         self.constant("ADAPTS", rule.adapt is not None)
         self.constant("CHANGE", rule.memory.index(rule.change) if rule.change else -1)

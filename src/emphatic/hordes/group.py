@@ -20,7 +20,7 @@ from emphatic.features.plan import FeatureColumns
 from emphatic.hordes.possible import Possible
 from emphatic.learning.inputs import Active, make_unchecked, parameters
 from emphatic.learning.learner import Learner, RecordedLearner
-from emphatic.learning.returns import UndiscountedWarning
+from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.learning.tensors import TensorPart
 from emphatic.questions.evaluator import Evaluator, Targets
 from emphatic.rules import AnyRule

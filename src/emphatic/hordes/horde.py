@@ -31,7 +31,7 @@ from emphatic.hordes.group import BOUNDED, Group, Groups, Setup, fill_in, under
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import mask, refusal
 from emphatic.learning.learner import Learner, join
-from emphatic.learning.returns import UndiscountedWarning
+from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.questions.evaluator import Before, Behaviour, Evaluator, check_behaviour
 from emphatic.questions.gvf import GVF, LARGEST, Observations, action_name

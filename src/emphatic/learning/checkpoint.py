@@ -219,7 +219,8 @@ def check(header: Mapping[str, Any], arrays: Mapping[str, Stored], own: AnyRule 
         raise ValueError("it holds a LeastSquares: open it with emphatic.load or LeastSquares.load_with")
     if own is None:
         check_own_rule(header)
-    base = own.base if own is not None else rules.get(header["rule"])
+    base = own.base.plain if own is not None else rules.get(header["rule"])
+    base = rules.separate(base) if header.get("separate_next") else base
     rule = base if header.get("stepsize") is None else _stepped(base, header["stepsize"])
     if (header["rule"], header["vectors"], header["memory"]) != (base.name, list(rule.vectors), list(rule.memory)):
         raise ValueError(f"it holds rule {header['rule']!r} with other vectors or memory than rule {rule.name!r}")

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic.common.names import refusal, show
 from emphatic.engines.base import Arrays, Features, Flags, Probe, Rows, block, once, survey
 from emphatic.rules import RANGES, AnyRule
-from emphatic.rules import names as rule_names
 
 if TYPE_CHECKING:
     import torch
@@ -499,11 +498,10 @@ def warn_of_sequences(t: int, rule: AnyRule, stacklevel: int) -> None:
         f"begins at step {t + 1}, the traces of this one run on into it. Pass first=, a mask that is True where a step "
         "begins a sequence, or all False if none does."
     )
-    exact = f"{rule.name}_last"
-    if exact in rule_names():
+    if rule.change:
         message += (
-            f" Within a sequence, rule {rule.name!r} uses φ' of the step before in the place of φ beside θ − θ⁻; "
-            f"{exact!r} uses φ."
+            f" Within a sequence, rule {rule.name!r} uses φ' of the step before in the place of φ beside θ − θ⁻; with "
+            "separate_next=True a learner uses φ."
         )
     warnings.warn(message, SequenceWarning, stacklevel=stacklevel)
 

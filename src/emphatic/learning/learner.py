@@ -26,7 +26,7 @@ from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Pro
 from emphatic.errors import Diverged
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import Active, FeaturesLike, Numbers, SupportsDLPack
-from emphatic.learning.returns import warn_if_never_terminating
+from emphatic.learning.sequences import warn_if_never_terminating
 from emphatic.learning.tensors import Stored, TensorPart
 from emphatic.rules import AnyRule
 from emphatic.stepsizes import StepSize
@@ -90,6 +90,8 @@ class Learner:
         devices: The numbers of the GPUs among which the cuda engine divides the learners.
         stepsize: A name from ``emphatic.stepsizes.names()`` or an object of ``emphatic.stepsizes`` that sets the step
             sizes; ``alpha`` then multiplies them.
+        separate_next: Whether φ' of a step need not be φ of the next one. The true online rules then compute
+            (θ − θ⁻)·φ from the last φ, which they keep as another vector, instead of from φ' of the last step.
     """
 
     _stepper: Step | None
@@ -126,12 +128,17 @@ class Learner:
         threads: int = 1,
         devices: Sequence[int] | None = None,
         stepsize: str | StepSize | Mapping[str, Any] | None = None,
+        separate_next: bool = False,
     ) -> None:
         self.rule: AnyRule = rule if isinstance(rule, AnyRule) else rules.get(rule)
         method = None if stepsize is None else stepsizes.get(stepsize)
         if self.rule.stepsize is not None:  # (a learner's rule, which begins with the numbers of its method)
             wanted = "have no step size: give the rule without it (rule.base), and the method as stepsize=…"
             raise refusal("rule", "Learner", wanted, repr(self.rule.name))
+        if not isinstance(separate_next, bool):
+            raise refusal("separate_next", "Learner", "be True or False", show(separate_next))
+        if separate_next:
+            self.rule = rules.separate(self.rule)
         if method is not None:
             self.rule = method.rule(self.rule)
         inputs.whole("n", n)
@@ -471,10 +478,9 @@ class Learner:
         return int(self._engine.counts.max())
 
     @property
-    def steps_taken(self) -> Any:
+    def _taken(self) -> NDArray[np.int64]:
         """The steps that each learner has learned from, (K,): fewer for one that was frozen."""
-        counts = self._engine.counts.astype(np.int64)
-        return int(counts[0]) if self._K is None else counts
+        return self._engine.counts.astype(np.int64)
 
     @property
     def position(self) -> int:
@@ -539,8 +545,9 @@ class Learner:
     def __repr__(self) -> str:
         K = "" if self._K is None else f", K={self._K}"
         method = "" if self.rule.stepsize is None else f", stepsize={self.rule.stepsize['name']!r}"
+        separate = "" if self.rule.base.plain is self.rule.base else ", separate_next=True"
         kind = f"{self.rule.base.name!r}, n={self.n}{K}, dtype={self.dtype!r}, engine={self.engine!r}"
-        return f"Learner({kind}{method})"
+        return f"Learner({kind}{method}{separate})"
 
     # ------------------------------------------------------------------ copying and saving
 
@@ -631,7 +638,7 @@ class Learner:
         if self._frozen.any():
             tensors["frozen"] = TensorPart.of(self._frozen.astype(np.uint8))
         if (engine.counts != engine.counts[0]).any():
-            tensors["steps_taken"] = TensorPart.of(self.steps_taken)
+            tensors["steps_taken"] = TensorPart.of(self._taken)
         header = {
             "rule": self.rule.base.name,
             "vectors": list(self.rule.vectors),
@@ -646,6 +653,8 @@ class Learner:
         }
         if self.rule.stepsize is not None:
             header["stepsize"] = self.rule.stepsize
+        if self.rule.base.plain is not self.rule.base:
+            header["separate_next"] = True
         if rules.is_own(self.rule.base):
             header["own_rule"] = True
         return header, tensors
@@ -1122,7 +1131,7 @@ class RecordedLearner:
         parameters = (constant[0] if alpha is None else alpha, I, constant[2], rho, gamma, R, *constant[6:])
         if len(R) == 1 and not (afresh or extra) and self._steps is None and self._top is not None:
             return self.step(phi, phi_next, parameters)
-        counts = self.learner.steps_taken if self._steps is not None else None
+        taken = self._taken if self._steps is not None else None
         top = self._top
         if top is None or afresh:
             # φ of a step is mostly φ' of the step before, whose largest component is known.
@@ -1130,8 +1139,8 @@ class RecordedLearner:
             self._phi_next, self._top_next = phi_next, _largest(phi_next.values)
             top = max(top_now, self._top_next)
         v = self.learner._step(phi, phi_next, top, parameters, afresh)
-        if self._steps is not None:
-            learned = self.learner.steps_taken - counts
+        if self._steps is not None and taken is not None:
+            learned = self._taken - taken
             parameters = self._without(parameters, np.arange(len(phi))[:, None] >= learned)
             features = (phi.indices, phi.values, phi_next.indices, phi_next.values)
             rows = (array.reshape(len(phi), -1) for array in features)
@@ -1142,6 +1151,10 @@ class RecordedLearner:
         """``learn`` from one step with all ``parameters``, where no φ is larger than ``top``; nothing is recorded."""
         assert self._top is not None
         return self.learner._step_row(phi, phi_next, self._top, parameters)
+
+    @property
+    def _taken(self) -> NDArray[np.int64]:
+        return self.learner._taken
 
     def cut(self) -> None:
         """Start a new sequence."""

@@ -10,11 +10,6 @@ Morrison's formula), so that a step takes n² operations and not n³:
 
     k = Pe / (f + (φ − γ'φ')ᵀPe),   θ ← θ + δk,   P ← (P − k (φ − γ'φ')ᵀP) / f
 
-Where λ = 1 and ρ = 1, and φ of a step is φ' of the step before or γ'e before it is 0, the sum telescopes:
-A = S − γ' e φ'ᵀ at the last step with S = ridge · 𝟙 + Σ I φφᵀ, whatever γ. (Any other step adds γ'e(φ − φ'⁻)ᵀ to A.)
-Learners with different γ then have S and its inverse P in common, and θ = Pb + Pe γ'φ'·Pb / (1 − γ'φ'·Pe): the
-prediction stands for what is not known of the return. Pb and Pe are kept: a step takes n² + nK operations, not Kn².
-
 Rounding errors do not grow: A and b are kept, and after every so many steps, and where the denominator costs digits, P
 and θ are computed from them directly. With f < 1 the ridge is then renewed, before less than 1e-12 of it is left: what
 is no longer active would otherwise leave A singular.
@@ -56,19 +51,16 @@ _KEPT = 1 << 20
 _REMEDY = "smaller rho, lambda_ or I, or smaller features and rewards"
 #: Prefix of the names of arrays that a user saves with a learner.
 _MORE = "more."
-#: The arrays of the state by the names of their attributes; the latter of a matrix in common.
+#: The arrays of the state by the names of their attributes.
 _ARRAYS = ("forgetting", "ridge", "A", "P", "b", "theta", "e", "memory", "frozen", "taken")
-_COMMON = ("Pb", "Pe", "phi_next")
 
 
 class LeastSquares:
     """K learners by least squares, LSTD(λ) or with ``emphatic`` ELSTD(λ); K=None is a single one without the K axis.
 
-    Learners that share λ, γ, ρ and I share one matrix, and differ in R only. So do learners with different γ if λ and ρ
-    have been 1 from the first step on, with a common I and without forgetting, and if φ of each step is φ' of the
-    previous step or the trace is empty (γ'e = 0). From the first step in which this does not hold, or if ridge or
-    forgetting are (K,), each learner has its own matrix. A matrix takes 16 n² bytes and about 8 n² operations per step
-    (``nbytes``, ``matrices``).
+    Learners that share λ, γ, ρ and I share one matrix, and differ in R only. From the first step in which this does not
+    hold, or if ridge or forgetting are (K,), each learner has its own matrix. A matrix takes 16 n² bytes and about 8 n²
+    operations per step (``nbytes``, ``matrices``).
 
     >>> import numpy as np
     >>> learner = LeastSquares(1, ridge=1e-9)
@@ -121,8 +113,6 @@ class LeastSquares:
                 np.fill_diagonal(self._P[g], 1.0 / self._ridge[g])
         self._b, self._theta = np.zeros((count, n)), np.zeros((count, n))
         self._e, self._memory = np.zeros((G, n)), np.zeros((G, 2))
-        #: Of learners with a matrix in common: Pb, Pe and φ' of the last step.
-        self._Pb, self._Pe, self._phi_next = (np.zeros(shape) for shape in ((0, n), (0, n), (0,)))
         self._frozen, self._delta = np.zeros(G, bool), np.zeros(count)
         self._taken = np.zeros(count, np.int64)
         self._steps = 0
@@ -274,7 +264,7 @@ class LeastSquares:
     @property
     def A(self) -> Array:
         """A, with the ridge: (n, n), or (K, n, n): a copy."""
-        return self._of_each(self._A) - self._open() if self._is_common else self._of_each(self._A)
+        return self._of_each(self._A)
 
     @property
     def e(self) -> Array:
@@ -285,11 +275,6 @@ class LeastSquares:
     def steps(self) -> int:
         """The steps so far."""
         return self._steps
-
-    @property
-    def steps_taken(self) -> Any:
-        """The steps that each learner has learned from, (K,): fewer for one that was frozen."""
-        return int(self._taken[0]) if self._K is None else self._taken.copy()
 
     @property
     def frozen(self) -> Any:
@@ -365,16 +350,12 @@ class LeastSquares:
         learner = cls(header["n"], header["K"], emphatic=header["emphatic"], limit=header["limit"], **options)
         if len(learner._A) < G[0]:
             learner._split()
-        if "phi_next" in stored:
-            if G[0] != 1:
-                raise ValueError("it has both a matrix in common and one for each learner")
-            learner._share()
         for name, array in learner._arrays().items():
             tensor = stored[name]
             if (tensor.dtype, tensor.shape) != (array.dtype.name, array.shape):
                 raise ValueError(f"its {name!r} is {tensor.dtype} of shape {tensor.shape}")
             tensor.into(array)
-            if name not in ("P", "Pb", "Pe") and not np.isfinite(array).all():
+            if name != "P" and not np.isfinite(array).all():
                 raise ValueError(f"its {name!r} is not finite")
         steps = header["steps"]
         if not (type(steps) is int and 0 <= learner._taken.min() <= learner._taken.max() <= steps):
@@ -388,29 +369,16 @@ class LeastSquares:
         return inputs.features(name, inputs.import_array(name, value, function), function, self.n, "float64")
 
     def _parameters(self, function: str, T: int, values: tuple[Numbers, ...], R: Numbers) -> tuple[Array, Array]:
-        """γ', λ, ρ and I (4, T, G), and R (T, K), checked; learners that differ in the former get a matrix each.
-
-        If they differ in γ alone, and sums telescope from the first step on, they get one in common.
-        """
+        """γ', λ, ρ and I (4, T, G), and R (T, K), checked; learners that differ in the former get a matrix each."""
         rule, names = rules.get("etd"), ("gamma_next", "lambda_", "rho", "I")
         series = [inputs.series(function, T, self._K, rule, name, p) for name, p in zip(names, values, strict=True)]
         rewards = np.ascontiguousarray(inputs.series(function, T, self._K, rule, "R", R))
-        if len(self._A) < (self._K or 1):
-            differ = [p.strides[1] != 0 and bool((p != p[:, :1]).any()) for p in series]
-            telescopes = not any(differ[1:]) and (series[1] == 1.0).all() and (series[2] == 1.0).all()
-            if telescopes and differ[0] and not self._steps and self._forgetting[0] == 1.0:
-                self._share()
-            elif not telescopes if self._is_common else any(differ):
-                self._split()
+        if len(self._A) < (self._K or 1) and any(p.strides[1] != 0 and (p != p[:, :1]).any() for p in series):
+            self._split()
         return np.stack([p[:, : len(self._e)] for p in series]), rewards
 
     def _start_sequence(self) -> None:
-        from emphatic.learning import least_squares_kernels as kernels
-
-        # What a cut leaves in A is −γ'eφ'ᵀ of each learner: where that is 0, S is still the matrix of all.
-        if self._is_common and self._phi_next.any() and kernels.has_trace(self._e, self._memory):
-            self._split()
-        self._e[:], self._Pe[:], self._memory[:] = 0.0, 0.0, 0.0
+        self._e[:], self._memory[:] = 0.0, 0.0
 
     def _run(
         self,
@@ -438,20 +406,12 @@ class LeastSquares:
             due = min(len(Phi), t + period - self._steps % period)
             data = Phi[:due], Phi_next[:due], parameters[:, :due].copy(), R[:due], t
             outputs: tuple[Any, ...] = (self._frozen, values, weights, every, skip, self._delta)
-            if self._is_common:
-                state = self._A[0], self._P[0], self._b, self._theta, self._e, self._memory
-                common = self._Pb, self._Pe, self._phi_next
-                done, how, g = kernels.common_steps(*data, self.emphatic, *state, *common, *outputs)
-            else:
-                matrices = self._forgetting, self._A, self._P, self._b, self._theta, self._e, self._memory
-                done, how, g = kernels.steps(*data, done_up_to, self.emphatic, *matrices, *outputs)
+            matrices = self._forgetting, self._A, self._P, self._b, self._theta, self._e, self._memory
+            done, how, g = kernels.steps(*data, done_up_to, self.emphatic, *matrices, *outputs)
             self._pass(done - t)
             t, done_up_to = done, -1
-            if how == kernels.APART or (how == kernels.DIVERGED and self._is_common and on_divergence == "freeze"):
-                self._split()
-                continue
             if how == kernels.SINGULAR:
-                how, done_up_to = kernels.DONE if self._solve(g) else kernels.DIVERGED, -1 if self._is_common else g
+                how, done_up_to = kernels.DONE if self._solve(g) else kernels.DIVERGED, g
             if how == kernels.DIVERGED:
                 if on_divergence == "raise":
                     raise Diverged(offset + t, g, remedy=_REMEDY)
@@ -472,7 +432,6 @@ class LeastSquares:
         Where A is singular θ stays as it is, and P is NaN: the next step solves directly again.
         """
         from emphatic.engines.compiled import blas_threads
-        from emphatic.learning import least_squares_kernels as kernels
 
         learners = slice(None) if len(self._A) == 1 else slice(g, g + 1)
         with blas_threads(1), np.errstate(all="ignore"):
@@ -484,16 +443,13 @@ class LeastSquares:
                 P = np.full((self.n, self.n), np.nan)
             theta = self._b[learners] @ P.T
             self._P[g] = P
-            if self._is_common:
-                self._Pb[:], self._Pe[:] = theta, self._e @ P.T
-                kernels.solve_common(self._memory, self._Pb, self._Pe, self._phi_next, self._theta)
-            elif np.isfinite(theta).all():
+            if np.isfinite(theta).all():
                 self._theta[learners] = theta
         return True
 
     def _state(self) -> dict[str, NDArray[Any]]:
         """The arrays that change, by the names of their attributes."""
-        return {name: getattr(self, f"_{name}") for name in (*_ARRAYS, *(_COMMON if self._is_common else ()))}
+        return {name: getattr(self, f"_{name}") for name in _ARRAYS}
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """The same as files name and hold them."""
@@ -512,34 +468,10 @@ class LeastSquares:
     def _without_K(self, array: Array) -> Array:
         return array[:, 0] if self._K is None else array
 
-    @property
-    def _is_common(self) -> bool:
-        """Whether learners with γ and traces of their own have S = A + γ' e φ'ᵀ in common."""
-        return len(self._phi_next) > 0
-
-    def _open(self) -> Array:
-        """γ' e φ'ᵀ of each learner with a matrix in common, (K, n, n)."""
-        return (self._memory[:, :1] * self._e)[:, :, None] * self._phi_next
-
-    def _share(self) -> None:
-        """Before the first step: what learners with λ = 1 need beside a matrix in common."""
-        count = self._K or 1
-        self._e, self._memory = np.zeros((count, self.n)), np.zeros((count, 2))
-        self._Pb, self._Pe, self._phi_next = np.zeros((count, self.n)), np.zeros((count, self.n)), np.zeros(self.n)
-
     def _split(self) -> None:
         """Give each learner its own matrix, as it is now."""
-        common, K = self._is_common, self._K or 1
-        for name in ("forgetting", "ridge", "A", "P", "frozen", *(() if common else ("e", "memory"))):
-            shared = getattr(self, f"_{name}")
-            setattr(self, f"_{name}", np.repeat(shared, K, axis=0))
-        if common:
-            self._A -= self._open()
-            with np.errstate(all="ignore"):  # where A is singular P is not finite, and the next step solves directly
-                denominator = 1.0 - self._memory[:, 0] * (self._Pe @ self._phi_next)
-                along = self._memory[:, :1] * (self._phi_next @ self._P[0]) / denominator[:, None]
-                self._P += self._Pe[:, :, None] * along[:, None]
-            self._Pb, self._Pe, self._phi_next = (np.zeros(shape) for shape in ((0, self.n), (0, self.n), (0,)))
+        for name in ("forgetting", "ridge", "A", "P", "frozen", "e", "memory"):
+            setattr(self, f"_{name}", np.repeat(getattr(self, f"_{name}"), self._K or 1, axis=0))
 
 
 def _option(name: str, value: ArrayLike, K: int | None, most: float) -> Array:

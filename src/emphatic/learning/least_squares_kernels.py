@@ -21,9 +21,8 @@ _b1 = types.Array(types.boolean, 1, "C")
 
 # What a matrix carries from step to step: γ, and with ``emphatic`` ργ'F, else 0.
 GAMMA, F = range(2)
-# How steps ended: at the last one, at one whose matrix must be inverted anew, before one that is not finite, or before
-# one that does not follow, so that learners with a common matrix differ in it from then on.
-DONE, SINGULAR, DIVERGED, APART = range(4)
+# How steps ended: at the last one, at one whose matrix must be inverted anew, or before one that is not finite.
+DONE, SINGULAR, DIVERGED = range(3)
 #: Beyond this, products would not be finite.
 LARGEST = 1e100
 #: Cancellation takes digits from a small denominator, and a large one takes as many from P: beyond this, P is not used.
@@ -135,97 +134,4 @@ def steps(
                     P[g, i, j] = (P[g, i, j] - v * uP[j]) / forget
                 for k in range(first, last):
                     theta[k, i] += delta[k] * v
-    return T, DONE, 0
-
-
-@register_jitable
-def has_trace(e: Floats, memory: Floats) -> bool:
-    """Whether γ'e is not 0 for some learner, so that the next step adds γ'e (φ − φ' of the step before)ᵀ to its A."""
-    traced = False
-    for k in range(len(e)):
-        traced = traced or (memory[k, GAMMA] != 0.0 and e[k].any())
-    return traced
-
-
-@register_jitable
-def solve_learners(memory: Floats, Pb: Floats, Pe: Floats, last: Floats, theta: Floats) -> None:
-    """θ = (S − γ' e φ'ᵀ)⁻¹ b = Pb + Pe γ'φ'·Pb / (1 − γ'φ'·Pe) of each learner; as it was where A is singular."""
-    n = len(last)
-    for k in range(len(theta)):
-        above, below, whole = 0.0, 1.0, 1.0
-        for i in range(n):
-            v = memory[k, GAMMA] * last[i]
-            above += v * Pb[k, i]
-            below -= v * Pe[k, i]
-            whole += abs(v * Pe[k, i])
-        if abs(below) * 1e12 > whole:
-            for i in range(n):
-                theta[k, i] = Pb[k, i] + Pe[k, i] * above / below
-
-
-@jit_for((_f2, _f2, _f2, _f1, _f2))
-def solve_common(memory: Floats, Pb: Floats, Pe: Floats, last: Floats, theta: Floats) -> None:
-    """``solve_learners``, from Python."""
-    solve_learners(memory, Pb, Pe, last, theta)
-
-
-@jit_for((
-    _r2, _r2, _r3, _r2, types.int64, types.boolean, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f2, _f1, _b1, _f2, _f3,
-    types.int64, types.int64, _f1,
-))  # fmt: skip
-def common_steps(
-    Phi: Floats, Phi_next: Floats, parameters: Floats, R: Floats, begin: int, emphatic: bool, S: Floats, P: Floats,
-    b: Floats, theta: Floats, e: Floats, memory: Floats, Pb: Floats, Pe: Floats, last: Floats,
-    frozen: NDArray[np.bool_], predictions: Floats, weights: Floats, every: int, skip: int, delta: Floats,
-) -> tuple[int, int, int]:  # fmt: skip
-    """Steps of K learners with λ = 1, ρ = 1 and one I for all, which have S = A + γ' e φ'ᵀ in common.
-
-    Arguments are those of ``steps``, with G = K but for S and P = S⁻¹; ``last`` is φ' of the step before. Returns the
-    next step, how it ended, and the learner: after a ``SINGULAR`` one all but P, Pb, Pe and θ is as it should be.
-    """
-    T, n = Phi.shape
-    K = len(theta)
-    Pphi = np.empty(n)
-    for t in range(begin, T):
-        follows = True
-        for i in range(n):
-            follows = follows and Phi[t, i] == last[i]
-        if not follows and has_trace(e, memory):
-            return t, APART, 0
-        g = record_step(
-            t, Phi, Phi_next, parameters, R, theta, e, memory, frozen, predictions, weights, every, skip, delta
-        )
-        if g >= 0:
-            return t, DIVERGED, g
-        I = parameters[3, t, 0]
-        gain, largest = 0.0, 0.0
-        for i in range(n):
-            v = 0.0
-            for j in range(n):
-                v += P[i, j] * Phi[t, j]
-            Pphi[i] = v
-            gain += I * v * Phi[t, i]
-            largest = max(largest, abs(v)) if abs(v) <= LARGEST else LARGEST
-        fine = abs(gain) < LOST and largest < LARGEST
-        share = I / (1.0 + gain)
-        for i in range(n):
-            for j in range(n):
-                S[i, j] += I * Phi[t, i] * Phi[t, j]
-                P[i, j] -= share * Pphi[i] * Pphi[j]
-            last[i] = Phi_next[t, i]
-        for k in range(K):
-            gamma, along_b, along_e = memory[k, GAMMA], 0.0, 0.0
-            for i in range(n):
-                along_b += Phi[t, i] * Pb[k, i]
-                along_e += Phi[t, i] * Pe[k, i]
-            for i in range(n):
-                e[k, i] = gamma * e[k, i] + I * Phi[t, i]
-                b[k, i] += R[t, k] * e[k, i]
-                Pe[k, i] = gamma * (Pe[k, i] - share * along_e * Pphi[i]) + share * Pphi[i]
-                Pb[k, i] += R[t, k] * Pe[k, i] - share * along_b * Pphi[i]
-            memory[k, F] = parameters[0, t, k] * (memory[k, F] + I) if emphatic else 0.0
-            memory[k, GAMMA] = parameters[0, t, k]
-        if not fine:
-            return t + 1, SINGULAR, 0
-        solve_learners(memory, Pb, Pe, last, theta)
     return T, DONE, 0

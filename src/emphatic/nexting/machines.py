@@ -38,7 +38,7 @@ from emphatic.common.locks import UNFINISHED, hold_folder
 from emphatic.common.names import suggestion
 from emphatic.common.parts import open_writer
 from emphatic.hordes.horde import Horde
-from emphatic.learning.returns import UndiscountedWarning
+from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.nexting.alarms import alarms_by_signal
 from emphatic.nexting.learning import (
     FIRST,

@@ -37,7 +37,7 @@ from emphatic.common.names import suggests_keywords
 from emphatic.common.parts import open_writer
 from emphatic.engines.generated import compile_in_background
 from emphatic.learning.inputs import refusal
-from emphatic.learning.returns import UndiscountedWarning
+from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.nexting.alarms import alarms_by_signal
 from emphatic.nexting.learning import (
     Learned,

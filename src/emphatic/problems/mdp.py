@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import rules
+from emphatic.learning import xi
 from emphatic.learning.inputs import real_array, refusal
-from emphatic.learning.returns import xi
 from emphatic.problems.stream import FloatArray, Outcomes, Stream, outcomes, simulate
 from emphatic.rules import Rule
 
@@ -299,20 +299,20 @@ class MDP:
 
     # ------------------------------------------------------------------ emphasis and fixed points
 
-    def followon(self, beta: ArrayLike | None = None) -> FloatArray:
+    def followon(self, decay: ArrayLike | None = None) -> FloatArray:
         """f = (𝟙 − ΓP_πᵀ)⁻¹i with i = d_μ·I: d_μ times the expected follow-on trace.
 
         Args:
-            beta: Takes γ's place where γ > 0; a number or (S,).
+            decay: Takes γ's place where γ > 0; a number or (S,).
         """
         self._covered()
         M = self._discounted
-        if beta is not None:
-            discount = check_per_state("beta", beta, self.S, 0.0, 1.0, "followon")
-            M = discount_transitions(self.P_pi, discount * (self.gamma > 0.0), "beta")
+        if decay is not None:
+            discount = check_per_state("decay", decay, self.S, 0.0, 1.0, "followon")
+            M = discount_transitions(self.P_pi, discount * (self.gamma > 0.0), "decay")
         return sum_powers(M.T, self.objective)
 
-    def emphasis(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> FloatArray:
+    def emphasis(self, rule: str | Rule = "etd", decay: ArrayLike | None = None) -> FloatArray:
         """m (S,): the weight of each state's update in a rule's fixed point.
 
         td and every rule without emphasis: d_μ·I. etd: Λi + (𝟙−Λ)f. etd_beta: the same with f_β. bounded_etd: etd's,
@@ -320,7 +320,7 @@ class MDP:
 
         Args:
             rule: A rule, or the name of one, whose fixed point is known.
-            beta: β of rules that have it, a number or (S,).
+            decay: β of rules with a decay of their own, a number or (S,).
         """
         self._covered()
         i, of = self.objective, _known(rule)
@@ -328,9 +328,9 @@ class MDP:
             return self.with_cut_traces.emphasis("etd")
         if not of.emphasis:
             return i
-        if of.emphasis == "beta" and beta is None:
-            raise ValueError(f"The 'beta' parameter of emphasis is required by rule {of.name!r}.")
-        f = self.followon(beta if of.emphasis == "beta" else None)
+        if of.emphasis == "decay" and decay is None:
+            raise ValueError(f"The 'decay' parameter of emphasis is required by rule {of.name!r}.")
+        f = self.followon(decay if of.emphasis == "decay" else None)
         return self.lambda_ * i + (1.0 - self.lambda_) * f
 
     @cached_property
@@ -339,7 +339,7 @@ class MDP:
         M = self._discounted
         return read_only(np.eye(self.S) - sum_powers(M * self.lambda_, np.eye(self.S) - M))
 
-    def key_matrix(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> FloatArray:
+    def key_matrix(self, rule: str | Rule = "etd", decay: ArrayLike | None = None) -> FloatArray:
         """diag(m)(𝟙 − P^λ): a rule is stable, whatever the features, if this is positive definite.
 
         Of residual_gradient (𝟙 − P_πΓ)ᵀdiag(m)(𝟙 − P_πΓ) plus the variance of what follows: Σ m E_π[(x − γ'x')²] as
@@ -347,11 +347,11 @@ class MDP:
 
         Args:
             rule: A rule, or the name of one, whose fixed point is known.
-            beta: β of rules that have it, a number or (S,).
+            decay: β of rules with a decay of their own, a number or (S,).
         """
         if _known(rule).fixed_point == "cut":
             return self.with_cut_traces.key_matrix("etd")
-        m = self.emphasis(rule, beta)
+        m = self.emphasis(rule, decay)
         if _known(rule).fixed_point == "residual":
             ahead = m[:, None] * self.P_pi * self.gamma
             return np.asarray(np.diag(m + (ahead * self.gamma).sum(axis=0)) - ahead - ahead.T)
@@ -379,51 +379,51 @@ class MDP:
         start = np.where(cut == 1.0, self.start[state], 0.0) if len(starts) else None
         return MDP(P[state], R[state], **fields, lambda_=self.lambda_[state] / cut, start=start, name=self.name)
 
-    def is_positive_definite(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> bool:
+    def is_positive_definite(self, rule: str | Rule = "etd", decay: ArrayLike | None = None) -> bool:
         """Whether xᵀKx > 0 for every x ≠ 0, K being the key matrix.
 
         Args:
             rule: A rule, or the name of one, whose fixed point is known.
-            beta: β of rules that have it, a number or (S,).
+            decay: β of rules with a decay of their own, a number or (S,).
         """
-        K = self.key_matrix(rule, beta)
+        K = self.key_matrix(rule, decay)
         eigenvalues = np.linalg.eigvalsh(K + K.T)
         return bool(eigenvalues[0] > self.S * np.finfo(float).eps * abs(eigenvalues).max())
 
-    def A_matrix(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> FloatArray:
+    def A_matrix(self, rule: str | Rule = "etd", decay: ArrayLike | None = None) -> FloatArray:
         """A = Φᵀ K Φ with K the key matrix: the expected update is α(b − Aθ).
 
         Args:
             rule: A rule, or the name of one, whose fixed point is known.
-            beta: β of rules that have it, a number or (S,).
+            decay: β of rules with a decay of their own, a number or (S,).
         """
         Phi = self.with_cut_traces.Phi if _known(rule).fixed_point == "cut" else self.Phi
-        return Phi.T @ self.key_matrix(rule, beta) @ Phi
+        return Phi.T @ self.key_matrix(rule, decay) @ Phi
 
-    def b_vector(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> FloatArray:
+    def b_vector(self, rule: str | Rule = "etd", decay: ArrayLike | None = None) -> FloatArray:
         """b = Φᵀ diag(m)(𝟙 − P_πΓΛ)⁻¹ r_π; of residual_gradient Σ m E_π[R(φ − γ'φ')].
 
         Args:
             rule: A rule, or the name of one, whose fixed point is known.
-            beta: β of rules that have it, a number or (S,).
+            decay: β of rules with a decay of their own, a number or (S,).
         """
         if _known(rule).fixed_point == "cut":
             return self.with_cut_traces.b_vector("etd")
-        m = self.emphasis(rule, beta)
+        m = self.emphasis(rule, decay)
         if _known(rule).fixed_point == "residual":
             arriving = np.einsum("s,sa,sax,sax->x", m, self.pi, self.P, self.R)[:-1]
             return np.asarray(self.Phi.T @ (m * self.r_pi - self.gamma * arriving))
         return self.Phi.T @ (m * sum_powers(self._discounted * self.lambda_, self.r_pi))
 
-    def fixed_point(self, rule: str | Rule = "etd", beta: ArrayLike | None = None) -> FloatArray:
+    def fixed_point(self, rule: str | Rule = "etd", decay: ArrayLike | None = None) -> FloatArray:
         """θ* with Aθ* = b: where the rule's expected update is 0; the shortest one if there are several.
 
         Args:
             rule: A rule, or the name of one, whose fixed point is known.
-            beta: β of rules that have it, a number or (S,).
+            decay: β of rules with a decay of their own, a number or (S,).
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            A, b = self.A_matrix(rule, beta), self.b_vector(rule, beta)
+            A, b = self.A_matrix(rule, decay), self.b_vector(rule, decay)
         if not (np.isfinite(A).all() and np.isfinite(b).all()):
             raise ValueError("A and b of this problem are beyond the range of float64: scale 'Phi' or 'R' down.")
         theta = least_norm(A, b)
@@ -510,7 +510,7 @@ class MDP:
         return self.Phi, self.v_pi, self.objective
 
     def xi(self, zeta: float) -> float:
-        """ABTD's ξ(ζ), over the actions that either policy takes (``emphatic.xi``).
+        """ABTD's ξ(ζ), over the actions that either policy takes (``emphatic.learning.xi``).
 
         Args:
             zeta: ζ, from 0 to 1.

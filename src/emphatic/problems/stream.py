@@ -109,7 +109,7 @@ class Stream:
             raise ValueError(f"'inputs' is for a single run and this stream has {self.runs}: use stream[i].inputs(…).")
         if of.action_values and (self.rho != 1.0).any():
             raise ValueError(
-                f"{of.class_name or of.name} learns values of states and actions, and these are features of states: "
+                f"{of.name} learns values of states and actions, and these are features of states: "
                 "off-policy it would learn those of the behaviour policy. Give it φ(s, a) and φ̄' = Σ_a π(a|s')φ(s', a) "
                 "of your own."
             )

@@ -24,7 +24,8 @@ two-argument ``min`` and ``max``, and comparisons used as factors. A compiler th
 is given the same code with other globals. ``Rule`` checks all this, and ``Rule.source`` is the function in one form.
 
 What scalars cannot express, such as a step size for each weight, is an ``ElementwiseRule``: the same language, applied
-to the components of the vectors, in which ``exp`` may be called too. ``emphatic.stepsizes`` makes such rules.
+to the components of the vectors, in which ``exp``, ``sqrt`` and ``log`` may be called too. ``emphatic.stepsizes`` makes
+such rules.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ import functools
 from emphatic.common.discovery import discover
 from emphatic.common.names import suggestion
 from emphatic.rules._elementwise import ElementwiseRule
-from emphatic.rules._exponential import exp
 from emphatic.rules._fields import RANGES, STEP
+from emphatic.rules._functions import exp, log, sqrt
 from emphatic.rules._replacing import replacing_td
 from emphatic.rules._rule import Rule, Scalars, Update
+from emphatic.rules._separate import separate
 from emphatic.rules._truncated import nstep_etd, truncated_etd
 
 __all__ = [
@@ -48,12 +50,14 @@ __all__ = [
     "Rule",
     "Scalars",
     "Update",
-    "class_names",
     "exp",
     "get",
+    "log",
     "names",
     "nstep_etd",
     "replacing_td",
+    "separate",
+    "sqrt",
     "truncated_etd",
 ]
 
@@ -65,7 +69,6 @@ _ORDER = (
     *("td", "true_online_td", "etd", "etd_beta", "true_online_etd", "true_online_etd_beta", "bounded_etd"),
     *("gtd", "gtd2", "true_online_gtd", "htd", "proximal_gtd2", "tdrc", "gq"),
     *("tree_backup", "vtrace", "abtd", "residual_gradient"),
-    *("true_online_td_last", "true_online_etd_last", "true_online_etd_beta_last", "true_online_gtd_last"),
     *("emphatic_q", "differential_td", "differential_etd", "per_etd", "clipped_etd"),
 )
 
@@ -111,14 +114,4 @@ def _library() -> tuple[str, ...]:
 
 def is_own(rule: AnyRule) -> bool:
     """Whether a rule is not the library's: of another name, or of a library rule's name and different from it."""
-    return rule.name not in _PLUGINS or rule != get(rule.name)
-
-
-@functools.cache
-def class_names() -> dict[str, str]:
-    """The short names of learners in ``emphatic``, and the rule of each.
-
-    >>> class_names()["TrueOnlineETD"]
-    'true_online_etd'
-    """
-    return {rule.class_name: rule.name for rule in map(get, _library()) if rule.class_name}
+    return rule.name not in _PLUGINS or rule.plain != get(rule.name)

@@ -12,11 +12,12 @@ that are the same here compute the same; those that are not may do so too.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["ANYTHING", "Bounds", "Formula", "exponential", "largest", "smallest", "variables"]
+__all__ = ["ANYTHING", "FUNCTIONS", "Bounds", "Formula", "largest", "smallest", "variables"]
 
 MOST_TERMS = 64
 
@@ -30,7 +31,7 @@ _ONE: Monomial = frozenset()
 
 
 class Atom:
-    """A factor of a monomial: a variable, or [x]⁺, x > 0, x < 0, eˣ or x itself for a formula x."""
+    """A factor of a monomial: a variable, or [x]⁺, x > 0, x < 0, eˣ, √x, ln x or x itself for a formula x."""
 
     __slots__ = ("_hash", "bounds", "key", "kind", "names")
 
@@ -48,8 +49,9 @@ class Atom:
 class Formula:
     """What a function of scalars computes: coefficients by monomial.
 
-    ``is_safe`` tells whether every divisor on the way is different from 0, whatever the variables are. ``limits``
-    computes bounds from those of the operands, which may be closer than those of the terms.
+    ``is_safe`` tells whether every divisor on the way is different from 0, and every root and logarithm defined,
+    whatever the variables are. ``limits`` computes bounds from those of the operands, which may be closer than those of
+    the terms.
     """
 
     __slots__ = ("_bounds", "_limits", "is_safe", "terms")
@@ -211,12 +213,20 @@ def smallest(x: Any, y: Any) -> Formula:
     return -largest(-_lift(x), -_lift(y))
 
 
-def exponential(x: Any) -> Formula:
-    """The function ``exp`` of rules, which is constant below −32 and above 32."""
+def _increasing(kind: str, function: Callable[[float], float], x: Any) -> Formula:
+    """An increasing function, which is −∞ where it is not defined."""
     x = _lift(x)
-    low, high = (math.exp(min(max(end, -32.0), 32.0)) for end in x.bounds)
-    terms = {_ONE if x.constant is not None else _monomial("exp", x, (low, high)): 1.0}
-    return Formula(terms, is_safe=x.is_safe) * (low if x.constant is not None else 1.0)
+    low, high = map(function, x.bounds)
+    is_safe = x.is_safe and low > -math.inf
+    return Formula({_ONE: low} if x.constant is not None else {_monomial(kind, x, (low, high)): 1.0}, is_safe=is_safe)
+
+
+#: What elementwise rules may call besides ``min`` and ``max``; ``exp`` is constant below −32 and above 32.
+FUNCTIONS: dict[str, Callable[[Any], Formula]] = {
+    "exp": functools.partial(_increasing, "exp", lambda x: math.exp(min(max(x, -32.0), 32.0))),
+    "sqrt": functools.partial(_increasing, "sqrt", lambda x: math.sqrt(x) if x >= 0.0 else -math.inf),
+    "log": functools.partial(_increasing, "log", lambda x: math.log(x) if x > 0.0 else -math.inf),
+}
 
 
 def _lift(value: Any) -> Formula:

@@ -133,9 +133,10 @@ class Canonical:
         """A scalar, or a tuple of such."""
         if isinstance(node, ast.Tuple | ast.List):
             return _tuple([self._value(entry) for entry in node.elts], ast.Load())
-        return self._scalar(node)
+        return self.scalar(node)
 
-    def _scalar(self, node: ast.expr, *, factor: bool = False) -> ast.expr:
+    def scalar(self, node: ast.expr, *, factor: bool = False) -> ast.expr:
+        """One number, in the names of the function."""
         match node:
             case ast.Constant(value):
                 return self._as_literal(node, value)
@@ -145,17 +146,17 @@ class Canonical:
                 return self._as_literal(node, self._looked_up(node))
             case ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult() | ast.Div() as operation, right):
                 times = isinstance(operation, ast.Mult)
-                return ast.BinOp(self._scalar(left, factor=times), operation, self._scalar(right, factor=times))
+                return ast.BinOp(self.scalar(left, factor=times), operation, self.scalar(right, factor=times))
             case ast.UnaryOp(ast.USub() as operation, operand):
-                return ast.UnaryOp(operation, self._scalar(operand))
+                return ast.UnaryOp(operation, self.scalar(operand))
             case ast.Compare(left, [ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() as operation], [right]) if factor:
-                return ast.Compare(self._scalar(left), [operation], [self._scalar(right)])
+                return ast.Compare(self.scalar(left), [operation], [self.scalar(right)])
             case ast.Compare(_, [_]):
                 raise self._refusal(node, "use <, <=, > and >= only as factors of a product, such as c * (a > b)")
             case ast.Call(ast.Name(("min" | "max") as name), [one, other], []) if self._is_builtin(name):
-                return ast.Call(_load(name), [self._scalar(one), self._scalar(other)], [])
+                return ast.Call(_load(name), [self.scalar(one), self.scalar(other)], [])
             case ast.Call(ast.Name(name), [one], []) if self.known.get(name) and self.outside(name) is self.known[name]:
-                return ast.Call(_load(name), [self._scalar(one)], [])
+                return ast.Call(_load(name), [self.scalar(one)], [])
             case ast.Call(callee):
                 name = ast.unparse(callee)
                 advice = _CALLS.get(name.rpartition(".")[2])

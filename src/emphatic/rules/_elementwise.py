@@ -6,23 +6,23 @@ import ast
 import functools
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from emphatic.rules import _lazy, _source, _structure
-from emphatic.rules._exponential import exp
 from emphatic.rules._fields import STEP, check_fields, refusal
+from emphatic.rules._functions import exp, log, sqrt
 from emphatic.rules._rule import Scalars
-from emphatic.rules._traits import RuleTraits
+from emphatic.rules._traits import RuleFields
 
 __all__ = ["ElementwiseRule"]
 
 
 @dataclass(frozen=True)
-class ElementwiseRule(RuleTraits):
+class ElementwiseRule(RuleFields):
     """An algorithm whose vectors are updated component by component; scalars A and B cannot express it (α_i e_i, …).
 
         X_i          ← adapt(u, X_i, φ_i)              u = signal(step, memory); where the rule has them
@@ -40,15 +40,16 @@ class ElementwiseRule(RuleTraits):
     the sparse engine drops the traces of a component when they have decayed to this fraction since φ_i was last not 0.
     They must decay as A says, and take only φ.
 
-    Functions are written as those of a ``Rule``; ``component`` and ``adapt`` may also call ``emphatic.rules.exp``.
+    Functions are written as those of a ``Rule``; they may also call ``exp``, ``sqrt`` and ``log`` of
+    ``emphatic.rules``.
 
     Args:
         name: The rule's name.
         terms: The terms of the sums: (X_i, φ_i, φ'_i) to a tuple.
         function: The scalars: (step, memory, sums) to A, s and the next memory.
         component: The update of the i-th components: (s, X_i, φ_i, φ'_i) to the next X_i.
-        weights: The names of the weight vectors, θ first.
-        traces: The names of the traces.
+        weights: The names of the weight vectors, θ first; θ alone unless given.
+        traces: The names of the traces; e unless given.
         memory: The names of the scalars that it remembers.
         signal: The scalars u that ``adapt`` uses, from (step, memory).
         adapt: What happens to X_i before the sums: (u, X_i, φ_i) to X_i.
@@ -59,50 +60,35 @@ class ElementwiseRule(RuleTraits):
         interest: Whether steps are weighted by the interest I. A rule without accepts only I = 1.
         paper: Where the rule is from, for the table of rules.
         extra_ranges: The least and the largest value of each extra parameter that is not in ``RANGES``.
-        emphasis: The discount of the follow-on trace F: "gamma", "beta", "decay", or "" where there is none.
+        emphasis: The discount of the follow-on trace F: "gamma", "decay", or "" where there is none.
         fixed_point: Where the expected update is 0, as in ``Rule``.
         action_values: Whether φ is of a state and an action.
-        class_name: The short name of its learners in ``emphatic``.
         update: The update in words, for the table of rules; by default the function's docstring.
         lasting: The last entries of the memory, which ``cut`` leaves unchanged.
+        continuing: Whether γ = 1 throughout is meant, as in ``Rule``.
+        ordered: Two extra parameters in order, as in ``Rule``.
     """
 
     name: str
     terms: Callable[[Scalars, Any, Any], Scalars]
     function: Callable[[Scalars, Scalars, Scalars], Any]
     component: Callable[[Scalars, Scalars, Any, Any], Scalars]
-    weights: tuple[str, ...]
-    traces: tuple[str, ...]
-    memory: tuple[str, ...]
+    weights: tuple[str, ...] = ("theta",)
+    traces: tuple[str, ...] = ("e",)
+    memory: tuple[str, ...] = ()
     signal: Callable[[Scalars, Scalars], Scalars] | None = None
     adapt: Callable[[Scalars, Scalars, Any], Scalars] | None = None
-    change: str = ""
     eager: str = ""
-    extra: tuple[str, ...] = ()
-    defaults: Mapping[str, float | str] = field(default_factory=dict, hash=False)
-    interest: bool = True
-    paper: str = ""
-    extra_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
-    emphasis: Literal["", "gamma", "beta", "decay"] = ""
-    fixed_point: Literal["", "projected", "cut", "residual"] = ""
-    action_values: bool = False
-    class_name: str = ""
-    update: str = ""
-    lasting: tuple[str, ...] = ()
     #: The functions as engines compile them.
     source: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.change and self.change not in self.memory:
-            raise refusal(self.name, "change", f"be one of the memory, {', '.join(self.memory)}", repr(self.change))
-        if self.eager and self.eager not in self.memory:
-            raise refusal(self.name, "eager", f"be one of the memory, {', '.join(self.memory)}", repr(self.eager))
         if (self.adapt is None) != (self.signal is None):
             raise refusal(self.name, "adapt", "be given together with 'signal', or neither", "one of them")
         texts = [_renamed(inspect.getsource(exp), "exp")]
         for name, held in self._arguments.items():
-            made = _source.canonical(self.name, getattr(self, name), held, name, exp=exp)
+            made = _source.canonical(self.name, getattr(self, name), held, name, exp=exp, sqrt=sqrt, log=log)
             texts.append(_renamed(made, "rule" if name == "function" else name))
         object.__setattr__(self, "source", "\n\n".join(texts))
         _ = self.form
@@ -166,7 +152,7 @@ class ElementwiseRule(RuleTraits):
             least: what they call as ``min``.
             most: what they call as ``max``.
         """
-        namespace: dict[str, Any] = {"min": least, "max": most, "__builtins__": {}}
+        namespace: dict[str, Any] = {"min": least, "max": most, "sqrt": sqrt, "log": log, "__builtins__": {}}
         exec(compile(self.source, "<elementwise rule>", "exec", dont_inherit=True), namespace)
         return namespace
 
@@ -181,7 +167,9 @@ class ElementwiseRule(RuleTraits):
         held = self._arguments["function"]
         arguments = [tuple(_structure.Computed() for _ in names) for names in held.values()]
         either = _structure.Computed.either
-        rule = types.FunctionType(self.pure["rule"].__code__, {"min": either, "max": either})
+        rule = types.FunctionType(
+            self.pure["rule"].__code__, dict.fromkeys(("min", "max", "exp", "sqrt", "log"), either)
+        )
         A, _, memory = rule(*arguments)
         B = tuple((0.0, 0.0) for _ in self.vectors)
         _structure.check_shapes(self, (A, B, memory))

@@ -26,6 +26,7 @@ RANGES = {
     "rho": (0.0, math.inf),
     "gamma_next": (0.0, 1.0),
     "beta": (0.0, math.inf),
+    "decay": (0.0, 1.0),
     "eta": (0.0, math.inf),
     "lambda_next": (0.0, 1.0),
     "kappa": (0.0, math.inf),
@@ -37,53 +38,20 @@ RANGES = {
 #: Attributes of ``Learner``: a vector or a remembered scalar of such a name could not be read. (``theta`` is θ.)
 ATTRIBUTES = frozenset(
     (
-        "n",
-        "K",
-        "dtype",
-        "engine",
-        "steps",
-        "steps_taken",
-        "frozen",
-        "nbytes",
-        "rule",
-        "grain",
-        "stepsize",
-        "learn",
-        "run",
-        "position",
-        "predict",
-        "cut",
-        "copy",
-        "select",
-        "save",
-        "load_with",
+        *("n", "K", "dtype", "engine", "steps", "frozen", "nbytes", "rule", "grain", "stepsize", "position"),
+        *("learn", "run", "predict", "cut", "copy", "select", "save", "load_with"),
     )
 )
 
 #: Keywords of ``Learner.learn`` and ``Learner.run``: an extra parameter of such a name could not be given.
 KEYWORDS = frozenset(
     (
-        "self",
-        "alpha",
-        "I",
-        "lambda_",
-        "phi",
-        "rho",
-        "R",
-        "phi_next",
-        "gamma_next",
-        "Phi",
-        "Phi_next",
-        "first",
-        "predictions",
-        "returns",
-        "probe",
-        "probe_every",
-        "on_divergence",
+        *("self", "alpha", "I", "lambda_", "phi", "rho", "R", "phi_next", "gamma_next", "Phi", "Phi_next", "first"),
+        *("predictions", "returns", "probe", "probe_every", "on_divergence"),
     )
 )
 
-_EMPHASES = ("", "gamma", "beta", "decay")
+_EMPHASES = ("", "gamma", "decay")
 _FIXED_POINTS = ("", "projected", "cut", "residual")
 
 
@@ -107,21 +75,17 @@ def check_fields(rule: AnyRule) -> None:
     _check_defaults(rule)
     _check_ranges(rule)
     _check_ordered(rule)
-    for field, kind in (
-        ("interest", bool),
-        ("action_values", bool),
-        ("continuing", bool),
-        ("paper", str),
-        ("update", str),
-    ):
-        if not isinstance(getattr(rule, field), kind):
-            raise refusal(rule.name, field, f"be a {kind.__name__}", repr(getattr(rule, field)))
+    for kind, names_of_kind in ((bool, ("interest", "action_values", "continuing")), (str, ("paper", "update"))):
+        for field in names_of_kind:
+            if not isinstance(getattr(rule, field), kind):
+                raise refusal(rule.name, field, f"be a {kind.__name__}", repr(getattr(rule, field)))
     for field, kinds in (("emphasis", _EMPHASES), ("fixed_point", _FIXED_POINTS)):
         if getattr(rule, field) not in kinds:
             raise refusal(rule.name, field, f"be one of {', '.join(map(repr, kinds))}", repr(getattr(rule, field)))
-    name = rule.class_name
-    if not (isinstance(name, str) and (name == "" or (_is_identifier(name) and name[0].isupper()))):
-        raise refusal(rule.name, "class_name", "be an identifier that begins with a capital, or ''", repr(name))
+    for field in ("change", "eager"):
+        value = getattr(rule, field, "")
+        if value and value not in rule.memory:
+            raise refusal(rule.name, field, f"be one of the memory, {', '.join(rule.memory)}", repr(value))
 
 
 def _is_identifier(name: Any) -> bool:

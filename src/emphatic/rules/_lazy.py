@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from emphatic.rules._algebra import ANYTHING, Bounds, Formula, exponential, largest, smallest, variables
+import numpy as np
+
+from emphatic.rules._algebra import ANYTHING, FUNCTIONS, Bounds, Formula, largest, smallest, variables
 from emphatic.rules._fields import STEP, refusal
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ class _Analysis:
     def __init__(self, rule: ElementwiseRule) -> None:
         self.rule = rule
         self.functions = rule.functions(smallest, largest)
-        self.functions["exp"] = exponential
+        self.functions |= FUNCTIONS
         step = {name: ANYTHING if name == "delta" else rule.ranges[name] for name in STEP + rule.extra}
         sums = [f"sum {i}" for i in range(rule.counts[0])]
         #: What each scalar and each component can be, by the arguments of the functions.
@@ -221,7 +223,8 @@ class _Analysis:
             z = tuple(0.0 if isinstance(component, float) else value for value, component in still)
             before = ", ".join(f"{name} = {value:.3g}" for name, value in zip(self.rule.vectors, z, strict=True))
             try:
-                difference = compare(values, z)
+                with np.errstate(all="ignore"):  # of roots and logarithms
+                    difference = compare(values, z)
             except ZeroDivisionError:
                 difference = "a division by 0"
             if difference:

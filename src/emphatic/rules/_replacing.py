@@ -47,8 +47,6 @@ replacing_td = ElementwiseRule(
     terms,
     function,
     component,
-    weights=("theta",),
-    traces=("e",),
     memory=("gamma",),
     paper="Singh & Sutton (1996)",
 )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from emphatic.rules import _source, _structure
 from emphatic.rules._fields import STEP, check_fields
-from emphatic.rules._traits import RuleTraits
+from emphatic.rules._traits import RuleFields
 
 __all__ = ["Rule", "Scalars", "Update"]
 
@@ -18,7 +18,7 @@ Update = tuple[tuple[Scalars, ...], tuple[Scalars, ...], Scalars]
 
 
 @dataclass(frozen=True)
-class Rule(RuleTraits):
+class Rule(RuleFields):
     """An algorithm: the names of what it keeps, and its one function.
 
     All fields are checked when a rule is created; a ValueError names what is wrong.
@@ -26,8 +26,8 @@ class Rule(RuleTraits):
     Args:
         name: The rule's name.
         function: The update: (step, memory, x, x_next, g) to A, B and the next memory.
-        weights: The names of the weight vectors, θ first.
-        traces: The names of the traces.
+        weights: The names of the weight vectors, θ first; θ alone unless given.
+        traces: The names of the traces; e unless given.
         memory: The names of the scalars that it remembers.
         extra: Its parameters besides α, I, λ, ρ and γ'.
         defaults: The values of extra parameters that are not passed: a number, the name of another parameter, or
@@ -36,14 +36,14 @@ class Rule(RuleTraits):
         interest: Whether steps are weighted by the interest I. A rule without accepts only I = 1.
         paper: Where the rule is from, for the table of rules.
         extra_ranges: The least and the largest value of each extra parameter that is not in ``RANGES``.
-        emphasis: The discount of the follow-on trace F: "gamma", "beta", "decay", or "" where there is none.
+        emphasis: The discount of the follow-on trace F: "gamma", "decay", or "" where there is none.
         fixed_point: Where the expected update is 0: "projected", θ of TD(λ) with that emphasis; "cut", the same with
             λ/max(1, ρ⁻) for λ; "residual", θ of the least mean squared TD error; or "" where that is not known.
         action_values: Whether φ is of a state and an action.
-        class_name: The short name of its learners in ``emphatic``.
         update: The update in words, for the table of rules; by default the function's docstring.
-        effective_step: The step along φ as a function of (step, memory), ραM for an emphatic rule: what a step size
-            with a ``bound`` limits.
+        effective_step: The step along φ as an expression in the names of the function, "rho * alpha * M" for an
+            emphatic rule: what a step size with a ``bound`` limits. It depends on step and memory alone.
+        change: The entry of the memory that is (θ_new − θ)·φ', where the rule takes it for (θ − θ⁻)·φ of the next step.
         lasting: The last entries of the memory, which ``cut`` leaves unchanged.
         continuing: Whether γ = 1 throughout is meant: values are then relative to an average reward.
         ordered: Two extra parameters, of which the first must never be above the second: the two ends of a range.
@@ -51,26 +51,13 @@ class Rule(RuleTraits):
 
     name: str
     function: Callable[[Scalars, Scalars, Scalars, Scalars, Scalars], Update]
-    weights: tuple[str, ...]
-    traces: tuple[str, ...]
-    memory: tuple[str, ...]
-    extra: tuple[str, ...] = ()
-    defaults: Mapping[str, float | str] = field(default_factory=dict, hash=False)
-    interest: bool = True
-    paper: str = ""
-    extra_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
-    emphasis: Literal["", "gamma", "beta", "decay"] = ""
-    fixed_point: Literal["", "projected", "cut", "residual"] = ""
-    action_values: bool = False
-    class_name: str = ""
-    update: str = ""
-    effective_step: Callable[[Scalars, Scalars], Any] | None = None
-    lasting: tuple[str, ...] = ()
-    continuing: bool = False
-    ordered: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ("theta",)
+    traces: tuple[str, ...] = ("e",)
+    memory: tuple[str, ...] = ()
+    effective_step: str = ""
     #: The function as engines compile it, ``def rule(step, memory, x, x_next, g)``: see ``emphatic.rules._canonical``.
     source: str = field(init=False, repr=False)
-    #: ``effective_step`` in the same form; "" where there is none.
+    #: ``effective_step`` as such a function of step and memory; "" where there is none.
     effective_source: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -81,9 +68,8 @@ class Rule(RuleTraits):
         put("update", self.update or " ".join((getattr(self.function, "__doc__", None) or "").split()))
         put("source", _source.canonical(self.name, self.function, self.arguments))
         put("effective_source", "")
-        if self.effective_step is not None:
-            given = {name: self.arguments[name] for name in ("step", "memory")}
-            put("effective_source", _source.canonical(self.name, self.effective_step, given, "effective_step"))
+        if self.effective_step:
+            put("effective_source", _source.effective(self.name, self.function, self.arguments, self.effective_step))
         _ = self.form  # which looks at all that the function returns
 
     @functools.cached_property

@@ -14,13 +14,14 @@ import hashlib
 import inspect
 import linecache
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from emphatic.rules._canonical import Canonical
 from emphatic.rules._fields import refusal
 
-__all__ = ["canonical", "compiled"]
+__all__ = ["canonical", "compiled", "effective", "inlined", "needed", "tuple_of"]
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -33,14 +34,69 @@ def canonical(
     ``arguments`` has the contents of each of its arguments, ``field`` names the rule's function, and ``known`` what it
     may call besides ``min`` and ``max``.
     """
-    if not isinstance(function, types.FunctionType) and callable(function):
-        function = inspect.unwrap(function)  # numba.njit and functools.cache keep the function they took
-    if not isinstance(function, types.FunctionType):
-        raise refusal(rule, field, "be a function written in Python", repr(function))
-    node = _node(rule, function, field)
-    outside, file = functools.partial(_outside, function), function.__code__.co_filename
-    made = Canonical(rule, node, arguments, outside, file, known, field)
-    return ast.unparse(made.function())
+    return ast.unparse(_form(rule, function, arguments, known, field).function())
+
+
+def effective(rule: str, function: Any, arguments: Mapping[str, tuple[str, ...]], expression: Any) -> str:
+    """A ``def rule(step, memory)`` that returns this expression in the names of the rule's function."""
+    form = _form(rule, function, arguments, {}, "effective_step")
+    try:
+        value = form.scalar(ast.parse(expression, mode="eval").body)
+    except (SyntaxError, TypeError):
+        wanted = "be an expression in the names of the function, such as 'rho * alpha * M'"
+        raise refusal(rule, "effective_step", wanted, repr(expression)) from None
+    module = form.function()
+    (definition,) = module.body
+    assert isinstance(definition, ast.FunctionDef)
+    definition.body = [*needed(definition.body[:-1], _names([value])), ast.Return(value)]
+    if used := sorted(_names(definition.body) & {"x", "x_next", "g"}):
+        wanted = "depend on step and memory alone"
+        raise refusal(rule, "effective_step", wanted, f"`{expression}`, which depends on {used[0]}")
+    definition.args.args = [ast.arg("step"), ast.arg("memory")]
+    return ast.unparse(module)
+
+
+def needed(statements: Sequence[ast.stmt], names: Iterable[str]) -> list[ast.stmt]:
+    """The assignments, of these, on which the values of these names depend in the end."""
+    names = set(names)
+    chosen: list[ast.stmt] = []
+    for statement in reversed(statements):
+        assert isinstance(statement, ast.Assign)
+        target, value = statement.targets[0], statement.value
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            wanted = [isinstance(name, ast.Name) and name.id in names for name in target.elts]
+            target.elts, value.elts = (list(compress(side.elts, wanted)) for side in (target, value))
+        assigned = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+        if assigned & names:
+            chosen.append(statement)
+            names = names - assigned | _names([value])
+    return chosen[::-1]
+
+
+def inlined(source: str, prefix: str, arguments: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The statements of a canonical function with its names prefixed, and what it returns."""
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.FunctionDef)
+    bound = {name: f"{prefix}_{name}" for name, value in arguments.items() if not value.isidentifier()}
+    lines = [f"{bound[name]} = {arguments[name]}" for name in bound]
+
+    class Renamed(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.Name:
+            if node.id in ("min", "max"):
+                return node
+            if node.id in arguments:
+                return ast.Name(bound.get(node.id, arguments[node.id]), node.ctx)
+            return ast.Name(f"{prefix}_{node.id}", node.ctx)
+
+    *statements, ending = (Renamed().visit(statement) for statement in definition.body)
+    lines += [ast.unparse(statement) for statement in statements]
+    results = ending.value.elts if isinstance(ending.value, ast.Tuple) else [ending.value]
+    return lines, [f"({ast.unparse(value)})" for value in results]
+
+
+def tuple_of(names: Iterable[str]) -> str:
+    """The text of a tuple."""
+    return "(" + "".join(f"{name}, " for name in names) + ")"
 
 
 def compiled(rule: str, source: str) -> types.FunctionType:
@@ -51,6 +107,24 @@ def compiled(rule: str, source: str) -> types.FunctionType:
     exec(compile(source, file, "exec", dont_inherit=True), namespace)
     made: types.FunctionType = namespace["rule"]
     return made
+
+
+def _form(
+    rule: str, function: Any, arguments: Mapping[str, tuple[str, ...]], known: Mapping[str, Any], field: str
+) -> Canonical:
+    if not isinstance(function, types.FunctionType) and callable(function):
+        function = inspect.unwrap(function)  # numba.njit and functools.cache keep the function they took
+    if not isinstance(function, types.FunctionType):
+        raise refusal(rule, field, "be a function written in Python", repr(function))
+    node = _node(rule, function, field)
+    outside, file = functools.partial(_outside, function), function.__code__.co_filename
+    return Canonical(rule, node, arguments, outside, file, known, field)
+
+
+def _names(nodes: Iterable[ast.AST]) -> set[str]:
+    """The names whose values are used."""
+    each = (node for tree in nodes for node in ast.walk(tree))
+    return {node.id for node in each if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
 
 
 def _node(rule: str, function: types.FunctionType, field: str) -> ast.FunctionDef | ast.Lambda:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from emphatic.rules._fields import RANGES, STEP
 
-__all__ = ["RuleTraits"]
+__all__ = ["RuleFields", "RuleTraits"]
 
 
 class RuleTraits:
@@ -23,13 +23,16 @@ class RuleTraits:
     extra_ranges: Mapping[str, tuple[float, float]]
     interest: bool
     action_values: bool
-    continuing: bool = False
-    ordered: tuple[str, ...] = ()
     form: Any
 
     @property
     def base(self) -> Any:
         """The rule itself, or the one whose step sizes a method sets."""
+        return self
+
+    @property
+    def plain(self) -> Any:
+        """The rule itself, or the one that ``separate`` made exact."""
         return self
 
     @property
@@ -74,3 +77,28 @@ class RuleTraits:
     def __getstate__(self) -> dict[str, Any]:
         """The fields; derived values are computed again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleFields(RuleTraits):
+    """The keywords of both kinds of rules."""
+
+    extra: tuple[str, ...] = ()
+    defaults: Mapping[str, float | str] = field(default_factory=dict, hash=False)
+    interest: bool = True
+    paper: str = ""
+    extra_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
+    emphasis: Literal["", "gamma", "decay"] = ""
+    fixed_point: Literal["", "projected", "cut", "residual"] = ""
+    action_values: bool = False
+    update: str = ""
+    change: str = ""
+    lasting: tuple[str, ...] = ()
+    continuing: bool = False
+    ordered: tuple[str, ...] = ()
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The names of what it keeps, and its keywords, for a rule that is made from it."""
+        names = ("weights", "traces", "memory", *(field.name for field in fields(RuleFields)))
+        return {name: getattr(self, name) for name in names}

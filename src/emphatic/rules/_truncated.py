@@ -34,13 +34,6 @@ def {name}(step, memory, x, x_next, g):
     w = alpha * delta
     return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next, rho, {remembered})
 
-
-def effective_step(step, memory):
-    """ραM"""
-    alpha, I, lambda_, rho, gamma_next, delta = step
-    {memory} = memory
-{lines}
-    return rho * alpha * (lambda_ * I + (1.0 - lambda_) * {emphasis})
 '''
 
 
@@ -109,11 +102,9 @@ def _made(name: str, names: list[str], lines: list[str], emphasis: str, update: 
     return Rule(
         name,
         namespace[name],
-        weights=("theta",),
-        traces=("e",),
         memory=("gamma", "rho_before", *names),
         paper=paper,
         emphasis="gamma",
         update=update,
-        effective_step=namespace["effective_step"],
+        effective_step="rho * alpha * M",
     )

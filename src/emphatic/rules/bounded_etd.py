@@ -20,11 +20,11 @@ returns lie from min(0, c)/(1 − γ) to max(0, C)/(1 − γ).
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def bounded_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← ργλ_t e + Sφ;  θ ← θ + (δ + D)e − Dbφ = θ + w e_old + q φ"""
     alpha, I, lambda_, rho, gamma_next, delta, low, high = step
@@ -48,26 +48,15 @@ def bounded_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: 
     return ((1.0, w), (0.0, c)), ((q, 0.0), (S, 0.0)), (gamma_next, D, F, rho)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραM, of which b is never more"""
-    alpha, I, lambda_, rho, gamma_next, delta, low, high = step
-    gamma, D, F, rho_before = memory
-    cut = lambda_ / max(rho_before, 1.0)
-    return rho * alpha * (cut * I + (1.0 - cut) * (F + I))
-
-
 rule = Rule(
     "bounded_etd",
     bounded_etd,
     paper="Espeholt et al. (2018), Dabney & Barto (2012), Javed et al. (2024)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * M",
     memory=("gamma", "D", "F", "rho_before"),
     extra=("low", "high"),
     defaults={"low": -math.inf, "high": math.inf},
     ordered=("low", "high"),
-    class_name="BoundedETD",
     emphasis="gamma",
     fixed_point="cut",
     update="true_online_etd with λ/max(1, ρ⁻) for λ, min(ραM, ½/φ·φ) for ραM, and θ·φ' between low and high",

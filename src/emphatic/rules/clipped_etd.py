@@ -13,11 +13,11 @@ states. If no ratio is above ρ̄, this rule is etd. Jiang, Zahavy, Xu, White, H
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def clipped_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """F ← min(ρ⁻, ρ̄)γF + I;  M = λI + (1−λ)F;  e ← ρ(γλe + Mφ);  θ ← θ + αδe"""
     alpha, I, lambda_, rho, gamma_next, delta, clip = step
@@ -30,25 +30,14 @@ def clipped_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: 
     return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next, min(rho, clip) * gamma_next * F)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραM"""
-    alpha, I, lambda_, rho, gamma_next, delta, clip = step
-    gamma, F = memory
-    F = F + I
-    return rho * alpha * (lambda_ * I + (1.0 - lambda_) * F)
-
-
 rule = Rule(
     "clipped_etd",
     clipped_etd,
     paper="Jiang et al. (2021)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * M",
     memory=("gamma", "F"),
     extra=("clip",),
     defaults={"clip": 1.0},
     extra_ranges={"clip": (0.0, math.inf)},
-    class_name="ClippedETD",
     emphasis="gamma",
 )

@@ -13,11 +13,10 @@ Markov decision processes", equations 3 to 6; Sutton & Barto (2018), section 10.
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def differential_td(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← ρ(γλe + Iφ);  θ ← θ + α(δ − R̄)e;  R̄ ← R̄ + βρ(δ − R̄)"""
     alpha, I, lambda_, rho, gamma_next, delta, beta = step
@@ -29,23 +28,14 @@ def differential_td(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars,
     return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next, rbar + beta * rho * difference)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραI"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta = step
-    return rho * alpha * I
-
-
 rule = Rule(
     "differential_td",
     differential_td,
     paper="Wan, Naik & Sutton (2021)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * I",
     memory=("gamma", "rbar"),
     lasting=("rbar",),
     continuing=True,
     extra=("beta",),
     defaults={"beta": "eta"},
-    class_name="DifferentialTD",
 )

@@ -13,11 +13,10 @@ prints the rule for pairs.
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def emphatic_q(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """F ← ργF + I;  M = λI + (1−λ)F;  e ← ργλe + Mφ;  θ ← θ + αδe"""
     alpha, I, lambda_, rho, gamma_next, delta = step
@@ -29,23 +28,12 @@ def emphatic_q(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: S
     return ((1.0, w * c), (0.0, c)), ((w * M, 0.0), (M, 0.0)), (gamma_next, F)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """αM"""
-    alpha, I, lambda_, rho, gamma_next, delta = step
-    gamma, F = memory
-    F = rho * gamma * F + I
-    return alpha * (lambda_ * I + (1.0 - lambda_) * F)
-
-
 rule = Rule(
     "emphatic_q",
     emphatic_q,
     paper="Sutton, Mahmood & White (2016), for pairs (S, A)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="alpha * M",
     memory=("gamma", "F"),
-    class_name="EmphaticQ",
     emphasis="gamma",
     action_values=True,
 )

@@ -11,11 +11,10 @@ learning", equations 16–20.
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """F ← ρ⁻γF + I;  M = λI + (1−λ)F;  e ← ρ(γλe + Mφ);  θ ← θ + αδe"""
     alpha, I, lambda_, rho, gamma_next, delta = step
@@ -28,23 +27,12 @@ def etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars)
     return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next, rho * gamma_next * F)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραM"""
-    alpha, I, lambda_, rho, gamma_next, delta = step
-    gamma, F = memory
-    F = F + I
-    return rho * alpha * (lambda_ * I + (1.0 - lambda_) * F)
-
-
 rule = Rule(
     "etd",
     etd,
     paper="Sutton, Mahmood & White (2016)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * M",
     memory=("gamma", "F"),
-    class_name="ETD",
     emphasis="gamma",
     fixed_point="projected",
 )

@@ -1,6 +1,6 @@
 """ETD(λ, β): emphatic TD whose follow-on trace decays by β instead of γ, trading bias for variance.
 
-    F ← ρ⁻βF + I          β = β_t, counted as 0 wherever γ_t = 0: emphasis never crosses a termination
+    F ← ρ⁻βF + I          β is ``decay`` at t, counted as 0 wherever γ_t = 0: emphasis never crosses a termination
     M = λI + (1−λ)F
     e ← ρ(γλe + Mφ)
     θ ← θ + αδe
@@ -12,16 +12,15 @@ learning: bias-variance analysis".
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def etd_beta(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """F ← ρ⁻βF + I;  M = λI + (1−λ)F;  e ← ρ(γλe + Mφ);  θ ← θ + αδe"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta = step
+    alpha, I, lambda_, rho, gamma_next, delta, decay = step
     gamma, F = memory
-    F = beta * (gamma > 0.0) * F + I
+    F = decay * (gamma > 0.0) * F + I
     M = lambda_ * I + (1.0 - lambda_) * F
     c = rho * gamma * lambda_
     s = rho * M
@@ -29,25 +28,14 @@ def etd_beta(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Sca
     return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next, rho * F)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραM"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta = step
-    gamma, F = memory
-    F = beta * (gamma > 0.0) * F + I
-    return rho * alpha * (lambda_ * I + (1.0 - lambda_) * F)
-
-
 rule = Rule(
     "etd_beta",
     etd_beta,
     paper="Hallak, Tamar, Munos & Mannor (2016)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * M",
     memory=("gamma", "F"),
-    extra=("beta",),
-    class_name="ETDBeta",
-    emphasis="beta",
+    extra=("decay",),
+    emphasis="decay",
     fixed_point="projected",
     update="etd with F ← ρ⁻βF + I (β counts as 0 where γ = 0)",
 )

@@ -11,11 +11,10 @@ eligibility traces".
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, w·φ, e·φ), x_next = (θ·φ', w·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def gq(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """gtd with e ← ργλe + Iφ and φ' = Σ_a π(a|S')φ(S',a)"""
     alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step
@@ -36,22 +35,14 @@ def gq(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) 
     )
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """αI"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step
-    return alpha * I
-
-
 rule = Rule(
     "gq",
     gq,
     paper="Maei & Sutton (2010)",
     weights=("theta", "w"),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="alpha * I",
     memory=("gamma", "ew", "ee"),
     extra=("beta", "lambda_next"),
     defaults={"beta": "eta", "lambda_next": "lambda_"},
-    class_name="GQ",
     action_values=True,
 )

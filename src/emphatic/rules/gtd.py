@@ -10,11 +10,10 @@ Maei (2011), "Gradient temporal-difference learning algorithms", chapter 6; Sutt
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, w·φ, e·φ), x_next = (θ·φ', w·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def gtd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← ρ(γλe + Iφ);  θ ← θ + α[δe − γ'(1−λ')(e·w)φ'];  w ← w + β[δe − (w·φ)φ]"""
     alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step
@@ -35,22 +34,14 @@ def gtd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars)
     )
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραI"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step
-    return rho * alpha * I
-
-
 rule = Rule(
     "gtd",
     gtd,
     paper="Maei (2011)",
     weights=("theta", "w"),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * I",
     memory=("gamma", "ew", "ee"),
     extra=("beta", "lambda_next"),
     defaults={"beta": "eta", "lambda_next": "lambda_"},
-    class_name="GTD",
     fixed_point="projected",
 )

@@ -10,11 +10,10 @@ temporal-difference learning with linear function approximation"; with traces as
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, w·φ, e·φ), x_next = (θ·φ', w·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def gtd2(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """θ ← θ + α[(w·φ)φ − γ'(1−λ')(e·w)φ'];  e, w as gtd"""
     alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step
@@ -35,22 +34,14 @@ def gtd2(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars
     )
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραI"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step
-    return rho * alpha * I
-
-
 rule = Rule(
     "gtd2",
     gtd2,
     paper="Sutton, Maei et al. (2009)",
     weights=("theta", "w"),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * I",
     memory=("gamma", "ew", "ee"),
     extra=("beta", "lambda_next"),
     defaults={"beta": "eta", "lambda_next": "lambda_"},
-    class_name="GTD2",
     fixed_point="projected",
 )

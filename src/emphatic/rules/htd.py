@@ -10,11 +10,10 @@ linear temporal difference learning".
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, w·φ, z·φ, y·φ), x_next = (θ·φ', w·φ', z·φ', y·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def htd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """z ← ρ(γλz + φ);  y ← γλy + φ;  θ ← θ + α[δz + (φ − γ'φ')((z − y)·w)];  w ← w + β[δz − (φ − γ'φ')(y·w)]"""
     alpha, I, lambda_, rho, gamma_next, delta, beta = step
@@ -39,23 +38,16 @@ def htd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars)
     )
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ρα"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta = step
-    return rho * alpha
-
-
 rule = Rule(
     "htd",
     htd,
     paper="Maei (2011), White & White (2016)",
     weights=("theta", "w"),
-    effective_step=effective_step,
+    effective_step="rho * alpha",
     traces=("z", "y"),
     memory=("gamma", "zw", "yw", "zz", "zy"),
     extra=("beta",),
     defaults={"beta": "eta"},
     interest=False,
-    class_name="HTD",
     fixed_point="projected",
 )

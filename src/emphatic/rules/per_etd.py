@@ -13,11 +13,10 @@ and 2, without the projection of θ.
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def per_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """F ← 0 and e ← 0 before each period; F and e of etd within it; θ ← θ + αδe at its last step alone"""
     alpha, I, lambda_, rho, gamma_next, delta, period = step
@@ -36,26 +35,15 @@ def per_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scal
     )
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραM at the end of a period, else 0"""
-    alpha, I, lambda_, rho, gamma_next, delta, period = step
-    gamma, F, count = memory
-    F = (count > 0.0) * F + I
-    return (count >= period) * rho * alpha * (lambda_ * I + (1.0 - lambda_) * F)
-
-
 rule = Rule(
     "per_etd",
     per_etd,
     paper="Guan, Xu & Liang (2022)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="ends * rho * alpha * M",
     memory=("gamma", "F", "count"),
     lasting=("count",),
     extra=("period",),
     extra_ranges={"period": (0.0, 1e15)},
-    class_name="PERETD",
     emphasis="gamma",
     update="etd with F and e restarted after each period of b + 1 steps; θ changes at its last step alone",
 )

@@ -10,11 +10,10 @@ reinforcement learning"; the form with traces as in Ghiassian & Sutton (2021).
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, w·φ, e·φ), x_next = (θ·φ', w·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def proximal_gtd2(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """θ½, w½ ← gtd2;  θ ← θ + α[(w½·φ)φ − γ'(1−λ')(e·w½)φ'];  w ← w + β[δ½e − (w½·φ)φ], δ½ = δ at θ½"""
     alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step
@@ -39,22 +38,14 @@ def proximal_gtd2(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g
     )
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραI"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step
-    return rho * alpha * I
-
-
 rule = Rule(
     "proximal_gtd2",
     proximal_gtd2,
     paper="Mahadevan et al. (2014)",
     weights=("theta", "w"),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * I",
     memory=("gamma", "ew", "ee"),
     extra=("beta", "lambda_next"),
     defaults={"beta": "eta", "lambda_next": "lambda_"},
-    class_name="ProximalGTD2",
     fixed_point="projected",
 )

@@ -12,11 +12,10 @@ Baird (1995), "Residual algorithms: reinforcement learning with function approxi
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ,), x_next = (θ·φ',), g = (φ·φ, φ·φ', φ'·φ')
 def residual_gradient(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """θ ← θ + αρIδ(φ − γ'φ')"""
     alpha, I, lambda_, rho, gamma_next, delta = step
@@ -24,20 +23,12 @@ def residual_gradient(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalar
     return ((1.0,),), ((w, -w * gamma_next),), ()
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραI"""
-    alpha, I, lambda_, rho, gamma_next, delta = step
-    return rho * alpha * I
-
-
 rule = Rule(
     "residual_gradient",
     residual_gradient,
     paper="Baird (1995)",
-    weights=("theta",),
-    effective_step=effective_step,
+    effective_step="rho * alpha * I",
     traces=(),
     memory=(),
-    class_name="ResidualGradient",
     fixed_point="residual",
 )

@@ -8,11 +8,10 @@ Sutton (1988); the off-policy form as in Sutton, Mahmood & White (2016), section
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def td(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← ρ(γλe + Iφ);  θ ← θ + αδe"""
     alpha, I, lambda_, rho, gamma_next, delta = step
@@ -23,20 +22,11 @@ def td(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) 
     return ((1.0, w * c), (0.0, c)), ((w * s, 0.0), (s, 0.0)), (gamma_next,)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραI"""
-    alpha, I, lambda_, rho, gamma_next, delta = step
-    return rho * alpha * I
-
-
 rule = Rule(
     "td",
     td,
     paper="Sutton (1988)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * I",
     memory=("gamma",),
-    class_name="TD",
     fixed_point="projected",
 )

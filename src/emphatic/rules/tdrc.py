@@ -10,11 +10,10 @@ temporal-difference learning with regularized corrections".
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, w·φ, e·φ), x_next = (θ·φ', w·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def tdrc(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """gtd with w ← w + β[δe − (w·φ)φ − κw]"""
     alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next, kappa = step
@@ -35,22 +34,14 @@ def tdrc(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars
     )
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραI"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next, kappa = step
-    return rho * alpha * I
-
-
 rule = Rule(
     "tdrc",
     tdrc,
     paper="Ghiassian et al. (2020)",
     weights=("theta", "w"),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * I",
     memory=("gamma", "ew", "ee"),
     extra=("beta", "lambda_next", "kappa"),
     defaults={"beta": "eta", "lambda_next": "lambda_", "kappa": 1.0},
-    class_name="TDRC",
     fixed_point="projected",
 )

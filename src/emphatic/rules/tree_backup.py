@@ -9,11 +9,10 @@ off-policy policy evaluation"; for state values as in Ghiassian & Sutton (2021).
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def tree_backup(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← γλπ⁻e + φ;  θ ← θ + αρδe"""
     alpha, I, lambda_, rho, gamma_next, delta, pi = step
@@ -23,21 +22,12 @@ def tree_backup(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: 
     return ((1.0, w * c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), (gamma_next, pi)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ρα"""
-    alpha, I, lambda_, rho, gamma_next, delta, pi = step
-    return rho * alpha
-
-
 rule = Rule(
     "tree_backup",
     tree_backup,
     paper="Precup, Sutton & Singh (2000)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha",
     memory=("gamma", "pi_before"),
     extra=("pi",),
     interest=False,
-    class_name="TreeBackup",
 )

@@ -14,11 +14,10 @@ next D = Δ·φ' is computed without reading θ again.
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def true_online_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← ργλe + Sφ;  θ ← θ + δe + D(e − ραMφ) = θ + w e_old + q φ"""
     alpha, I, lambda_, rho, gamma_next, delta = step
@@ -37,23 +36,13 @@ def true_online_etd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars,
     return ((1.0, w), (0.0, c)), ((q, 0.0), (S, 0.0)), (gamma_next, D, rho * gamma_next * F)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραM"""
-    alpha, I, lambda_, rho, gamma_next, delta = step
-    gamma, D, F = memory
-    F = F + I
-    return rho * alpha * (lambda_ * I + (1.0 - lambda_) * F)
-
-
 rule = Rule(
     "true_online_etd",
     true_online_etd,
     paper="Sutton (2015)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * M",
+    change="D",
     memory=("gamma", "D", "F"),
-    class_name="TrueOnlineETD",
     emphasis="gamma",
     fixed_point="projected",
     update="F ← ρ⁻γF + I; M = λI + (1−λ)F; e ← ργλe + ραM(1 − ργλ e·φ)φ; θ ← θ + δe + (e − ραMφ)(θ − θ⁻)·φ",

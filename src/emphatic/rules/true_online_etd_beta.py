@@ -1,6 +1,6 @@
 """True online ETD(λ, β): true_online_etd with the follow-on trace of etd_beta.
 
-    F ← ρ⁻βF + I          β = β_t, counted as 0 wherever γ_t = 0; remembered as ρF between steps
+    F ← ρ⁻βF + I          β is ``decay`` at t, counted as 0 wherever γ_t = 0; remembered as ρF between steps
     M, S, e, θ as in true_online_etd
 
 β = γ is true_online_etd; β = 0 is true_online_td. The follow-on trace is that of Hallak, Tamar, Munos & Mannor (2016).
@@ -8,19 +8,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def true_online_etd_beta(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """F ← ρ⁻βF + I;  e ← ργλe + Sφ;  θ ← θ + δe + D(e − ραMφ) = θ + w e_old + q φ"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta = step
+    alpha, I, lambda_, rho, gamma_next, delta, decay = step
     gamma, D, F = memory
     _, e_phi = x
     _, e_phi_next = x_next
     _, phi_phi_next, _ = g
-    F = beta * (gamma > 0.0) * F + I
+    F = decay * (gamma > 0.0) * F + I
     M = lambda_ * I + (1.0 - lambda_) * F
     c = rho * gamma * lambda_
     b = rho * alpha * M
@@ -31,25 +30,15 @@ def true_online_etd_beta(step: Scalars, memory: Scalars, x: Scalars, x_next: Sca
     return ((1.0, w), (0.0, c)), ((q, 0.0), (S, 0.0)), (gamma_next, D, rho * F)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραM"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta = step
-    gamma, D, F = memory
-    F = beta * (gamma > 0.0) * F + I
-    return rho * alpha * (lambda_ * I + (1.0 - lambda_) * F)
-
-
 rule = Rule(
     "true_online_etd_beta",
     true_online_etd_beta,
     paper="Sutton (2015), Hallak et al. (2016)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * M",
+    change="D",
     memory=("gamma", "D", "F"),
-    extra=("beta",),
-    class_name="TrueOnlineETDBeta",
-    emphasis="beta",
+    extra=("decay",),
+    emphasis="decay",
     fixed_point="projected",
     update="true_online_etd with etd_beta's F",
 )

@@ -12,11 +12,10 @@ D = (θ_t − θ_{t−1})·φ_t, w·ê and x·ê are remembered. With β = 0 it 
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, w·φ, e·φ, ê·φ, x·φ), x_next = (θ·φ', w·φ', e·φ', ê·φ', x·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def true_online_gtd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← ρ(γλe + α(1 − ργλ e·φ)φ);  ê ← ρ(γλê + φ);  x ← ρ⁻γλx + β(1 − ρ⁻γλ x·φ)φ;
     θ ← θ + δe + D(e − αρφ) − αγ'(1−λ')(w·ê)φ';  w ← w + ρδx − β(w·φ)φ"""
@@ -47,23 +46,17 @@ def true_online_gtd(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars,
     )
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ρα"""
-    alpha, I, lambda_, rho, gamma_next, delta, beta, lambda_next = step
-    return rho * alpha
-
-
 rule = Rule(
     "true_online_gtd",
     true_online_gtd,
     paper="van Hasselt, Mahmood & Sutton (2014)",
     weights=("theta", "w"),
-    effective_step=effective_step,
+    effective_step="rho * alpha",
     traces=("e", "e_hat", "x"),
+    change="D",
     memory=("gamma", "rho_before", "D", "w_hat", "x_hat"),
     extra=("beta", "lambda_next"),
     defaults={"beta": "eta", "lambda_next": "lambda_"},
     interest=False,
-    class_name="TrueOnlineGTD",
     fixed_point="projected",
 )

@@ -10,11 +10,10 @@ Machado & Sutton (2016), "True online temporal-difference learning", algorithm 1
 
 from __future__ import annotations
 
-from typing import Any
-
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def true_online_td(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← ργλe + s φ;  θ ← θ + δe + D(e − ραIφ) = θ + w e_old + q φ"""
     alpha, I, lambda_, rho, gamma_next, delta = step
@@ -31,21 +30,13 @@ def true_online_td(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, 
     return ((1.0, w), (0.0, c)), ((q, 0.0), (s, 0.0)), (gamma_next, D)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """ραI"""
-    alpha, I, lambda_, rho, gamma_next, delta = step
-    return rho * alpha * I
-
-
 rule = Rule(
     "true_online_td",
     true_online_td,
     paper="van Seijen & Sutton (2014)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="rho * alpha * I",
+    change="D",
     memory=("gamma", "D"),
-    class_name="TrueOnlineTD",
     fixed_point="projected",
     update="true_online_etd with M = I",
 )

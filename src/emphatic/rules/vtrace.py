@@ -14,11 +14,11 @@ how fast.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from emphatic.rules import Rule, Scalars, Update
 
 
+# x = (θ·φ, e·φ), x_next = (θ·φ', e·φ'), g = (φ·φ, φ·φ', φ'·φ')
 def vtrace(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scalars) -> Update:
     """e ← γλ min(ρ⁻, 1)e + φ;  θ ← θ + α min(ρ, rho_bar)δe"""
     alpha, I, lambda_, rho, gamma_next, delta, rho_bar = step
@@ -28,23 +28,14 @@ def vtrace(step: Scalars, memory: Scalars, x: Scalars, x_next: Scalars, g: Scala
     return ((1.0, w * c), (0.0, c)), ((w, 0.0), (1.0, 0.0)), (gamma_next, rho)
 
 
-def effective_step(step: Scalars, memory: Scalars) -> Any:
-    """min(ρ, ρ̄)α"""
-    alpha, I, lambda_, rho, gamma_next, delta, rho_bar = step
-    return min(rho, rho_bar) * alpha
-
-
 rule = Rule(
     "vtrace",
     vtrace,
     paper="Espeholt et al. (2018), Ghiassian & Sutton (2021)",
-    weights=("theta",),
-    effective_step=effective_step,
-    traces=("e",),
+    effective_step="min(rho, rho_bar) * alpha",
     memory=("gamma", "rho_before"),
     extra=("rho_bar",),
     defaults={"rho_bar": math.inf},
     extra_ranges={"rho_bar": (0.0, math.inf)},
     interest=False,
-    class_name="VTrace",
 )

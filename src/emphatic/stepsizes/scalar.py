@@ -22,11 +22,10 @@ by the method's factor, and bounded by β φ·φ ≤ bound.
 
 from __future__ import annotations
 
-import ast
 import functools
 import math
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -323,20 +322,13 @@ class SteppedRule(Rule):
         return compose, (self.base, self.method)
 
 
-#: The fields that a rule with a method has of the rule itself.
-_OF_BASE = (
-    *("weights", "traces", "extra", "defaults", "interest", "paper", "extra_ranges"),
-    *("emphasis", "fixed_point", "action_values", "ordered"),
-)
-
-
 @functools.cache
 def compose(base: Rule, method: Method) -> SteppedRule:
     """The base rule with its α set by this method."""
     if not base.effective_source:
         raise ValueError(
             f"The 'stepsize' parameter must be None for rule {base.name!r}, which does not define its effective "
-            "step. Give the rule an effective_step(step, memory), such as ραM."
+            "step. Give the rule an effective_step, such as 'rho * alpha * M'."
         )
     if not _is_proportional_to_alpha(base):
         raise ValueError(
@@ -345,7 +337,7 @@ def compose(base: Rule, method: Method) -> SteppedRule:
         )
     name = f"{base.name} with {method.name}"
     memory = {"memory": base.memory + method.memory, "lasting": base.lasting + method.memory}
-    fields = {field: getattr(base, field) for field in _OF_BASE} | memory
+    fields = base.shared | memory
     return SteppedRule(name, _source.compiled(name, _compose_source(base, method)), **fields, of=base, method=method)
 
 
@@ -364,22 +356,26 @@ def _compose_source(base: Rule, method: Method) -> str:
     step = [f"in_{name}" for name in base.arguments["step"]]
     base_memory, method_memory = ([f"old_{name}" for name in names] for names in (base.memory, method.memory))
     entries = {"step": base.arguments["step"], "memory": method.memory, "g": base.arguments["g"]}
-    lines = [f"{_tuple(step)} = step", "pp, pq, qq = g", f"{_tuple(base_memory + method_memory)} = memory"]
+    lines = [
+        f"{_source.tuple_of(step)} = step",
+        "pp, pq, qq = g",
+        f"{_source.tuple_of(base_memory + method_memory)} = memory",
+    ]
 
     def inline(prefix: str, source: str, arguments: Mapping[str, str]) -> list[str]:
         """Append the lines of this function, inlined with these arguments; returns the names of its results."""
-        body, results = _inlined(source, prefix, arguments)
+        body, results = _source.inlined(source, prefix, arguments)
         lines.extend(body)
         return results
 
-    arguments = {"step": _tuple(step), "memory": _tuple(method_memory), "g": "g"}
+    arguments = {"step": _source.tuple_of(step), "memory": _source.tuple_of(method_memory), "g": "g"}
     if method.trial is not None:
         source = _source.canonical(method.name, method.trial, {"memory": method.memory})
-        (factor,) = inline("trial", source, {"memory": _tuple(method_memory)})
+        (factor,) = inline("trial", source, {"memory": _source.tuple_of(method_memory)})
         lines.append(f"tried = in_alpha * {factor}")
         changes = []
         for delta in ("0.0", "1.0"):
-            trial = _tuple({"in_alpha": "tried", "in_delta": delta}.get(name, name) for name in step)
+            trial = _source.tuple_of({"in_alpha": "tried", "in_delta": delta}.get(name, name) for name in step)
             prefix = f"at_{delta[0]}"
             A, B, _ = inline(prefix, base.source, _arguments(trial, base_memory))
             changes.append(f"{prefix}_change")
@@ -400,62 +396,39 @@ def _compose_source(base: Rule, method: Method) -> str:
     A, B, new_base = inline("base", base.source, _arguments(_step(step, scaled), base_memory))
     base_names = [f"new_{name}" for name in base.memory]
     method_names = [f"after_{name}" for name in method.memory]
-    lines += [f"{_tuple(base_names)} = {new_base}"] * bool(base_names) + [f"{_tuple(method_names)} = {new_method}"]
-    lines.append(f"return {A}, {B}, {_tuple(base_names + method_names)}")
+    lines += [f"{_source.tuple_of(base_names)} = {new_base}"] * bool(base_names) + [
+        f"{_source.tuple_of(method_names)} = {new_method}"
+    ]
+    lines.append(f"return {A}, {B}, {_source.tuple_of(base_names + method_names)}")
     return "def rule(step, memory, x, x_next, g):\n" + "".join(f"    {line}\n" for line in lines)
 
 
 def _arguments(step: str, memory: list[str], *, only: bool = False) -> dict[str, str]:
-    arguments = {"step": step, "memory": _tuple(memory)}
+    arguments = {"step": step, "memory": _source.tuple_of(memory)}
     return arguments if only else arguments | {"x": "x", "x_next": "x_next", "g": "g"}
 
 
 def _step(names: list[str], changed: Mapping[str, str]) -> str:
-    return _tuple(changed.get(name, name) for name in names)
+    return _source.tuple_of(changed.get(name, name) for name in names)
 
 
 def _change(base: Rule, prefix: str, A: str, B: str, lines: list[str]) -> str:
     """δ after the update less δ before it: (θ_new − θ)·(γ'φ' − φ), from what the rule returned."""
     m = len(base.vectors)
     a, b = ([f"{prefix}_{letter}{i}" for i in range(size)] for letter, size in (("a", m), ("b", 2)))
-    lines.append(f"{_tuple(f'{prefix}_A{r}' for r in range(m))} = {A}")
-    lines.append(f"{_tuple(f'{prefix}_B{r}' for r in range(m))} = {B}")
-    lines.append(f"{_tuple(a)} = {prefix}_A0")
-    lines.append(f"{_tuple(b)} = {prefix}_B0")
+    lines.append(f"{_source.tuple_of(f'{prefix}_A{r}' for r in range(m))} = {A}")
+    lines.append(f"{_source.tuple_of(f'{prefix}_B{r}' for r in range(m))} = {B}")
+    lines.append(f"{_source.tuple_of(a)} = {prefix}_A0")
+    lines.append(f"{_source.tuple_of(b)} = {prefix}_B0")
     x, y = ([f"{prefix}_{letter}{i}" for i in range(m)] for letter in ("x", "y"))
-    lines.append(f"{_tuple(x)} = x")
-    lines.append(f"{_tuple(y)} = x_next")
+    lines.append(f"{_source.tuple_of(x)} = x")
+    lines.append(f"{_source.tuple_of(y)} = x_next")
     terms = []
     for r in range(m):
         scale = f"({a[r]} - 1.0)" if r == 0 else a[r]
         terms.append(f"{scale} * (in_gamma_next * {y[r]} - {x[r]})")
     terms += [f"{b[0]} * (in_gamma_next * pq - pp)", f"{b[1]} * (in_gamma_next * qq - pq)"]
     return " + ".join(terms)
-
-
-def _inlined(source: str, prefix: str, arguments: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """The statements of a canonical function with its names prefixed, and what it returns."""
-    (definition,) = ast.parse(source).body
-    assert isinstance(definition, ast.FunctionDef)
-    bound = {name: f"{prefix}_{name}" for name, value in arguments.items() if not value.isidentifier()}
-    lines = [f"{bound[name]} = {arguments[name]}" for name in bound]
-
-    class Renamed(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.Name:
-            if node.id in ("min", "max"):
-                return node
-            if node.id in arguments:
-                return ast.Name(bound.get(node.id, arguments[node.id]), node.ctx)
-            return ast.Name(f"{prefix}_{node.id}", node.ctx)
-
-    *statements, ending = (Renamed().visit(statement) for statement in definition.body)
-    lines += [ast.unparse(statement) for statement in statements]
-    results = ending.value.elts if isinstance(ending.value, ast.Tuple) else [ending.value]
-    return lines, [f"({ast.unparse(value)})" for value in results]
-
-
-def _tuple(names: Iterable[str]) -> str:
-    return "(" + "".join(f"{name}, " for name in names) + ")"
 
 
 # ------------------------------------------------------------------------------------------ fixed in advance

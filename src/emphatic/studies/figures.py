@@ -190,7 +190,8 @@ def rules_plot(
     """
     lines, marks = [], []
     for i, curve in enumerate(curves):
-        setting = {name: curve[name] for name in curve if name in ("lambda", "zeta", "xi", "eta", "beta", "kappa")}
+        shown = ("lambda", "zeta", "xi", "decay", "eta", "beta", "kappa")
+        setting = {name: curve[name] for name in curve if name in shown}
         words = ", ".join(f"{SYMBOLS.get(name, name)} = {value:.4g}" for name, value in setting.items())
         lost = [f"{count} of {curve['runs']} runs diverged" if count else "" for count in curve["diverged"]]
         notes = [" · ".join(filter(None, (words, note))) for note in lost]

@@ -123,11 +123,6 @@ class LeastSquaresRule(RuleTraits):
         default_factory=lambda: {"ridge": (math.ulp(0.0), math.inf), "forgetting": (math.ulp(0.0), 1.0)}, hash=False
     )
 
-    @property
-    def class_name(self) -> str:
-        """The name that messages use."""
-        return self.name.upper()
-
 
 @dataclass(frozen=True)
 class ControlRule(RuleTraits):
@@ -158,11 +153,6 @@ class ControlRule(RuleTraits):
         }
         ranges = {"epsilon": (0.0, 1.0), "gamma": (0.0, 1.0)} | {name: rule.ranges[name] for name in names}
         return cls(algorithm.name, algorithm, ("epsilon", "gamma", *names), defaults, ranges)
-
-    @property
-    def class_name(self) -> str:
-        """The name that messages use."""
-        return self.name
 
 
 #: The rules of a sweep that are no step-by-step rules of ``emphatic.rules``.
@@ -423,7 +413,7 @@ def _check_choice(rule: SweptRule, axes: Mapping[str, object], ranges: Mapping[s
     for name, substitute in (("eta", "beta"), ("zeta", "xi")):
         if name in axes and substitute in axes:
             raise refusal(name, "sweep", f"be given, or {substitute!r} in its place", "both")
-    for name in ("beta", "xi"):
-        required = name in ranges and name not in rule.defaults
+    for name in ranges:
+        required = name in rule.extra and name not in rule.defaults
         if required and name not in axes and not (name == "xi" and "zeta" in axes):
             raise refusal(name, "sweep", f"be given for {rule.name!r}", "none")

@@ -41,7 +41,7 @@ Row = Mapping[str, Any]
 Sections = dict[str, tuple[str, Any]]
 
 #: The parameter of the lines in a rule's panel: the first of these that it has.
-_LINES = ("lambda", "zeta", "xi", "beta", "eta", "kappa")
+_LINES = ("lambda", "zeta", "xi", "decay", "beta", "eta", "kappa")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: How an interval was computed, in words.
 _METHODS = {"t": "by Student’s t (fewer than five runs)", "bootstrap": "by bootstrap"}

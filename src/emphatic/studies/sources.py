@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import engines
 from emphatic.learning import inputs
 from emphatic.learning.inputs import Active, refusal
-from emphatic.learning.returns import UndiscountedWarning, returns
+from emphatic.learning.sequences import UndiscountedWarning, returns
 from emphatic.nexting.learning import open_log
 from emphatic.nexting.settings import Settings as NextingSettings
 from emphatic.problems import MDP, Stream, Tasks
@@ -156,8 +156,7 @@ class Simulated:
             if self.theta is not None and isinstance(rule, LeastSquaresRule):
                 raise refusal("theta", "sweep", f"be left out for {rule.name!r}, which begins without weights", "some")
             if rule.action_values and (mdp.pi != mdp.mu).any():
-                class_name = rule.class_name or rule.name
-                wanted = f"learn state values; {class_name} learns those of the target policy only on-policy"
+                wanted = f"learn state values; {rule.name} learns those of the target policy only on-policy"
                 raise refusal("rule", "sweep", wanted, repr(rule.name))
             self._first_weights(mdp)
             self._probe(mdp)
@@ -230,7 +229,7 @@ class Simulated:
                 inside = (place >= 0) & (place < len(error))
                 curve[inside] = error[place[inside]]
         if not by_episode:
-            curve[(points[:, None] > learner.steps_taken) & learner.frozen] = np.inf
+            curve[(points[:, None] > learner._taken) & learner.frozen] = np.inf
         # the larger of two, as the first weights may be the best
         start = error_of(np.stack([self._first_weights(mdp), np.zeros(mdp.n)])).max()
         mean = total / (self.steps if by_episode else -(-steps // every))
@@ -318,8 +317,9 @@ class Recorded:
         pi: Probability of the action taken under the target policy, for rules that use it.
         mu: Probability of the action taken under the behaviour policy, for rules that use it.
         cuts: Rows that do not follow the row before.
-        outcome: (G, known), the return of each step and where it is known. By default what ``emphatic.returns``
-            computes, which are returns of behaviour: off-policy (a ρ other than 0 and 1) it must be given.
+        outcome: (G, known), the return of each step and where it is known. By default what
+            ``emphatic.learning.returns`` computes, which are returns of behaviour: off-policy (a ρ other than 0 and 1)
+            it must be given.
         others: Predictions to compare with, by name, (T,).
         n: Number of features; needed only if ``Phi`` is ``Active``.
         name: Title in the report.
@@ -575,7 +575,7 @@ class Recorded:
         if not rule.interest and self.I is not None and np.any(self.I != 1.0):
             raise refusal("rule", "sweep", "use interest, which the log has", repr(rule.name))
         if rule.action_values and np.any(self.rho != 1.0):
-            wanted = f"learn state values; {rule.class_name} learns those of the target policy only on-policy"
+            wanted = f"learn state values; {rule.name} learns those of the target policy only on-policy"
             raise refusal("rule", "sweep", wanted, repr(rule.name))
         for name in ("pi", "mu"):
             if name in rule.extra and getattr(self, name) is None:
