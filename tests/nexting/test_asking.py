@@ -159,4 +159,8 @@ def test_a_question_asked_live_takes_the_name_of_no_other_column() -> None:
     before = model.asked.texts
     with pytest.raises(ValueError, match="'x at \\+3' is asked, and a question or column has that name already"):
         model.ask("x at +3")
+    with pytest.raises(ValueError, match="a question must be text"):
+        model.ask(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'x at \\+2' is not among the questions added: none"):
+        model.stop_asking("x at +2")
     assert model.asked.texts == before

@@ -186,7 +186,7 @@ class Asked:
     def remove(self, text: str) -> None:
         """No longer ask a question. ValueError if it was not asked."""
         if text.strip() not in self._asked:
-            raise ValueError(f"{text!r} is not among the questions: {'; '.join(self._asked)}.")
+            raise ValueError(f"{text!r} is not among the questions added: {'; '.join(self._asked) or 'none'}.")
         self._asked.remove(text.strip())
         later = [group for group in self._groups[1:] if group.texts[0] in self._asked]
         self._groups = [self._groups[0], *later]

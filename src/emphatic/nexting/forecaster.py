@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.answers.asked import ENDS, KINDS, Asked
+from emphatic.answers.language import parse
 from emphatic.answers.targets import default_questions
 from emphatic.answers.timing import Timing
 from emphatic.hordes.horde import Horde
@@ -171,8 +172,9 @@ class Forecaster:
         Args:
             text: The question.
         """
-        _check_names([text.strip(), *(f"{text.strip()}.{end}" for end in ENDS)], self._columns)
-        self.asked.add(text)
+        name = parse(text).text
+        _check_names([name, *(f"{name}.{end}" for end in ENDS)], self._columns)
+        self.asked.add(name)
 
     def columns(self, said: Said) -> dict[str, Any]:
         """The columns of ``predictions.parquet``, by name."""

@@ -510,7 +510,7 @@ class Predictor:
         """
         if self._model is None:
             if text.strip() not in self.settings.ask:
-                raise ValueError(f"{text!r} is not among the questions.")
+                raise ValueError(f"{text!r} is not among the questions added.")
             self.settings = replace(self.settings, ask=tuple(t for t in self.settings.ask if t != text.strip()))
             return
         self._model.forecaster.asked.remove(text)
