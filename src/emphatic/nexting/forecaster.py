@@ -86,7 +86,7 @@ class Forecaster:
         settings: What to predict, with all defaults.
         timing: What is known of the times of the stream.
         rows: The number of rows, where it is known: the second half is scored. Otherwise all rows are.
-        asked: The questions as they were saved with a model; by default those of the settings.
+        asked: The questions as they were saved with the horde (``Asked.load``); by default those of the settings.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class Forecaster:
         return {**alarms, **self.returns.state(), **self.asked.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what was saved with the horde; ValueError if it does not fit.
+        """Continue from what was saved with the horde, with its questions as ``asked``; ValueError if it does not fit.
 
         Args:
             state: As ``state`` returns it, among other entries.
@@ -205,4 +205,3 @@ class Forecaster:
         arrays = {name.removeprefix("alarms."): state[name] for name in state if name.startswith("alarms.")}
         self.alarms.restore(arrays)
         self.returns.restore(state)
-        self.asked = Asked.load(state, self.horde.signals)

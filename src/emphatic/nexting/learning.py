@@ -28,6 +28,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from emphatic import rules
+from emphatic.answers.asked import Asked
 from emphatic.answers.kernels import FIRST_ROWS
 from emphatic.answers.timing import Timing
 from emphatic.common.locks import UNFINISHED
@@ -709,7 +710,8 @@ def learn_log(log: OpenedLog, resumption: Resumption, progress: Progress) -> Lea
     store, identity, checksum, point = resumption
     guard, timing = log.new_guard(), Timing.of(log.table.clock(), log.table.dated)
     horde = log.warmed_up(guard) if point is None else point.horde
-    forecaster = Forecaster(horde, log.settings, timing, log.rows)
+    asked = None if point is None else Asked.load(point.state, horde.signals)
+    forecaster = Forecaster(horde, log.settings, timing, log.rows, asked)
     if point is None:
         store.clear()
         clock, counts = log.table.clock(), ReadingCounts.none(len(log.table.names))
