@@ -142,7 +142,7 @@ class NextingResult:
     def model(self) -> Predictor:
         """The model, to continue with (``observe``, ``ask``) or to ``save``: as the run left it when you first use it.
 
-        With ``by`` it is that of the last machine, or with ``share`` the one that all machines share.
+        With ``by`` it is that of the last machine; with ``share`` its weights of TD are those of all machines.
         """
         if self.models:
             return self.models[list(self.models)[-1]]
