@@ -37,7 +37,7 @@ VAGUE = frozenset(
 #: The largest size of the package, in code lines. It only falls, but for what these add once: ``bounded_etd`` and its
 #: default 500, ``bootstrap`` 600, ``jax`` and ``export`` 450, and ``answers`` 2,400 until all that it replaces is gone.
 #: What moves to another package takes its part of the limit along.
-CODE_LINES = 41_366
+CODE_LINES = 41_285
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
     ".": 614,
@@ -45,22 +45,22 @@ PACKAGE_LINES = {
     "asking": 628,
     "cli": 1_134,
     "common": 580,
-    "control": 923,
+    "control": 900,
     "data": 4,
-    "engines": 6_290,
-    "features": 1_157,
+    "engines": 6_288,
+    "features": 1_170,
     "hordes": 1_526,
     "learning": 2_566,
     "nexting": 5_808,
-    "problems": 1_217,
+    "problems": 1_183,
     "questions": 831,
     "report": 684,
     "rules": 2_279,
     "scores": 1_306,
     "serve": 2_968,
     "stepsizes": 830,
-    "streams": 382,
-    "studies": 2_445,
+    "streams": 367,
+    "studies": 2_545,
     "tables": 4_794,
 }
 #: The largest value that each measure may have.

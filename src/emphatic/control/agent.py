@@ -192,8 +192,7 @@ class Agent:
             terminated: Whether the episode ended in S': its value is 0.
             truncated: Whether the episode is cut off in S', whose value counts.
         """
-        learner = self._learner
-        if not self.acting or learner is None:
+        if not self.acting:
             raise RuntimeError("Agent.step was called before start(): call start(observation) first.")
         guard = self._guard
         if guard.users:
@@ -207,15 +206,28 @@ class Agent:
             if not -math.inf < number < math.inf:
                 raise refusal("reward", "Agent.step", "be a finite number", show(reward))
             self._observe(observation, 1)
-            happened = self._pool[self._drawn], number, bool(terminated), bool(truncated)
-            readings = self._observer.readings
-            action = self._kernels.act(self._state, self._setting, self._status, readings, *self._work, *happened)
-            if action < -1:
+            action = self._kernels.act(
+                self._state,
+                self._setting,
+                self._status,
+                self._observer.readings,
+                *self._work,
+                self._pool[self._drawn],
+                number,
+                bool(terminated),
+                bool(truncated),
+            )
+            if action >= 0:
+                self._drawn += 1  # as ``_spend``, without a call
+                if self._drawn == DRAWN:
+                    self._draw()
+                return self._actions[action]
+            if action != -1:
                 raise self._error(action, observation)
             if not terminated:
                 self._spend()
-            self.acting = action >= 0
-            return self._actions[action] if action >= 0 else None
+            self.acting = False
+            return None
         finally:
             guard.users = 0
 

@@ -204,7 +204,7 @@ class LearnGVFs(gymnasium.Wrapper[Any, Any, Any, Any]):
             every, since = (saved["gymnasium"][name] for name in ("every", "since"))
             if not (type(every) is int and every > 0 and type(since) is int and since >= 0):
                 raise ValueError(f"its counts of steps are {every!r} and {since!r}")
-            episodes = Episodes.resume(horde, _flat(space), _unflat(space))
+            episodes = Episodes.resume(horde, *_conversions(space))
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{os.fsdecode(path)!r} is not a valid LearnGVFs checkpoint: {error}") from error
         self = cls.__new__(cls)
@@ -572,37 +572,31 @@ def _by_spaces(
     names = component_names(space) if names is None else names
     if mu is None and isinstance(actions, spaces.Discrete):
         mu = 1.0 / float(actions.n)
-    return {"features": _features(features, space, names), "names": names, "flat": _flat(space), "mu": mu}
+    return {"features": _features(features, space, names), "names": names, "flat": _conversions(space)[0], "mu": mu}
 
 
-def _flat(space: spaces.Space[Any]) -> Callable[[Any], Array]:
-    """Observations as arrays (C,): numbers unchanged, and everything else as Gymnasium flattens it."""
+def _conversions(space: spaces.Space[Any]) -> tuple[Callable[[Any], Array], Callable[[Array], Any]]:
+    """Observations to arrays (C,) and back: numbers unchanged, and everything else as Gymnasium flattens it."""
     if isinstance(space, spaces.Box):
-        return lambda observation: np.asarray(observation, np.float64).reshape(-1)
+        return (lambda seen: np.asarray(seen, np.float64).reshape(-1)), (
+            lambda flat: flat.astype(space.dtype).reshape(space.shape)
+        )
     if isinstance(space, spaces.Discrete):
-        return lambda observation: np.array([observation], np.float64)
-    return lambda observation: np.asarray(spaces.flatten(space, observation), np.float64)
-
-
-def _unflat(space: spaces.Space[Any]) -> Callable[[Array], Any]:
-    """The inverse: arrays to observations."""
-    if isinstance(space, spaces.Box):
-        return lambda flat: flat.astype(space.dtype).reshape(space.shape)
-    if isinstance(space, spaces.Discrete):
-        return lambda flat: space.dtype.type(flat[0])
-    return lambda flat: spaces.unflatten(space, flat)
+        return (lambda seen: np.array([seen], np.float64)), (lambda flat: space.dtype.type(flat[0]))
+    return (lambda seen: np.asarray(spaces.flatten(space, seen), np.float64)), partial(spaces.unflatten, space)
 
 
 def _features(features: object, space: spaces.Space[Any], names: Sequence[str]) -> Any:
     """A feature maker; for a function of the observation, one that calls it."""
     if not callable(features) or isinstance(features, Features):
         return features
-    observation_of, name = _unflat(space), getattr(features, "__name__", "<lambda>")
+    flat_of, observation_of = _conversions(space)
+    name = getattr(features, "__name__", "<lambda>")
 
     def of(flat: Array) -> Any:
         return features(observation_of(flat))
 
-    sample = _flat(space)(deepcopy(space).sample())  # (a copy, so that the space's own random numbers do not change)
+    sample = flat_of(deepcopy(space).sample())  # (a copy, so that the space's own random numbers do not change)
     try:
         size = np.asarray(of(sample), np.float64).size
     except (TypeError, ValueError) as error:
