@@ -323,79 +323,59 @@ class Learner:
                 finite weights from there on, and the others continue; ``frozen`` tells which.
             **extra: The rule's own parameters, such as ``beta``.
         """
-        guard = self._guard
-        if guard.users:
-            guard.wait()
-        guard.users = -1  # (no call in between: see ``common.locks``)
-        try:
-            values = (alpha, I, lambda_, rho, gamma_next, R)
-            return self._run(
-                Phi, Phi_next, first, values, extra, predictions, returns, probe, probe_every, on_divergence
+        values: tuple[Any, ...] = (alpha, I, lambda_, rho, gamma_next, R)
+        with self._guard:
+            if self.rule.stepsize is not None and (values[0] is _ABSENT or values[0] is None):
+                values = (1.0, *values[1:])
+            if values[0] is _ABSENT:
+                raise TypeError("run() missing 1 required keyword-only argument: 'alpha'; or give Learner a stepsize.")
+            # An engine that checks features as it runs needs no check beforehand. A frozen learner takes no step.
+            trusting = on_divergence == "raise" and self._decided and self._engine.looks_over and not self._frozen.all()
+            phi, phi_next, top = self._features(Phi, Phi_next, look_over=not trusting)
+            T, check = len(phi), self._inputs
+            breaks = UNBROKEN if first is None else inputs.mask("first", first, "run", T)
+            log = Log(phi, phi_next, top, check.parameters(self.rule, "run", T, self._K, values, extra), breaks)
+            if trusting and T == 0:
+                self._features(Phi, Phi_next)  # no step will check the only row
+            aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
+            _check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
+            goal = None if probe is None else inputs.probe(probe, self.n, self._K)
+            every = inputs.whole("probe_every", probe_every, "run")
+            if not self.rule.base.continuing:
+                _warn_of(check.least_rows(log.parameters[4]))
+            if "lambda_next" in self.rule.extra and "lambda_next" not in extra:
+                _warn_of_lambda_next(self.rule, log.parameters[2])
+            if first is None and Phi_next is not None and not self.rule.base.free_next:
+                self._warn_of_sequences(log, Phi, Phi_next, trusting)
+            self._decide(log.phi, T)
+
+            collection = Collection(
+                self._engine, T, bool(predictions), aim, goal, every, direct=predictions == "device"
             )
-        finally:
-            guard.users = 0
-
-    def _run(
-        self,
-        Phi: FeaturesLike,
-        Phi_next: FeaturesLike | None,
-        first: object,
-        values: tuple[Any, ...],
-        extra: dict[str, Any],
-        predictions: bool | Literal["device"] | None,
-        returns: Numbers | None,
-        probe: tuple[ArrayLike, ArrayLike, ArrayLike] | None,
-        probe_every: int,
-        on_divergence: Literal["raise", "freeze"],
-    ) -> Any:
-        """``run``, with exclusive use of the learner."""
-        if self.rule.stepsize is not None and (values[0] is _ABSENT or values[0] is None):
-            values = (1.0, *values[1:])
-        if values[0] is _ABSENT:
-            raise TypeError("run() missing 1 required keyword-only argument: 'alpha'; or give Learner a stepsize.")
-        # An engine that checks features as it runs needs no check beforehand. A frozen learner takes no step.
-        trusting = on_divergence == "raise" and self._decided and self._engine.looks_over and not self._frozen.all()
-        phi, phi_next, top = self._features(Phi, Phi_next, look_over=not trusting)
-        T, check = len(phi), self._inputs
-        breaks = UNBROKEN if first is None else inputs.mask("first", first, "run", T)
-        log = Log(phi, phi_next, top, check.parameters(self.rule, "run", T, self._K, values, extra), breaks)
-        if trusting and T == 0:
-            self._features(Phi, Phi_next)  # no step will check the only row
-        aim = None if returns is None else check.series("run", T, self._K, self.rule, "returns", returns)
-        _check_outputs(predictions, on_divergence, device=self._engine.takes_tensors)
-        goal = None if probe is None else inputs.probe(probe, self.n, self._K)
-        every = inputs.whole("probe_every", probe_every, "run")
-        if not self.rule.base.continuing:
-            _warn_of(check.least_rows(log.parameters[4]))
-        if "lambda_next" in self.rule.extra and "lambda_next" not in extra:
-            _warn_of_lambda_next(self.rule, log.parameters[2])
-        if first is None and Phi_next is not None and not self.rule.base.free_next:
-            self._warn_of_sequences(log, Phi, Phi_next, trusting)
-        self._decide(log.phi, T)
-
-        collection = Collection(self._engine, T, bool(predictions), aim, goal, every, direct=predictions == "device")
-        snapshot, position = self._engine.snapshot() if trusting else None, self.position
-        for begin, end, steps in log.blocks(self._engine, collection.most):
-            room = collection.room(begin, end)
-            watch = collection.watch(begin, self._frozen, on_divergence == "freeze")
-            status = self._engine.run(steps.phi, steps.phi_next, steps.top, steps.parameters, room, watch, steps.first)
-            if status != -1:
-                if snapshot is not None:
-                    try:
-                        self._features(Phi, Phi_next)
-                    except ValueError:  # the features were at fault
-                        self._engine.restore(snapshot)
-                        raise
-                raise Diverged(begin + status // self._engine.K, status % self._engine.K)
+            snapshot, position = self._engine.snapshot() if trusting else None, self.position
+            for begin, end, steps in log.blocks(self._engine, collection.most):
+                room = collection.room(begin, end)
+                watch = collection.watch(begin, self._frozen, on_divergence == "freeze")
+                status = self._engine.run(
+                    steps.phi, steps.phi_next, steps.top, steps.parameters, room, watch, steps.first
+                )
+                if status != -1:
+                    if snapshot is not None:
+                        try:
+                            self._features(Phi, Phi_next)
+                        except ValueError:  # the features were at fault
+                            self._engine.restore(snapshot)
+                            raise
+                    raise Diverged(begin + status // self._engine.K, status % self._engine.K)
+                if aim is not None:
+                    collection.squares += check.sum_squares(room, aim[begin:end])
+            self._pass(position + T)
             if aim is not None:
-                collection.squares += check.sum_squares(room, aim[begin:end])
-        self._pass(position + T)
-        if aim is not None:
-            mean = collection.squares / T
-            answer: NDArray[Any] | float | None = mean if self._K is not None else float(mean[0])
-        else:
-            answer = self._drop_K(collection.predictions) if predictions else None
-        return answer if goal is None else (answer, self._drop_K(collection.errors))
+                mean = collection.squares / T
+                answer: NDArray[Any] | float | None = mean if self._K is not None else float(mean[0])
+            else:
+                answer = self._drop_K(collection.predictions) if predictions else None
+            return answer if goal is None else (answer, self._drop_K(collection.errors))
 
     def predict(self, phi: Any) -> Any:
         """θ·φ for one φ or several: a number or (T,); with K learners (K,) or (T, K).
@@ -725,35 +705,20 @@ class Learner:
                 self._decide(phi, 1)
             engine, T = self._engine, len(phi.start) - 1
             position = self._ahead + int(engine.scalars.item(self._leader, -1))
-            predictions: NDArray[Any] = np.empty((T if afresh else T + 1, engine.K), self._type)
             rows, rows_next = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
-            engine.run(rows, rows_next, top, parameters, predictions, Watch(self._frozen, True))
+            if T == 1 and not afresh:
+                predictions = engine.learn_row(rows, rows_next, top, parameters, self._frozen)
+            else:
+                room: NDArray[Any] = np.empty((T if afresh else T + 1, engine.K), self._type)
+                engine.run(rows, rows_next, top, parameters, room, Watch(self._frozen, True))
+                predictions = room[1:]
             if np.count_nonzero(self._frozen):
                 self._pass(position + T)
             if not afresh:
-                return predictions[1:]
+                return predictions
             with np.errstate(all="ignore"):
                 answers = engine.predict(rows_next if T == 1 else block(rows_next, T - 1, T))
-            return answers if T == 1 else np.concatenate([predictions[1:], answers])
-        finally:
-            guard.users = 0
-
-    def _step_row(self, phi: Rows, phi_next: Rows, top: float, parameters: Arrays) -> NDArray[Any]:
-        """``_step`` on one row, with less around it."""
-        guard = self._guard
-        if guard.users:
-            guard.wait()
-        guard.users = -1  # (no call in between: see ``common.locks``)
-        try:
-            if not self._decided:
-                self._decide(phi, 1)
-            engine, frozen = self._engine, self._frozen
-            position = self._ahead + int(engine.scalars.item(self._leader, -1))
-            rows, rows_next = (phi, phi_next) if engine.takes_rows else (fit(phi, engine), fit(phi_next, engine))
-            answers = engine.learn_row(rows, rows_next, top, parameters, frozen)
-            if np.count_nonzero(frozen):
-                self._pass(position + 1)
-            return answers
+            return answers if T == 1 else np.concatenate([predictions, answers])
         finally:
             guard.users = 0
 
@@ -780,7 +745,7 @@ class Learner:
             return
         if trusting:
             self._features(Phi, Phi_next)  # (features that are not finite are an error, not another sequence)
-        inputs.warn_of_sequences(t, self.rule.base, stacklevel=5)
+        inputs.warn_of_sequences(t, self.rule.base, stacklevel=4)
 
     def _make_stepper(self) -> Step | None:
         """The engine's own function for one step, compiled on first use."""
@@ -1023,7 +988,7 @@ def _warn_of(gamma: Array) -> None:
     """Warn if γ is 1 throughout, unless the log is so short that it may well lie within one episode."""
     constant = len(gamma) > 1 and gamma.strides[0] == 0
     if constant or len(gamma) >= inputs.EPISODE:
-        warn_if_never_terminating(gamma[:1] if constant else gamma, stacklevel=5)
+        warn_if_never_terminating(gamma[:1] if constant else gamma, stacklevel=4)
 
 
 def _warn_of_lambda_next(rule: AnyRule, lambda_: Array) -> None:
@@ -1032,7 +997,7 @@ def _warn_of_lambda_next(rule: AnyRule, lambda_: Array) -> None:
         warnings.warn(
             f"lambda_ varies over the steps, rule {rule.name!r} uses λ of the next step too, and 'lambda_next' was not "
             "given: λ of the same step is used in its place. Give lambda_next=, row t being λ_{t+1}.",
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
@@ -1150,7 +1115,7 @@ class RecordedLearner:
     def step(self, phi: Rows, phi_next: Rows, parameters: Arrays) -> Array:
         """``learn`` from one step with all ``parameters``, where no φ is larger than ``top``; nothing is recorded."""
         assert self._top is not None
-        return self.learner._step_row(phi, phi_next, self._top, parameters)
+        return self.learner._step(phi, phi_next, self._top, parameters)
 
     @property
     def _taken(self) -> NDArray[np.int64]:

@@ -71,6 +71,7 @@ def check_fields(rule: AnyRule) -> None:
     _check_kept(rule)
     if not isinstance(rule.lasting, tuple) or rule.lasting != rule.memory[len(rule.memory) - len(rule.lasting) :]:
         raise refusal(rule.name, "lasting", "name the last of the memory, in order", repr(rule.lasting))
+    _check_of_extra(rule, "defaults", rule.defaults)
     _check_extra(rule)
     _check_defaults(rule)
     _check_ranges(rule)
@@ -132,25 +133,20 @@ def _check_extra(rule: AnyRule) -> None:
             wanted = "hold names that a step, learn and run do not have already"
         elif name in (*rule.weights, *rule.traces, *rule.memory):
             wanted = "hold names that the rule's vectors and memory do not have"
-        elif name == "eta" and "eta" in _values(rule.defaults):
+        elif name == "eta" and "eta" in rule.defaults.values():
             wanted = "hold other names than 'eta', which a default is made of"
         else:
             continue
         raise refusal(rule.name, "extra", wanted, repr(name))
 
 
-def _values(defaults: Any) -> list[Any]:
-    return list(defaults.values()) if isinstance(defaults, Mapping) else []
-
-
 def _check_defaults(rule: AnyRule) -> None:
-    defaults, known = rule.defaults, [name for name in STEP if name != "delta"] + ["R"]
-    _check_of_extra(rule, "defaults", defaults)
+    known = [name for name in STEP if name != "delta"] + ["R"]
     for name in rule.extra:
-        value = defaults.get(name)
-        if name not in defaults or (isinstance(value, str) and (value == "eta" or value in known)):
+        value = rule.defaults.get(name)
+        if name not in rule.defaults or (isinstance(value, str) and (value == "eta" or value in known)):
             pass
-        elif not _is_number(value, finite=False):  # (a parameter whose default is infinite may be infinite)
+        elif not _is_number(value):  # (a parameter whose default is infinite may be infinite)
             wanted = "be finite numbers, ∞, −∞, 'eta', or names of parameters that come before"
             raise refusal(rule.name, "defaults", wanted, f"{value!r} for {name!r}")
         known.append(name)
@@ -159,7 +155,7 @@ def _check_defaults(rule: AnyRule) -> None:
 def _check_ranges(rule: AnyRule) -> None:
     _check_of_extra(rule, "extra_ranges", rule.extra_ranges)
     for name, pair in rule.extra_ranges.items():
-        fine = isinstance(pair, tuple) and len(pair) == 2 and all(_is_number(end, finite=False) for end in pair)
+        fine = isinstance(pair, tuple) and len(pair) == 2 and all(_is_number(end) for end in pair)
         if not (fine and pair[0] <= pair[1]):
             wanted = "be pairs of the least and the largest value"
             raise refusal(rule.name, "extra_ranges", wanted, f"{pair!r} for {name!r}")
@@ -190,7 +186,5 @@ def _check_of_extra(rule: AnyRule, field: str, mapping: Any) -> None:
             raise refusal(rule.name, field, f"be of extra parameters, here {known}", repr(name))
 
 
-def _is_number(value: Any, *, finite: bool = True) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) if finite else not math.isnan(value)
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)

@@ -63,7 +63,6 @@ def separate(base: AnyRule) -> Rule:
     memory = (*base.memory[:at], *changes, *base.memory[at + 1 :])
     function = _source.compiled(base.name, _separate_source(base, carried, last, changes, memory))
     kept = base.shared | {"traces": base.traces + last, "memory": memory, "change": ""}
-    kept["update"] = f"{base.name} with D = (θ − θ⁻)·φ; " + "; ".join(("p ← φ", "p' ← φ'")[: len(last)])
     step = "effective" if base.effective_step else ""
     return SeparateRule(base.name, function, **kept, effective_step=step, of=base)
 

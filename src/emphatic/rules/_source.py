@@ -180,20 +180,12 @@ def _imports(tree: ast.Module) -> list[ast.stmt]:
 
 def _code(node: _Function, free: tuple[str, ...], imports: list[ast.stmt]) -> types.CodeType:
     """What the node compiles to where these names are of a function around it, in a module with these imports."""
-    inner, a = copy.copy(node), node.args
-
-    def bare(arguments: list[ast.arg]) -> list[ast.arg]:
-        return [ast.copy_location(ast.arg(argument.arg), argument) for argument in arguments]
-
-    inner.args = ast.arguments(
-        posonlyargs=bare(a.posonlyargs),
-        args=bare(a.args),
-        vararg=bare([a.vararg])[0] if a.vararg else None,
-        kwonlyargs=bare(a.kwonlyargs),
-        kw_defaults=[None] * len(a.kwonlyargs),
-        kwarg=bare([a.kwarg])[0] if a.kwarg else None,
-        defaults=[],
-    )
+    inner = copy.copy(node)
+    inner.args = copy.deepcopy(node.args)
+    inner.args.defaults, inner.args.kw_defaults = [], [None] * len(inner.args.kwonlyargs)
+    for argument in ast.walk(inner.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
     if not isinstance(inner, ast.Lambda):
         inner.decorator_list, inner.returns = [], None
     module = ast.parse(f"def outer({', '.join(free)}): pass")

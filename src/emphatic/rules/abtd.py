@@ -9,8 +9,6 @@ the extremes of max(π, μ) over all states and actions: ``emphatic.learning.xi`
 Mahmood, Yu & Sutton (2017), "Multi-step off-policy learning without importance sampling ratios".
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

@@ -17,8 +17,6 @@ Javed, Sharifnassab & Sutton (2024), "SwiftTD: a fast and robust algorithm for t
 returns lie from min(0, c)/(1 − γ) to max(0, C)/(1 − γ).
 """
 
-from __future__ import annotations
-
 import math
 
 from emphatic.rules import Rule, Scalars, Update

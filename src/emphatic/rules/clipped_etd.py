@@ -10,8 +10,6 @@ states. If no ratio is above ρ̄, this rule is etd. Jiang, Zahavy, Xu, White, H
 "Emphatic algorithms for deep reinforcement learning", clipped traces.
 """
 
-from __future__ import annotations
-
 import math
 
 from emphatic.rules import Rule, Scalars, Update

@@ -11,8 +11,6 @@ If γ = 1 and nothing ends, F ← ρ⁻F + I of etd grows without bound. F there
 (2016); no paper prints the two together in this form.
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

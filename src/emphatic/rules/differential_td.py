@@ -11,8 +11,6 @@ at actions that are not greedy, it is differential Q-learning. At λ = 0 it is t
 Markov decision processes", equations 3 to 6; Sutton & Barto (2018), section 10.3.
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

@@ -11,8 +11,6 @@ is emphatic Sarsa(λ). The emphasis is that of Sutton, Mahmood & White (2016) fo
 prints the rule for pairs.
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

@@ -9,8 +9,6 @@ Sutton, Mahmood & White (2016), "An emphatic approach to the problem of off-poli
 learning", equations 16–20.
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

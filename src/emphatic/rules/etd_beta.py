@@ -10,8 +10,6 @@ comes with its own step. Hallak, Tamar, Munos & Mannor (2016), "Generalized emph
 learning: bias-variance analysis".
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

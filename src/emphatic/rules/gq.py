@@ -9,8 +9,6 @@ Maei & Sutton (2010), "GQ(λ): a general gradient algorithm for temporal-differe
 eligibility traces".
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

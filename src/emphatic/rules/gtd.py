@@ -8,8 +8,6 @@ e·w is remembered, by recursions in the inner products with φ. With w frozen a
 Maei (2011), "Gradient temporal-difference learning algorithms", chapter 6; Sutton & Barto (2018), section 12.11.
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

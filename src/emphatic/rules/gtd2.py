@@ -8,8 +8,6 @@ Sutton, Maei, Precup, Bhatnagar, Silver, Szepesvári & Wiewiora (2009), "Fast gr
 temporal-difference learning with linear function approximation"; with traces as in Maei (2011).
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

@@ -8,8 +8,6 @@ On-policy z = y, and θ learns by td. Maei (2011), section 7.4.3; A. White & M. 
 linear temporal difference learning".
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

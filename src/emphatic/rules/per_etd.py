@@ -11,8 +11,6 @@ Guan, Xu & Liang (2022), "PER-ETD: a polynomially efficient emphatic temporal di
 and 2, without the projection of θ.
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

@@ -8,8 +8,6 @@
 reinforcement learning"; the form with traces as in Ghiassian & Sutton (2021).
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

@@ -10,8 +10,6 @@ values are not the true ones.
 Baird (1995), "Residual algorithms: reinforcement learning with function approximation", section 4.
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

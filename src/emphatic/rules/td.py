@@ -6,8 +6,6 @@
 Sutton (1988); the off-policy form as in Sutton, Mahmood & White (2016), section 4, with M = I.
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

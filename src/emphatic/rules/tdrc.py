@@ -8,8 +8,6 @@
 temporal-difference learning with regularized corrections".
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

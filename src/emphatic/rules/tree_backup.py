@@ -7,8 +7,6 @@
 off-policy policy evaluation"; for state values as in Ghiassian & Sutton (2021).
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

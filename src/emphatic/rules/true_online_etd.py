@@ -12,8 +12,6 @@ e, with c = ργλ and b = ραM, Δ = w e + q φ where w = (δ + D)c and q = δ
 next D = Δ·φ' is computed without reading θ again.
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

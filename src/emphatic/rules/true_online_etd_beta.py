@@ -6,8 +6,6 @@
 β = γ is true_online_etd; β = 0 is true_online_td. The follow-on trace is that of Hallak, Tamar, Munos & Mannor (2016).
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

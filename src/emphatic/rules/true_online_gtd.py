@@ -10,8 +10,6 @@ D = (θ_t − θ_{t−1})·φ_t, w·ê and x·ê are remembered. With β = 0 it 
 (2014), "Off-policy TD(λ) with a true online equivalence".
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

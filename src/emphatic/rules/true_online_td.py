@@ -8,8 +8,6 @@ It is true_online_etd with M = I. van Seijen & Sutton (2014), "True online TD(λ
 Machado & Sutton (2016), "True online temporal-difference learning", algorithm 1.
 """
 
-from __future__ import annotations
-
 from emphatic.rules import Rule, Scalars, Update
 
 

@@ -11,8 +11,6 @@ not those of π, but of the policy ∝ min(ρ̄μ, π), between μ and π (secti
 how fast.
 """
 
-from __future__ import annotations
-
 import math
 
 from emphatic.rules import Rule, Scalars, Update
