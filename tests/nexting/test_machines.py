@@ -74,11 +74,14 @@ def test_by_and_pivot_do_not_go_together() -> None:
         run(log(2), pivot="machine,temp")
 
 
-def test_shared_weights_are_one_model_that_later_machines_begin_with(tmp_path: Path) -> None:
+def test_later_machines_begin_with_the_shared_weights_and_each_continues_with_its_own_answers(tmp_path: Path) -> None:
     result = run(log(), share=True, out=tmp_path / "out")
-    assert (tmp_path / "out" / "model.safetensors").is_file()
-    assert not (tmp_path / "out" / "models").exists()
     assert result.reading["shared"] is True
+    steps = [int(result.models[f"m/{m}"].forecaster.horde.learner.steps) for m in range(3)]
+    assert steps == [m * (ROWS - 1) for m in (1, 2, 3)]
+    said = [result.models[f"m/{m}"].summary()[0]["answer"] for m in range(3)]
+    of_each = [score["answer"] for score in result.summary[1:] if score["text"] == result.summary[1]["text"]]
+    assert said == of_each
     learner = result.model.forecaster.horde.learner
     assert int(learner.steps) == 3 * (ROWS - 1)  # no step leads from a machine to the next
     assert result.model.step == ROWS

@@ -503,7 +503,7 @@ def _write(
 
     out, learned = job.out, [(i, record) for i, record in enumerate(records) if "why" not in record]
     _join_predictions([(folder / f"{i:06d}", record["machine"]) for i, record in learned], settings.by or "", out)
-    models = _place_models(learned, folder, out, bool(settings.share))
+    models = _place_models(learned, folder, out)
     facts = [describe_machine(record) for record in records]
     for record, fact in zip(records, facts, strict=True):
         if record["machine"] in models:
@@ -585,15 +585,9 @@ def _write_rows(file: IO[bytes], writer: pq.ParquetWriter | None, waiting: list[
     return writer
 
 
-def _place_models(
-    learned: Sequence[tuple[int, Mapping[str, Any]]], folder: Path, out: Path, shared: bool
-) -> dict[str, Path]:
-    """Put models in their places: that of each machine, or the one that all of them share."""
+def _place_models(learned: Sequence[tuple[int, Mapping[str, Any]]], folder: Path, out: Path) -> dict[str, Path]:
+    """Put the model of each machine in its place."""
     shutil.rmtree(out / MODELS, ignore_errors=True)
-    if shared:
-        with atomic_file(out / "model.safetensors") as file:
-            file.write((folder / f"{learned[-1][0]:06d}" / "model.safetensors").read_bytes())
-        return {record["machine"]: out / "model.safetensors" for _, record in learned}
     (out / "model.safetensors").unlink(missing_ok=True)
     (out / MODELS).mkdir()
     models = {}

@@ -773,7 +773,7 @@ def _unscored(scored: Scored) -> list[dict[str, Any]]:
             unscored.append({"signal": name, "why": why})
     short = {}
     for score in scored.summary[1:]:
-        if score["kind"] == "at" and score["default"] and not score["scored"]:
+        if score["kind"] == "at" and score["signal"] in learned.forecaster.signals and not score["scored"]:
             short[score["horizon"]] = "no window of the second half is known"
     return unscored + [{"horizon": horizon, "why": why} for horizon, why in short.items()]
 
@@ -876,14 +876,14 @@ def forecast_lines(
         units: The units of signals, if they are known.
 
     >>> score = {"text": "x at +2", "kind": "at", "signal": "x", "horizon": 2, "answer": 1.5, "low": 1.0, "high": 2.0}
-    >>> forecast_lines([score | {"default": True}], 0.8)
+    >>> forecast_lines([score], 0.8)
     ['Forecast from the last row, with 80% intervals:', '  x: 1.50 (1.00 to 2.00) at +2 rows']
-    >>> forecast_lines([score | {"default": True, "signal": f"x{i}"} for i in range(12)])[-1]
+    >>> forecast_lines([score | {"signal": f"x{i}"} for i in range(12)])[-1]
     '  … and 2 more signals in report.html'
     """
     forecasts: dict[str, list[str]] = {}
     for score in summary:
-        if score.get("kind") != "at" or not score["default"] or score["answer"] is None:
+        if score.get("kind") != "at" or score["signal"] is None or score["answer"] is None:
             continue
         signal, horizon, low, high = (score[name] for name in ("signal", "horizon", "low", "high"))
         unit = unit_of(signal, units or {})
