@@ -32,9 +32,9 @@ from benchmarks.development_logs import DevelopmentLog, development_logs, first_
 from benchmarks.forecasting import returns
 from benchmarks.measure import Effort, Gate, gate
 from benchmarks.report import Layout, Row
-from emphatic.nexting.settings import Settings
-from emphatic.questions import durations
-from emphatic.tables import Block, Clock, ReadingGuard, open_table
+from emphatic.gvfs import durations
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.tables import Block, Clock, ReadingGuard, open_table
 
 Array = NDArray[np.float64]
 Answers = dict[str, Array]
@@ -190,8 +190,8 @@ def answers_by_run(source: object, log: Readings, asked: Sequence[Asked], horizo
 
 def answers_alone(log: Readings, asked: Sequence[Asked], dated: bool = True, together: bool = True) -> Answers:
     """The answers without TD; without dates, or to the questions about each signal without the others."""
-    from emphatic.answers.answers import Answers as Mechanism
-    from emphatic.answers.timing import Timing
+    from emphatic.nexting.answers.answers import Answers as Mechanism
+    from emphatic.nexting.answers.timing import Timing
 
     timing = Timing.of(log.clock, log.dated and dated)
     rows = sum(map(len, log.blocks))
@@ -419,8 +419,8 @@ class OwnScores:
 
     def gates(self) -> Iterator[Gate]:
         """Stated scores of values are those of labels computed here."""
-        from emphatic.answers.answers import Answers as Mechanism
-        from emphatic.answers.timing import Timing
+        from emphatic.nexting.answers.answers import Answers as Mechanism
+        from emphatic.nexting.answers.timing import Timing
 
         log = Readings.of(first_rows(2_000 if self.quick else 20_000))
         asked = [question for question in questions_of(log, ("2min", "1h")) if question.kind in ("V", "M")]
@@ -503,8 +503,8 @@ FAULTS: dict[str, Callable[[Array], Array]] = {
 
 def explained_beside_fault(rows: int, spoil: Callable[[Array], Array]) -> Array:
     """The variance explained of values and means of an hourly signal with a fault, from .6 of the rows on."""
-    from emphatic.answers.answers import Answers as Mechanism
-    from emphatic.answers.timing import Timing
+    from emphatic.nexting.answers.answers import Answers as Mechanism
+    from emphatic.nexting.answers.timing import Timing
 
     rng, t = np.random.default_rng(0), np.arange(rows)
     x = 20.0 + 5.0 * np.sin(t / 24.0 * 2.0 * np.pi) + lfilter([1.0], [1.0, -0.9], rng.normal(size=rows))

@@ -129,7 +129,7 @@ class Beside:
     def rows(self, effort: Effort) -> Iterator[Row]:
         import gymnasium
 
-        from emphatic.streams.gymnasium import tiles
+        from emphatic.gymnasium import tiles
 
         env = gymnasium.make(self.env)
         bounds = {"o1": (-3.0, 3.0), "o3": (-3.5, 3.5)} if "Cart" in self.env else None

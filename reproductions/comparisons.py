@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import problems
+from emphatic.nexting.report import Axis, Figure, Key, Line, Marks, Panel, Plot, category, shades
+from emphatic.nexting.report.plots import look
 from emphatic.problems import MDP
 from emphatic.problems.tasks import HALLWAYS, ROOMS, SUBTASKS
-from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, category, shades
-from emphatic.report.plots import look
 from emphatic.studies.figures import baseline_levels, best_curves, which_runs, within_frame
 from emphatic.studies.grid import parameters
 from emphatic.studies.results import Sweep

@@ -13,8 +13,8 @@ from emphatic import problems, rules
 from emphatic.control import ALGORITHMS, Agent, Algorithm
 from emphatic.errors import Diverged
 from emphatic.features import Features, Tiles
+from emphatic.nexting.report import Axis, Figure, Line, Panel, Plot
 from emphatic.problems import MDP, Environment, MountainCar
-from emphatic.report import Axis, Figure, Line, Panel, Plot
 from emphatic.studies.sweeps import sweep
 from reproductions import Check, Outcome, RunOptions, Study, claim, compare, finding
 from reproductions.plain_agents import PlainAgent

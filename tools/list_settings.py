@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from emphatic.common.settings import declared_settings
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.runs.settings import Settings
 
 __all__ = ["PAGE", "with_settings"]
 

@@ -58,7 +58,7 @@ def ask() -> None:
 def command(folder: Path, *given: str, text: str | None = None) -> str:
     """What the command line prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "emphatic.cli", *given], cwd=folder, input=text, capture_output=True, text=True,
+        [sys.executable, "-m", "emphatic.nexting.cli", *given], cwd=folder, input=text, capture_output=True, text=True,
         check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, (given, done.stdout, done.stderr)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emphatic.answers.asked import Asked
-from emphatic.answers.targets import default_questions
-from emphatic.answers.timing import Timing
-from emphatic.tables import Block
+from emphatic.nexting.answers.asked import Asked
+from emphatic.nexting.answers.targets import default_questions
+from emphatic.nexting.answers.timing import Timing
+from emphatic.nexting.tables import Block
 from tests.answers.test_answers import HOURLY, PLAIN, blocks, rows, times
 
 Array = NDArray[np.float64]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emphatic.answers.language import FORMS, describe_answer, parse, parse_all, quoted
+from emphatic.nexting.answers.language import FORMS, describe_answer, parse, parse_all, quoted
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from emphatic.answers import kernels
-from emphatic.answers.answers import Answers
-from emphatic.answers.records import ANSWERS, PAST, RIDGE_NOW, TD
-from emphatic.answers.regression import Relations, solve
-from emphatic.answers.targets import default_questions
-from emphatic.tables import Block
+from emphatic.nexting.answers import kernels
+from emphatic.nexting.answers.answers import Answers
+from emphatic.nexting.answers.records import ANSWERS, PAST, RIDGE_NOW, TD
+from emphatic.nexting.answers.regression import Relations, solve
+from emphatic.nexting.answers.targets import default_questions
+from emphatic.nexting.tables import Block
 from tests.answers.test_answers import ALL, HOURLY, PLAIN, answered, rows, run
 
 Array = NDArray[np.float64]

@@ -26,8 +26,8 @@ import numpy as np
 
 from emphatic import Learner, studies
 from emphatic.nexting import load_model
-from emphatic.nexting.runner import Nexting
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.runs.runner import Nexting
+from emphatic.nexting.runs.settings import Settings
 
 Work = Callable[[Path, bool], None]
 

@@ -422,7 +422,7 @@ def test_active_features_need_n_and_may_grow() -> None:
 def test_training_beside_gymnasium_and_its_questions() -> None:
     gymnasium = pytest.importorskip("gymnasium")
     from emphatic import GVF
-    from emphatic.streams.gymnasium import LearnGVFs, tiles
+    from emphatic.gymnasium import LearnGVFs, tiles
 
     env = gymnasium.make("CliffWalking-v1" if "CliffWalking-v1" in gymnasium.registry else "CliffWalking-v0",
                          max_episode_steps=30)  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import emphatic
-from emphatic.nexting.alarms import KEPT, WHY, AlarmList, Alarms
+from emphatic.nexting.runs.alarms import KEPT, WHY, AlarmList, Alarms
 
 Array = NDArray[np.float64]
 GAMMAS = np.array([0.5, 0.9, 0.98])

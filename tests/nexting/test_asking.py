@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from emphatic import nexting
-from emphatic.nexting.learning import make_guard, make_horde
-from emphatic.nexting.predictor import Predictor
-from emphatic.nexting.settings import Settings
-from emphatic.tables import open_table
+from emphatic.nexting.runs.learning import make_guard, make_horde
+from emphatic.nexting.runs.predictor import Predictor
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.tables import open_table
 from tests.support.streams import wave
 
 ASK = ["P(x > 3 within 3h)", "`the x` at +2h", "time until x > 3 up to 12h"]

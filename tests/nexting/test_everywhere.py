@@ -14,12 +14,12 @@ import pytest
 from numpy.typing import NDArray
 
 from emphatic.common.locks import UNFINISHED
-from emphatic.nexting import learning
-from emphatic.nexting.forecaster import Forecaster, Said
-from emphatic.nexting.learning import PREDICTIONS, find_point, find_resumption, learn_log, open_log
-from emphatic.nexting.predictor import Prediction, Predictor
-from emphatic.nexting.settings import Settings
-from emphatic.serve.service import Service
+from emphatic.nexting.runs import learning
+from emphatic.nexting.runs.forecaster import Forecaster, Said
+from emphatic.nexting.runs.learning import PREDICTIONS, find_point, find_resumption, learn_log, open_log
+from emphatic.nexting.runs.predictor import Prediction, Predictor
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.serve.service import Service
 from tests.support.services import Client
 
 Columns = dict[str, NDArray[Any]]

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import emphatic
-from emphatic.nexting import machines
-from emphatic.nexting.learning import open_log
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.runs import machines
+from emphatic.nexting.runs.learning import open_log
+from emphatic.nexting.runs.settings import Settings
 from tests.support.tables import assert_same_table
 
 ROWS = 150
@@ -176,7 +176,7 @@ def test_only_signals_are_predicted_and_counters_as_increments(tmp_path: Path) -
     assert saved[0]["reading"]["increments"] == result.reading["increments"]
     predicted = np.array(result.predictions["energy_kwh at +2"].to_pylist())[150:]
     assert 1.0 < predicted.mean() < 3.0  # the mean increment is 2
-    lines = emphatic.nexting.runner.ingest_lines(result.reading)
+    lines = emphatic.nexting.runs.runner.ingest_lines(result.reading)
     assert "Counters, learned as their increments a row: 'energy_kwh' (1 reset)." in lines
 
 
@@ -190,7 +190,7 @@ def test_what_is_asked_for_is_predicted() -> None:
 
 
 def test_a_signal_that_changes_late_is_not_taken_for_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emphatic.nexting.learning.FIRST", 100)
+    monkeypatch.setattr("emphatic.nexting.runs.learning.FIRST", 100)
     late = np.zeros(300)
     late[250:] = 1.0
     opened = open_log(
@@ -204,8 +204,8 @@ def test_a_resumed_run_takes_increments_and_the_guard_on(tmp_path: Path, monkeyp
     data["temp"][[900, 950, 1000, 1023, 1024, 1150]] += 100.0
     data["temp"][1015:1100:6] = -999.0
     whole = emphatic.nexting.run(data, horizons=[2])
-    monkeypatch.setattr("emphatic.nexting.learning.block_rows", lambda questions: 64)
-    monkeypatch.setattr("emphatic.nexting.learning.SAVE", 0.0)
+    monkeypatch.setattr("emphatic.nexting.runs.learning.block_rows", lambda questions: 64)
+    monkeypatch.setattr("emphatic.nexting.runs.learning.SAVE", 0.0)
 
     def stop(phase: str, done: int, total: int) -> None:
         if phase == "learning" and done >= 1024:

@@ -12,11 +12,11 @@ import pytest
 
 import emphatic
 from emphatic import DivergenceWarning
-from emphatic.cli.nexting import asked_lines
-from emphatic.nexting.gvfs import find_marks
-from emphatic.nexting.predictor import Predictor
-from emphatic.nexting.settings import Settings
-from emphatic.serve.service import RecentRows
+from emphatic.nexting.cli.nexting import asked_lines
+from emphatic.nexting.runs.gvfs import find_marks
+from emphatic.nexting.runs.predictor import Predictor
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.serve.service import RecentRows
 
 UP = {"column": "way", "target": {"up": 1.0}, "behaviour": "count"}
 NEAR = {"name": "if up", "cumulant": "x", "horizon": 3, "policy": UP}

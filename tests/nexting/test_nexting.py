@@ -30,14 +30,14 @@ from numpy.typing import NDArray
 
 import emphatic
 from emphatic import features as f
-from emphatic.answers.language import quoted
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
-from emphatic.nexting import runner as nexting
-from emphatic.nexting import scoring, settings
-from emphatic.scores import known_return
-from emphatic.streams import open_table
-from emphatic.tables.text import Delimited
+from emphatic.nexting.answers.language import quoted
+from emphatic.nexting.runs import runner as nexting
+from emphatic.nexting.runs import scoring, settings
+from emphatic.nexting.scores import known_return
+from emphatic.nexting.tables import open_table
+from emphatic.nexting.tables.text import Delimited
 from tests.support import command
 from tests.support.processes import COMMAND, Forked, run
 from tests.support.tables import assert_same_table
@@ -296,8 +296,8 @@ def test_scores_are_those_of_the_definition(finished: tuple[Path, str]) -> None:
 
 KILLED = """
 import os, signal, sys
-from emphatic.nexting import learning as nexting
-from emphatic.cli import app
+from emphatic.nexting.runs import learning as nexting
+from emphatic.nexting.cli import app
 nexting.SAVE, nexting.WAITING = 0.0, 1
 left = int(sys.argv.pop(1))
 
@@ -314,8 +314,8 @@ app()
 
 SLOW = """
 import time
-from emphatic.nexting import runner as nexting
-from emphatic.cli import app
+from emphatic.nexting.runs import runner as nexting
+from emphatic.nexting.cli import app
 nexting.score_log = lambda *_: (print("now", flush=True), time.sleep(60))
 app()
 """
@@ -685,7 +685,7 @@ def test_the_warm_up_depends_on_the_horizons_and_not_on_the_length_of_the_log() 
 @pytest.mark.long
 def test_the_household_without_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.perf_counter()
-    log = emphatic.data.household()
+    log = emphatic.nexting.data.household()
     horizons = {2: 0.932, 60: 0.667, 360: 0.444, 1440: 0.35}
     run = emphatic.nexting.run(log, horizons=[*horizons], weighted=True, out=tmp_path / "out")
     for score in run.summary[1:]:
@@ -771,7 +771,7 @@ def test_what_is_still_open_is_closed(monkeypatch: pytest.MonkeyPatch, small: Pa
 
 MEMORY = """
 import resource, sys
-from emphatic.cli import app
+from emphatic.nexting.cli import app
 try:
     app()
 finally:
@@ -857,5 +857,5 @@ def test_the_log_goes_to_standard_error_from_the_level_on(tmp_path: Path) -> Non
     )
     assert process("--log-level", "error", *given)[2] == ""
     _, _, wrong = process("--log-level", "INFO", *given)
-    assert "INFO emphatic.nexting.runner: learned from 198 rows" in wrong
+    assert "INFO emphatic.nexting.runs.runner: learned from 198 rows" in wrong
     assert process("--log-level", "loud", *given)[0] == 2

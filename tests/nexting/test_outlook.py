@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emphatic.answers.asked import Asked
-from emphatic.answers.timing import Timing
-from emphatic.nexting.outlook import make_outlook, read_forecasts, read_verdict, unit_of
-from emphatic.scores.verdicts import Verdict, judge_signal
-from emphatic.tables import Block
+from emphatic.nexting.answers.asked import Asked
+from emphatic.nexting.answers.timing import Timing
+from emphatic.nexting.runs.outlook import make_outlook, read_forecasts, read_verdict, unit_of
+from emphatic.nexting.scores.verdicts import Verdict, judge_signal
+from emphatic.nexting.tables import Block
 
 DAY = 86_400.0
 #: Midnight of a Monday.

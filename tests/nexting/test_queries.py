@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emphatic import nexting
-from emphatic.cli import app
+from emphatic.nexting.cli import app
 from tests.nexting.test_nexting import KILLED
 from tests.support.processes import COMMAND, run
 from tests.support.tables import assert_same_table

@@ -13,9 +13,9 @@ import pytest
 import emphatic
 from emphatic import CheckpointError, Horde, Learner, nexting
 from emphatic.nexting import NextingResult
-from emphatic.nexting.predictor import Prediction, Predictor
-from emphatic.nexting.runner import verdict_lines
-from emphatic.nexting.scoring import ScoreTable
+from emphatic.nexting.runs.predictor import Prediction, Predictor
+from emphatic.nexting.runs.runner import verdict_lines
+from emphatic.nexting.runs.scoring import ScoreTable
 
 T = 24 * 30
 KINDS = ("%s at +", "mean of %s over ")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.nexting import learning as related
-from emphatic.nexting.settings import Settings
-from emphatic.streams import open_table
+from emphatic.nexting.runs import learning as related
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.tables import open_table
 from tests.support.tables import assert_same_table
 
 C, T = 12, 600

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from emphatic.nexting import runner
-from emphatic.nexting.predictor import compile_for_live
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.live import compile_for_live
+from emphatic.nexting.runs import learning, runner
+from emphatic.nexting.runs.settings import Settings
 
 #: Prints the kernels that a call compiles or loads.
 SPY = """
@@ -28,8 +28,8 @@ compiled._compiled = spy
 folder = tempfile.TemporaryDirectory()
 """
 WARM = """
-from emphatic.nexting import predictor
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.runs import predictor
+from emphatic.nexting.runs.settings import Settings
 predictor.compile_for_live(Settings(QUESTIONS))
 """
 LOG = """
@@ -39,8 +39,8 @@ time = np.datetime64("2024-01-01T00:00:00") + 60 * t * np.timedelta64(1, "s")
 emphatic.nexting.run({"time": time, "x": np.sin(t / 7), "y": np.cos(t / 9)}, out=folder.name + "/out")
 """
 LIVE = """
-from emphatic.nexting.predictor import Predictor
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.runs.predictor import Predictor
+from emphatic.nexting.runs.settings import Settings
 predictor = Predictor(Settings(QUESTIONS), warm_up=300)
 predictor.take([(i, {"time": 1.7e9 + 60 * i, "a": i % 17, "b": i % 5}) for i in range(1000)])
 predictor.ask("P(a > 9 within 5min)")
@@ -100,8 +100,8 @@ def test_a_second_process_compiles_from_the_start(monkeypatch: pytest.MonkeyPatc
         raise ValueError("no table")
 
     monkeypatch.setattr(runner, "compile_in_background", compile_in_background)
-    monkeypatch.setattr(runner, "open_log", open_log)
+    monkeypatch.setattr(learning, "open_log", open_log)
     with pytest.raises(ValueError, match="no table"):
         runner.run({"x": [1.0, 2.0]})
-    assert events[0] == "answers.kernels.advance"
+    assert events[0] == "nexting.answers.kernels.advance"
     assert events[-1] == "opened"

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from emphatic.report import amount, share
-from emphatic.scores.verdicts import describe_baseline
+from emphatic.nexting.report import amount, share
+from emphatic.nexting.scores.verdicts import describe_baseline
 from tests.report.test_report import data
 
 EXPLAINED = "variance_explained"
@@ -44,7 +44,7 @@ def cells(page: str, section: str) -> list[list[tuple[str, str]]]:
 
 def process(*given: object) -> str:
     """What the command writes to a wide terminal."""
-    code = "from emphatic.cli import app; app()"
+    code = "from emphatic.nexting.cli import app; app()"
     command = [sys.executable, "-c", code, *map(str, given)]
     return subprocess.run(
         command, check=True, capture_output=True, text=True, encoding="utf-8", env=os.environ | {"COLUMNS": "200"}

@@ -17,11 +17,11 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.nexting.outlook import Forecast, Outlook, SignalVerdict
-from emphatic.nexting.report import FILES, NextingPage, nexting_page
-from emphatic.report import Html, plots, share, text
-from emphatic.report.plots import read_plots
-from emphatic.scores.verdicts import Verdict, judge_signal
+from emphatic.nexting.report import Html, plots, share, text
+from emphatic.nexting.report.plots import read_plots
+from emphatic.nexting.runs.outlook import Forecast, Outlook, SignalVerdict
+from emphatic.nexting.runs.report import FILES, NextingPage, nexting_page
+from emphatic.nexting.scores.verdicts import Verdict, judge_signal
 from tests.support.browser import found, in_a_browser
 
 HOSTILE = """a"b'<script>alert(1)</script>&amp;"""
@@ -188,7 +188,7 @@ def test_figures_as_svg_are_those_of_the_page(tmp_path: Path) -> None:
 
 
 def test_what_draws_and_renders_is_imported_late() -> None:
-    code = "import sys, emphatic.report; assert not {'jinja2', 'matplotlib'} & set(sys.modules)"
+    code = "import sys, emphatic.nexting.report; assert not {'jinja2', 'matplotlib'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

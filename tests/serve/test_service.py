@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from emphatic.common.locks import InUseError
-from emphatic.nexting.forecaster import Said
-from emphatic.nexting.predictor import LineFormat, Prediction, Predictor
-from emphatic.serve import service as service_module
-from emphatic.serve.app import EventStream, describe_asked, describe_forecast, describe_history
-from emphatic.serve.journal import Journal
-from emphatic.serve.service import Inbox, Incoming, Receipt, RecentRows, Service, WarmingUp
-from emphatic.tables.pipe import Malformed
+from emphatic.nexting.runs.forecaster import Said
+from emphatic.nexting.runs.predictor import LineFormat, Prediction, Predictor
+from emphatic.nexting.serve import service as service_module
+from emphatic.nexting.serve.app import EventStream, describe_asked, describe_forecast, describe_history
+from emphatic.nexting.serve.journal import Journal
+from emphatic.nexting.serve.service import Inbox, Incoming, Receipt, RecentRows, Service, WarmingUp
+from emphatic.nexting.tables.pipe import Malformed
 from tests.support.services import (
     SETTINGS,
     journal_readings,

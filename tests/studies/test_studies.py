@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import emphatic
 from emphatic import problems
-from emphatic.cli import app
+from emphatic.nexting.cli import app
 from emphatic.studies import Recorded, Sweep, sweep
 from emphatic.studies import pages as page
 from emphatic.studies.grid import parameters, settings
@@ -598,7 +598,9 @@ def test_errors_of_a_log_name_what_the_command_has(text: str, said: str, tmp_pat
 
 def test_a_sweep_says_that_it_compiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     phases: list[str] = []
-    monkeypatch.setattr("emphatic.cli.studies.bars", lambda *_: nullcontext(lambda *given: phases.append(given[0])))
+    monkeypatch.setattr(
+        "emphatic.nexting.cli.studies.bars", lambda *_: nullcontext(lambda *given: phases.append(given[0]))
+    )
     monkeypatch.setattr("emphatic.studies.sweep", lambda *_, **__: numba.njit("float64(float64)")(lambda x: x))
     RUNNER.invoke(app, ["sweep", "chain", "--out", str(tmp_path)])
     assert phases == ["compiling (once)"]

@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from emphatic.cli import app
-from emphatic.report import (
+from emphatic.nexting.cli import app
+from emphatic.nexting.report import (
     Axis,
     Figure,
     Key,
@@ -28,7 +28,7 @@ from emphatic.report import (
     category,
     text,
 )
-from emphatic.report.plots import draw_file, read_plots
+from emphatic.nexting.report.plots import draw_file, read_plots
 from emphatic.studies.pages import SweepPage, sweep_page
 from reproductions.pages import ReproductionPage, reproduction_page, reproductions_index, verdict
 from tests.report.test_report import HOSTILE, Reader, data, small

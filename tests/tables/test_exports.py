@@ -14,7 +14,7 @@ import pytest
 
 import emphatic
 from emphatic.common.settings import MONTH, YEAR
-from emphatic.tables import Block, ReadingGuard, Table, TableError, open_table
+from emphatic.nexting.tables import Block, ReadingGuard, Table, TableError, open_table
 
 START = datetime(2024, 3, 25, tzinfo=UTC)
 N = 120
@@ -78,7 +78,7 @@ def test_titles_above_the_header(above: list[str], units: list[str], tmp_path: P
 def test_lines_that_are_the_same_as_the_line_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond what is looked at when a file is opened, too."""
     for name in ("files.LOOK", "text._BLOCK"):
-        monkeypatch.setattr(f"emphatic.tables.{name}", 1 << 14)
+        monkeypatch.setattr(f"emphatic.nexting.tables.{name}", 1 << 14)
     rows = 30 * N
     lines = [f"{stamp(i)},{X[i % N]},{i % 7}" for i in range(rows)]
     table = opened(tmp_path, ["time,temp,flow", *(line for line in lines for _ in range(2))])

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.tables import Table, TableError, open_table
-from emphatic.tables.grid import Grid
+from emphatic.nexting.tables import Table, TableError, open_table
+from emphatic.nexting.tables.grid import Grid
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 
@@ -249,8 +249,8 @@ FEW: dict[str, Any] = {"rate": 0.3, "features": [{"kind": "bias"}, {"kind": "sof
 def test_readings_of_a_pipe_become_the_same_rows(is_long: bool, tmp_path: Path) -> None:
     """In long format or a sensor at a time: also of a model that was saved in between, and of a file's."""
     from emphatic.hordes.horde import Horde
-    from emphatic.nexting.predictor import Prediction, Predictor
-    from emphatic.nexting.settings import Settings
+    from emphatic.nexting.runs.predictor import Prediction, Predictor
+    from emphatic.nexting.runs.settings import Settings
 
     readings: list[dict[str, Any]] = []
     for t, sensor, text in reports(150):

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emphatic.tables import Clock, TableError, open_table
-from emphatic.tables.robot_logs import MessageType, UnknownType
+from emphatic.nexting.tables import Clock, TableError, open_table
+from emphatic.nexting.tables.robot_logs import MessageType, UnknownType
 from tests.support import processes
 from tests.support.robots import START, Sent, message, write_bag, write_mcap
 

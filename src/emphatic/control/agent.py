@@ -104,7 +104,7 @@ class Agent:
 
     Args:
         algorithm: A name from ``emphatic.control.ALGORITHMS``, or an ``Algorithm``.
-        features: ``emphatic.features.Tiles`` or a whole ``Features``, such as ``emphatic.streams.gymnasium.tiles``
+        features: ``emphatic.features.Tiles`` or a whole ``Features``, such as ``emphatic.gymnasium.tiles``
             makes; a number of states, which are then observed as whole numbers from 0, or a Gymnasium ``Discrete``
             space of them; or a function of the observation that returns φ(S), an array or ``Active`` (the function then
             has an attribute ``n``, the number of features).

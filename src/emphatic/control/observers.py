@@ -209,7 +209,7 @@ def observer_of(features: object) -> Observer:
     if type(features).__name__ == "Discrete" and getattr(features, "start", None) == 0:
         return TableObserver(int(features.n))  # type: ignore[attr-defined]
     wanted = "be Tiles or a Features, a number of states, or a function of the observation that returns φ"
-    hint = "Use emphatic.streams.gymnasium.tiles(space)." if type(features).__name__ == "Box" else ""
+    hint = "Use emphatic.gymnasium.tiles(space)." if type(features).__name__ == "Box" else ""
     raise refusal("features", "Agent", wanted, show(features), hint)
 
 

@@ -1,6 +1,6 @@
 """The plots of a sweep: the error against α, against λ and while learning, on its page and in files for papers.
 
-A plot is described once and drawn by ``emphatic.report``: on the page with uPlot, in a file with matplotlib.
+A plot is described once and drawn by ``emphatic.nexting.report``: on the page with uPlot, in a file with matplotlib.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 from emphatic.learning.inputs import refusal
-from emphatic.report.page import amount, known
-from emphatic.report.plots import (
+from emphatic.nexting.report.page import amount, known
+from emphatic.nexting.report.plots import (
     Axis,
     Level,
     Line,

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from emphatic import rules, stepsizes
 from emphatic.common.names import suggestion
 from emphatic.control.algorithms import Algorithm
+from emphatic.gvfs.evaluator import Expression
 from emphatic.learning.inputs import refusal
 from emphatic.learning.learner import Learner
 from emphatic.learning.least_squares import LeastSquares
-from emphatic.questions.evaluator import Expression
 from emphatic.rules import AnyRule
 from emphatic.rules._traits import RuleTraits
 from emphatic.stepsizes import StepSize

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common import versions
-from emphatic.report import (
+from emphatic.nexting.report import (
     Axis,
     Column,
     Html,
@@ -25,7 +25,7 @@ from emphatic.report import (
     shades,
     table,
 )
-from emphatic.report.page import known, plus_minus, time_table
+from emphatic.nexting.report.page import known, plus_minus, time_table
 from emphatic.studies import figures
 from emphatic.studies.figures import parameter_text
 from emphatic.studies.grid import GridSettings

@@ -24,10 +24,10 @@ from emphatic import engines
 from emphatic.learning import inputs
 from emphatic.learning.inputs import Active, refusal
 from emphatic.learning.sequences import UndiscountedWarning, returns
-from emphatic.nexting.learning import open_log
-from emphatic.nexting.settings import Settings as NextingSettings
+from emphatic.nexting.runs.learning import open_log
+from emphatic.nexting.runs.settings import Settings as NextingSettings
+from emphatic.nexting.scores import known_return
 from emphatic.problems import MDP, Stream, Tasks
-from emphatic.scores import known_return
 from emphatic.studies.grid import GridSettings, LeastSquaresRule
 
 __all__ = ["Recorded", "Scores", "Simulated"]
