@@ -728,7 +728,7 @@ def learn_log(log: OpenedLog, resumption: Resumption, progress: Progress) -> Lea
         _log.warning("%s: %s", log.table.name, note)
     writer = _PartWriter(log, store, forecaster)
 
-    def save(**further: Any) -> None:
+    def save(grid: Mapping[str, Any] | None = None) -> None:
         writer.flush()
         increments = log.table.increments
         state = {
@@ -742,7 +742,7 @@ def learn_log(log: OpenedLog, resumption: Resumption, progress: Progress) -> Lea
             "counts": asdict(counts),
             "seconds": time.perf_counter() - began,
         }
-        horde.save(store.folder / "model.safetensors", **state, **forecaster.state(), **further)
+        horde.save(store.folder / "model.safetensors", **state, **forecaster.state(), grid=grid)
 
     due = time.perf_counter() + SAVE
     remaining = horde.rows < log.rows
@@ -764,7 +764,7 @@ def learn_log(log: OpenedLog, resumption: Resumption, progress: Progress) -> Lea
             save()
             raise KeyboardInterrupt(request.signal)
         log.check_rows(horde.rows)
-        save(grid=None if log.table.grid is None else log.table.grid.state())
+        save(None if log.table.grid is None else log.table.grid.state())
         if request.signal is not None:
             raise KeyboardInterrupt(request.signal)
     return Learned(log, forecaster, clock, counts, guard, store, time.perf_counter() - began)

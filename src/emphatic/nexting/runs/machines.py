@@ -690,7 +690,7 @@ def _columns() -> list[Any]:
     ]
 
 
-def _section(i: int, record: Mapping[str, Any], page: Path, plots: Any) -> dict[str, Any]:
+def _section(i: int, record: Mapping[str, Any], page: Path, plots: Plots) -> dict[str, Any]:
     """What the page shows of one machine: its scores, and the plots of its own page."""
     if "why" in record:
         return {"id": f"machine-{i}", "name": record["machine"], "why": record["why"], "scores": "", "cards": []}

@@ -461,14 +461,13 @@ class Predictor:
         """The scores so far, as the objects of ``summary.json`` from the second on."""
         return self.forecaster.summary()
 
-    def save(self, path: str | os.PathLike[str], **more: Any) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file, from which ``load`` continues.
 
         Args:
             path: The file.
-            more: What else is saved with it.
         """
-        self.forecaster.horde.save(path, **self.state(), **more)
+        self.forecaster.horde.save(path, **self.state())
 
     def ask(self, text: str) -> None:
         """Ask one more question of one line, which is learned from now on; ValueError if it cannot be asked.
