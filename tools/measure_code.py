@@ -37,30 +37,30 @@ VAGUE = frozenset(
 #: The largest size of the package, in code lines. It only falls, but for what these add once: ``bounded_etd`` and its
 #: default 500, ``bootstrap`` 600, ``jax`` and ``export`` 450, and ``answers`` 2,400 until all that it replaces is gone.
 #: What moves to another package takes its part of the limit along.
-CODE_LINES = 41_366
+CODE_LINES = 40_783
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
-    ".": 614,
+    ".": 597,
     "answers": 2_400,  # at most 2,400
     "asking": 628,
     "cli": 1_134,
     "common": 580,
     "control": 923,
     "data": 4,
-    "engines": 6_290,
+    "engines": 6_170,
     "features": 1_157,
     "hordes": 1_526,
-    "learning": 2_566,
+    "learning": 2_422,
     "nexting": 5_808,
     "problems": 1_217,
     "questions": 831,
     "report": 684,
-    "rules": 2_279,
+    "rules": 2_000,
     "scores": 1_306,
     "serve": 2_968,
-    "stepsizes": 830,
+    "stepsizes": 813,
     "streams": 382,
-    "studies": 2_445,
+    "studies": 2_439,
     "tables": 4_794,
 }
 #: The largest value that each measure may have.
