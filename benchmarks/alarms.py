@@ -78,7 +78,7 @@ class Faults:
 
     def gates(self) -> Iterator[Gate]:
         """None for a log that is too short."""
-        table = emphatic.streams.open_table(self.log.read())
+        table = emphatic.nexting.tables.open_table(self.log.read())
         blocks = [(block.values, block.time) for block in table.blocks()]
         self.x = np.concatenate([values for values, _ in blocks])
         self.time = np.concatenate([time for _, time in blocks]) if table.dated else None

@@ -32,9 +32,9 @@ from benchmarks.development_logs import DevelopmentLog, development_logs, first_
 from benchmarks.forecasting import returns
 from benchmarks.measure import Effort, Gate, gate
 from benchmarks.report import Layout, Row
-from emphatic.nexting.settings import Settings
-from emphatic.questions import durations
-from emphatic.tables import Block, Clock, ReadingGuard, open_table
+from emphatic.gvfs import durations
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.tables import Block, Clock, ReadingGuard, open_table
 
 Array = NDArray[np.float64]
 Answers = dict[str, Array]
@@ -189,26 +189,26 @@ def answers_by_run(source: object, log: Readings, asked: Sequence[Asked], horizo
 
 
 def answers_alone(log: Readings, asked: Sequence[Asked], dated: bool = True, together: bool = True) -> Answers:
-    """The answers without TD; without times, or to the questions about each signal without the others."""
-    from emphatic.answers.answers import Answers as Mechanism
-    from emphatic.answers.timing import Timing
+    """The answers without TD; without dates, or to the questions about each signal without the others."""
+    from emphatic.nexting.answers.answers import Answers as Mechanism
+    from emphatic.nexting.answers.timing import Timing
 
-    timing = Timing.of(log.clock, log.dated) if dated else Timing(None)
-    rows, out = sum(map(len, log.blocks)), {}
+    timing = Timing.of(log.clock, log.dated and dated)
+    rows = sum(map(len, log.blocks))
+    out: Answers = {}
     for chosen in [range(len(log.names))] if together else [[c] for c in range(len(log.names))]:
         about = [question for question in asked if question.signal in chosen]
         mechanism = Mechanism([log.names[c] for c in chosen], [q.text for q in about], timing, COVERAGE, rows)
-        answers = np.concatenate([mechanism(_only(block, chosen, dated)) for block in log.blocks])
+        answers = np.concatenate([mechanism(_only(block, chosen)) for block in log.blocks])
         out |= {question.text: answers[:, q, 0] for q, question in enumerate(about)}
     return out
 
 
-def _only(block: Block, signals: Sequence[int], dated: bool) -> Block:
-    """The rows of a block with some signals, or without times."""
+def _only(block: Block, signals: Sequence[int]) -> Block:
+    """The rows of a block with some of its signals."""
     places = list(signals)
     guarded = None if block.guarded is None else block.guarded[:, places]
-    time = block.time if dated else None
-    return replace(block, values=block.values[:, places], guarded=guarded, time=time)
+    return replace(block, values=block.values[:, places], guarded=guarded)
 
 
 def collect(name: str, out: Path) -> None:
@@ -419,8 +419,8 @@ class OwnScores:
 
     def gates(self) -> Iterator[Gate]:
         """Stated scores of values are those of labels computed here."""
-        from emphatic.answers.answers import Answers as Mechanism
-        from emphatic.answers.timing import Timing
+        from emphatic.nexting.answers.answers import Answers as Mechanism
+        from emphatic.nexting.answers.timing import Timing
 
         log = Readings.of(first_rows(2_000 if self.quick else 20_000))
         asked = [question for question in questions_of(log, ("2min", "1h")) if question.kind in ("V", "M")]
@@ -454,7 +454,7 @@ def ablation(logs: Sequence[DevelopmentLog], gate_name: str) -> Iterator[Row]:
     """What the mechanism loses without one of its parts: differences of the variance explained, over all questions."""
     changes: dict[str, list[float]] = {
         "without TD": [],
-        "without TD and times": [],
+        "without TD and dates": [],
         "without TD, each signal alone": [],
     }
     for log in logs:
@@ -464,7 +464,7 @@ def ablation(logs: Sequence[DevelopmentLog], gate_name: str) -> Iterator[Row]:
         asked = [question for question in questions_of(readings, log.horizons or ()) if question.kind != "P"]
         whole = answers_by_run(log.read(), readings, asked, log.horizons)
         parts = {"without TD": answers_alone(readings, asked)}
-        parts["without TD and times"] = answers_alone(readings, asked, dated=False)
+        parts["without TD and dates"] = answers_alone(readings, asked, dated=False)
         parts["without TD, each signal alone"] = answers_alone(readings, asked, together=False)
         for question in asked:
             y, h = labels_of(readings, question), readings.rows(question.horizon)
@@ -472,11 +472,11 @@ def ablation(logs: Sequence[DevelopmentLog], gate_name: str) -> Iterator[Row]:
             for name, answers in parts.items():
                 change = score(y, answers, question.text, h).explained - of_all
                 changes[name] += [change] if math.isfinite(change) else []
-    for name, change in changes.items():
-        if change:
-            section, worst = "ablation: variance explained, less that of all parts", f"worst {min(change):.3f}"
-            yield Row(section, f"{name}, median", (gate_name,), ratio=float(np.median(change)))
-            yield Row(section, f"{name}, mean", (gate_name,), ratio=float(np.mean(change)), note=worst)
+    for name, of_part in changes.items():
+        if of_part:
+            section, worst = "ablation: variance explained, less that of all parts", f"worst {min(of_part):.3f}"
+            yield Row(section, f"{name}, median", (gate_name,), ratio=float(np.median(of_part)))
+            yield Row(section, f"{name}, mean", (gate_name,), ratio=float(np.mean(of_part)), note=worst)
 
 
 def _replaced(begin: float, count: int, value: Callable[[Array], Any]) -> Callable[[Array], Array]:
@@ -503,8 +503,8 @@ FAULTS: dict[str, Callable[[Array], Array]] = {
 
 def explained_beside_fault(rows: int, spoil: Callable[[Array], Array]) -> Array:
     """The variance explained of values and means of an hourly signal with a fault, from .6 of the rows on."""
-    from emphatic.answers.answers import Answers as Mechanism
-    from emphatic.answers.timing import Timing
+    from emphatic.nexting.answers.answers import Answers as Mechanism
+    from emphatic.nexting.answers.timing import Timing
 
     rng, t = np.random.default_rng(0), np.arange(rows)
     x = 20.0 + 5.0 * np.sin(t / 24.0 * 2.0 * np.pi) + lfilter([1.0], [1.0, -0.9], rng.normal(size=rows))

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.measure import Case, Effort, Gate, Side, fastest, gate
 from benchmarks.report import Row
 from emphatic import problems
-from emphatic.control import Agent, tile_coding
+from emphatic.control import Agent
 from emphatic.features import Bias, Features, Tiles
 from emphatic.problems import MountainCar
 from reproductions.plain_agents import PlainAgent
@@ -23,7 +23,7 @@ TOLERANCE = 1e-12
 #: The worlds in which whole episodes run; by world its class and the algorithm.
 WORLDS: dict[str, tuple[Callable[..., Any], str]] = {
     "windy_gridworld": (lambda **given: problems.Environment(problems.windy_gridworld(), **given), "sarsa"),
-    "cliff_walking": (lambda **given: problems.Environment(problems.cliff_walking(), **given), "q"),
+    "cliff_walking": (lambda **given: problems.Environment(problems.cliff_walking(), **given), "watkins_q"),
     "mountain_car": (MountainCar, "true_online_sarsa"),
 }
 
@@ -129,7 +129,7 @@ class Beside:
     def rows(self, effort: Effort) -> Iterator[Row]:
         import gymnasium
 
-        from emphatic.streams.gymnasium import tiles
+        from emphatic.gymnasium import tiles
 
         env = gymnasium.make(self.env)
         bounds = {"o1": (-3.0, 3.0), "o3": (-3.5, 3.5)} if "Cart" in self.env else None
@@ -237,13 +237,14 @@ class Episodes:
         """A fresh agent and its world."""
         make, algorithm = WORLDS[self.world]
         world = make(seed=1, limit=self.limit)
-        features: Any = tile_coding(world) if world.ranges else world.mdp.S
+        names = [f"o{i}" for i in range(len(world.ranges))]
+        features: Any = Tiles(names, range=world.ranges) if names else world.mdp.S
         agent = Agent(algorithm, features, world.actions, alpha=0.3, gamma=1.0, lambda_=self.lambda_, seed=0)
         return agent, world
 
     @property
     def lambda_(self) -> float:
-        return 0.0 if WORLDS[self.world][1] == "q" else 0.9
+        return 0.0 if WORLDS[self.world][1] == "watkins_q" else 0.9
 
     def gates(self) -> Iterator[Gate]:
         (compiled, world), (stepped, other) = self.pair(), self.pair()

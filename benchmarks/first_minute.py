@@ -53,7 +53,7 @@ class FirstCommand:
         """The seconds of one run."""
         folder, log = Path(self.folder.name), []
         if self.T is not None:
-            pq.write_table(pq.read_table(emphatic.data.household())[: self.T], folder / "log.parquet")
+            pq.write_table(pq.read_table(emphatic.nexting.data.household())[: self.T], folder / "log.parquet")
             log = [str(folder / "log.parquet")]
         command = [sys.executable, "-m", "emphatic", "nexting", *log]
         command += ["--out", str(folder / "out"), "--overwrite"]

@@ -317,7 +317,7 @@ def prepare(source: Any, result: Any, periods: tuple[int, ...] | None) -> tuple[
         result: Of ``emphatic.nexting.run`` on it.
         periods: Its periods in rows, or None for those that its stamps suggest.
     """
-    table = emphatic.streams.open_table(source)
+    table = emphatic.nexting.tables.open_table(source)
     clock, signals = table.clock(), list(result.settings.predict)
     blocks = [(block.values, block.time, block.find_gaps(clock)) for block in table.blocks()]
     x = np.concatenate([values for values, _, _ in blocks])[:, [table.names.index(name) for name in signals]]

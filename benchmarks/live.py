@@ -24,9 +24,9 @@ from benchmarks.measure import Case, Effort, Gate, Side, fastest, gate
 from benchmarks.report import Row
 from benchmarks.streams import RULE
 from emphatic import GVF
-from emphatic.nexting.predictor import Prediction, Predictor
-from emphatic.nexting.settings import Settings
-from emphatic.tables.pipe import Readings
+from emphatic.nexting.runs.predictor import Prediction, Predictor
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.tables.pipe import Readings
 
 EFFORT = Effort(7, 0.1)
 has_mujoco = all(importlib.util.find_spec(name) is not None for name in ("gymnasium", "mujoco"))
@@ -62,7 +62,7 @@ class Beside:
 
     def learning(self, **more: Any) -> Any:
         """The same environment, with every component in some joint tiling."""
-        from emphatic.streams.gymnasium import LearnGVFs, component_names, tiles
+        from emphatic.gymnasium import LearnGVFs, component_names, tiles
 
         env = self.plain()
         names = component_names(env.observation_space)
@@ -167,10 +167,10 @@ class Incoming:
             path = self.saved(Path(folder))
             numbered = list(Readings(json_lines(WARM_UP + min(self.T, 60), self.C)))[WARM_UP:]
             whole, single = (Predictor.load(path)[0] for _ in range(2))
-            want = [single.take([reading])[0] for reading in numbered]
+            one_by_one = [single.take([reading])[0] for reading in numbered]
             got, want = (
                 np.array([one.values for one in outcomes if isinstance(one, Prediction)])
-                for outcomes in (whole.take(numbered), want)
+                for outcomes in (whole.take(numbered), one_by_one)
             )
             yield gate(self.name, np.nan_to_num(got), np.nan_to_num(want), 0.0)
 
@@ -206,7 +206,17 @@ class Incoming:
         """Readings a second through a process, from the 256th answer to the last."""
         lines = json_lines(WARM_UP + self.T, self.C)[WARM_UP:]
         model = shutil.copy(path, path.with_name("piped.safetensors"))  # the run changes it
-        command = [sys.executable, "-m", "emphatic.cli", "nexting", "-", "--model", str(model), "--save-every", "1h"]
+        command = [
+            sys.executable,
+            "-m",
+            "emphatic.nexting.cli",
+            "nexting",
+            "-",
+            "--model",
+            str(model),
+            "--save-every",
+            "1h",
+        ]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
             assert process.stdin is not None

@@ -22,8 +22,8 @@ import emphatic
 from benchmarks.development_logs import first_rows
 from benchmarks.measure import Case, Effort, Gate, gate
 from benchmarks.report import Row
-from emphatic.nexting.predictor import Prediction, Predictor
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.runs.predictor import Prediction, Predictor
+from emphatic.nexting.runs.settings import Settings
 
 EFFORT = Effort(3, 0.0)
 HORIZONS = (2, 9, 36, 144)
@@ -77,7 +77,7 @@ class Log:
         yield gate(self.gate, (got == want).astype(float), np.ones(100), 0.0)
 
     def rows(self, effort: Effort) -> Iterator[Row]:
-        log = emphatic.data.household() if self.T is None else first_rows(self.T)
+        log = emphatic.nexting.data.household() if self.T is None else first_rows(self.T)
         seconds, rows = cost(effort, log, horizons=self.horizons), run(log, horizons=self.horizons).rows
         yield Row(
             f"a run on a log, {rows:,} rows × 7 signals × 4 horizons",

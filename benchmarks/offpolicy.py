@@ -25,7 +25,7 @@ from emphatic import features as f
 from emphatic.engines.compiled import exact, njit
 from emphatic.learning.inputs import Active
 from emphatic.problems import MDP
-from emphatic.problems.control import words_of
+from emphatic.problems.control import NO_TABLES, words_of
 from emphatic.problems.worlds import WORLDS, enter, follow, uniform
 
 Array = NDArray[np.float64]
@@ -228,14 +228,14 @@ def begin(world: int, place: Array, random: Words) -> None:
         for i in range(4):
             place[i] = 0.1 * uniform(random) - 0.05
     else:
-        enter(world, place, random)
+        enter(world, NO_TABLES, place, random)
 
 
 @exact
 def move(world: int, place: Array, random: Words, action: int) -> bool:
     """Take an action; whether the episode has ended. The cart-pole is that of Barto, Sutton & Anderson (1983)."""
     if world != CART_POLE:
-        return bool(follow(world, place, random, action)[1])
+        return bool(follow(world, NO_TABLES, 0, place, random, action)[1])
     sine, cosine = np.sin(place[2]), np.cos(place[2])
     push = (10.0 * (2 * action - 1) + 0.05 * place[3] ** 2 * sine) / 1.1
     turning = (9.8 * sine - cosine * push) / (0.5 * (4.0 / 3.0 - 0.1 * cosine**2 / 1.1))

@@ -1,8 +1,8 @@
 """The verdicts suite: how often a verdict reads "better".
 
 Of twelve kinds of series the future cannot be predicted beyond a baseline; of eight others it can. Each is drawn with
-many seeds and run as a user would run it, with the default horizons. The constants of ``emphatic.scores.verdicts`` were
-chosen on seeds below 1,000, so seeds begin there.
+many seeds and run as a user would run it, with the default horizons. The constants of
+``emphatic.nexting.scores.verdicts`` were chosen on seeds below 1,000, so seeds begin there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from multiprocessing import get_context
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.forecasting import returns, variance_explained
+from benchmarks.forecasting import variance_explained
 from benchmarks.measure import Case, Effort, Gate, gate
 from benchmarks.report import Layout, Row
 from emphatic import nexting

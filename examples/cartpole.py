@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic import GVF, Policy
-from emphatic.streams.gymnasium import LearnGVFs, tiles
+from emphatic.gymnasium import LearnGVFs, tiles
 
 LEFT, RIGHT = 0, 1
 QUESTIONS = [

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import emphatic
 from emphatic import GVF
-from emphatic.streams.gymnasium import LearnGVFs, component_names, tiles
+from emphatic.gymnasium import LearnGVFs, component_names, tiles
 
 #: In steps of 0.05 s: half a second to four.
 HORIZONS = (10, 30, 80)

@@ -18,11 +18,11 @@ from typing import Any
 
 from redis import Redis, RedisError
 
-from emphatic.serve.service import Incoming, Service, with_ids
-from emphatic.serve.sources import Address, StreamSource
-from emphatic.tables.pipe import Reading
-from emphatic.tables.table import Malformed
-from emphatic.tables.text import read_object
+from emphatic.nexting.serve.service import Incoming, Service, with_ids
+from emphatic.nexting.serve.sources import Address, StreamSource
+from emphatic.nexting.tables.pipe import Reading
+from emphatic.nexting.tables.table import Malformed
+from emphatic.nexting.tables.text import read_object
 
 __all__ = ["REDIS"]
 

@@ -25,7 +25,7 @@ from emphatic.common.files import atomic_file
 from emphatic.common.locks import hold_folder
 from emphatic.common.names import suggestion
 from emphatic.learning.inputs import refusal
-from emphatic.report import Figure, Line, Marks, Panel
+from emphatic.nexting.report import Figure, Line, Marks, Panel
 from emphatic.studies.grid import SweptRule, find_rule
 from emphatic.studies.sweeps import on_one_thread
 

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 import reproductions
-from emphatic.cli.terminal import Report, bars, carry_out
-from emphatic.report import seconds
+from emphatic.nexting.cli.terminal import Report, bars, carry_out
+from emphatic.nexting.report import seconds
 from reproductions import ORIGINS, Outcome, biases
 from reproductions.pages import verdict
 

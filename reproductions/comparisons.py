@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emphatic import problems
+from emphatic.nexting.report import Axis, Figure, Key, Line, Marks, Panel, Plot, category, shades
+from emphatic.nexting.report.plots import look
 from emphatic.problems import MDP
 from emphatic.problems.tasks import HALLWAYS, ROOMS, SUBTASKS
-from emphatic.report import Axis, Figure, Key, Line, Marks, Panel, Plot, category, shades
-from emphatic.report.plots import look
 from emphatic.studies.figures import baseline_levels, best_curves, which_runs, within_frame
 from emphatic.studies.grid import parameters
 from emphatic.studies.results import Sweep
@@ -509,7 +509,7 @@ def rooms_bests(sweep: Sweep) -> Figure:
     notes = [describe_setting(row, sweep.parameters) for row in sweep.best]
     look_of_mean: dict[str, Any] = {"ink": category(0), "symbol": "dot", "notes": notes}
     marks = Marks(np.arange(len(rules)), mean, "mean RMSVE", low=low, high=high, **look_of_mean)
-    panel = Panel("mean RMSVE on fresh runs", [], marks=[marks], levels=baseline_levels(sweep))
+    panel = Panel("mean RMSVE on fresh runs", [], marks=[marks], levels=baseline_levels(sweep.baselines))
     x = Axis("", range=(-0.6, len(rules) - 0.4), ticks={float(i): rule for i, rule in enumerate(rules)})
     plot = Plot({"all": [panel]}, "bests", x=x, y=Axis("RMSVE", range=(0.0, TOP)), closest=True)
     return Figure("Best settings", plot, "Bars: the 95% interval of the mean over runs and tasks.")
@@ -518,7 +518,7 @@ def rooms_bests(sweep: Sweep) -> Figure:
 def rooms_learning(sweep: Sweep) -> Figure:
     """Learning curves of the best settings, on fresh runs; from step 1 on, on a logarithmic axis."""
     lines = best_curves(sweep, 1.5)
-    panel = Panel("RMSVE", lines, (0.0, TOP), levels=baseline_levels(sweep))
+    panel = Panel("RMSVE", lines, (0.0, TOP), levels=baseline_levels(sweep.baselines))
     plot = Plot({"all": [panel]}, "learning", x=Axis("step", "log"), y=Axis("RMSVE"), direct=True)
     caption = f"Each rule at its best setting. {which_runs(sweep)} Bands: 95% intervals of the mean over runs."
     return Figure("Learning curves", plot, caption, [Key(line.ink, line.name) for line in lines])
@@ -535,7 +535,7 @@ def rooms_against_lambda(sweep: Sweep) -> Figure:
         mean, (low, high) = over_runs(errors)[0], mean_intervals(errors)
         lines.append(Line(values, mean, rule, category(i), **look(i), low=low, high=high))
         keys.append(Key(category(i), rule))
-    panel = Panel("least mean RMSVE", lines, (0.0, TOP), levels=baseline_levels(sweep))
+    panel = Panel("least mean RMSVE", lines, (0.0, TOP), levels=baseline_levels(sweep.baselines))
     caption = f"At each λ the best α and second parameter. {which_runs(sweep)} abtd has no λ."
     x, y = Axis("λ"), Axis("RMSVE")
     plot = Plot({"all": [panel]}, "lambda", x=x, y=y, closest=True, direct=True, caption=caption)
@@ -562,7 +562,7 @@ def rooms_sensitivity(sweep: Sweep) -> Figure:
             style: dict[str, Any] = {"dash": look(i)["dash"], "key": f"shade{place}", "low": edges[0], "high": edges[1]}
             name = f"{'ξ' if rule in ALONG else 'λ'} = {value:.4g}"
             lines.append(Line(steps, mean[best], name, "ramp", place, 1.2, **style))
-        panels.append(Panel(rule, lines, (0.0, TOP), levels=baseline_levels(sweep)))
+        panels.append(Panel(rule, lines, (0.0, TOP), levels=baseline_levels(sweep.baselines)))
     plot = Plot({"all": panels}, "sensitivity", 3, 1, x=Axis("α", "log2"), y=Axis("RMSVE"), closest=True)
     keys = [Key("ramp", f"λ = {value:.4g}", place, f"shade{place}") for value, place in shade.items()]
     caption = (

@@ -13,8 +13,8 @@ from emphatic import problems, rules
 from emphatic.control import ALGORITHMS, Agent, Algorithm
 from emphatic.errors import Diverged
 from emphatic.features import Features, Tiles
+from emphatic.nexting.report import Axis, Figure, Line, Panel, Plot
 from emphatic.problems import MDP, Environment, MountainCar
-from emphatic.report import Axis, Figure, Line, Panel, Plot
 from emphatic.studies.sweeps import sweep
 from reproductions import Check, Outcome, RunOptions, Study, claim, compare, finding
 from reproductions.plain_agents import PlainAgent
@@ -202,7 +202,7 @@ class ControlStudy:
 
     def _cliff(self, options: RunOptions) -> list[Check]:
         runs, episodes = (4, 300) if options.quick else (50, 500)
-        names = ("expected_sarsa", "sarsa", "q")
+        names = ("expected_sarsa", "sarsa", "watkins_q")
         tasks = [(name, options.seed * 1000 + run, episodes) for name in names for run in range(runs)]
         found = np.array(options.each(self.cliff, tasks, "cliff walking")).reshape(len(names), runs, 2)
         online, greedy = found[:, :, 0].mean(axis=1), np.median(found[:, :, 1], axis=1)

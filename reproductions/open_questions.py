@@ -13,18 +13,19 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emphatic import data, problems, stepsizes
+from emphatic import problems, stepsizes
 from emphatic.learning.learner import Learner
-from emphatic.nexting.runner import run as learn_log
-from emphatic.nexting.settings import FALSE_ALARM_RATE
+from emphatic.nexting import data
+from emphatic.nexting.report import Axis, Figure, Key, Level, Line, Marks, Panel, Plot, category
+from emphatic.nexting.report.plots import look
+from emphatic.nexting.runs.runner import run as learn_log
+from emphatic.nexting.runs.settings import FALSE_ALARM_RATE
+from emphatic.nexting.tables import open_table
 from emphatic.problems import MDP
-from emphatic.report import Axis, Figure, Key, Level, Line, Marks, Panel, Plot, category
-from emphatic.report.plots import look
 from emphatic.stepsizes import StepSize
 from emphatic.studies.figures import within_frame
 from emphatic.studies.sources import Recorded
 from emphatic.studies.statistics import CONFIDENCE, mean_intervals
-from emphatic.tables import open_table
 from reproductions import Check, Outcome, RunOptions, Study, finding
 
 __all__ = ["STUDIES", "AlarmsStudy", "StepSizesStudy", "TrueOnlineStudy"]
@@ -333,8 +334,8 @@ class AlarmsStudy:
 
     Faults are put into the second half of a household's log, one signal at a time: a reading that is stuck, a drift, a
     single spike, a dropout to 0, another level, and noise. Each copy of the log, with faults of its own, is learned
-    from as it is, from the first row. Beside the score of ``emphatic nexting`` (``emphatic.nexting.alarms``) are the
-    two that one would try first: a running z-score, and the control chart of Roberts (1959),
+    from as it is, from the first row. Beside the score of ``emphatic nexting`` (``nexting.runs.alarms``) are the two
+    that one would try first: a running z-score, and the control chart of Roberts (1959),
 
         |x − mean| / deviation        |z − mean| / (deviation √(λ / (2 − λ))),    z ← z + λ (x − z)
 

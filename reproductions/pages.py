@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from emphatic.report import Column, Figure, Html, Plots, render_page, seconds, table
-from emphatic.report.page import NONE, known, piece
+from emphatic.nexting.report import Column, Figure, Html, Plots, render_page, seconds, table
+from emphatic.nexting.report.page import NONE, known, piece
 from emphatic.studies.pages import Row, Sections, render
 from reproductions import ORIGINS, count_by_kind, count_numbers
 

@@ -19,7 +19,8 @@ class PlainAgent:
     """One agent; ``phi`` makes φ(S), (n,), of an observation.
 
     The action is the first whose cumulative probability is above a random number; values that differ by rounding alone
-    are tied. The target policy of q, true_online_q, gq and differential_q is the greedy one, else the agent's own.
+    are tied. The target policy of those with q in their name but q_sigma, and of retrace, is the greedy one, and else
+    the agent's own.
     """
 
     def __init__(
@@ -142,17 +143,17 @@ class PlainAgent:
         """The same with φ̄'; no paper prints it."""
         self._true_online(float(R + gamma * (self.soft @ self.q) - self.theta @ self.x), self.decay)
 
-    def learn_q(self, R: float, gamma: float, action: int) -> None:
+    def learn_watkins_q(self, R: float, gamma: float, action: int) -> None:
         """Watkins's Q(λ) (section 12.10): the traces before an action that is not greedy are cut."""
         delta = R + gamma * self.q.max() - self.theta @ self.x
         self.e = self.decay * self.was_greedy * self.e + self.x
         self.theta = self.theta + self.alpha * delta * self.e
 
-    def learn_true_online_q(self, R: float, gamma: float, action: int) -> None:
+    def learn_true_online_watkins_q(self, R: float, gamma: float, action: int) -> None:
         """The true online form of the same; no paper prints it."""
         self._true_online(R + gamma * self.q.max() - self.theta @ self.x, self.decay * self.was_greedy)
 
-    def learn_gq(self, R: float, gamma: float, action: int) -> None:
+    def learn_greedy_gq(self, R: float, gamma: float, action: int) -> None:
         """Greedy-GQ(λ): GQ(λ) (section 12.11) with the greedy policy."""
         x_next = self.expected(self.greedy)
         delta = R + gamma * (self.theta @ x_next) - self.theta @ self.x
@@ -164,10 +165,16 @@ class PlainAgent:
             self.w + beta * (delta * self.e - (self.w @ self.x) * self.x),
         )
 
-    def learn_tree_backup(self, R: float, gamma: float, action: int) -> None:
+    def learn_tree_backup_control(self, R: float, gamma: float, action: int) -> None:
         """Tree backup(λ) (section 12.10): e ← γλπ(A|S)e + φ."""
         delta = R + gamma * (self.soft @ self.q) - self.theta @ self.x
         self.e = self.decay * self.pi * self.e + self.x
+        self.theta = self.theta + self.alpha * delta * self.e
+
+    def learn_retrace(self, R: float, gamma: float, action: int) -> None:
+        """Retrace(λ) (Munos et al. 2016, equation 4) with the greedy policy: e ← γλ min(1, ρ)e + φ."""
+        delta = R + gamma * self.q.max() - self.theta @ self.x
+        self.e = self.decay * min(1.0, self.ratio_greedy) * self.e + self.x
         self.theta = self.theta + self.alpha * delta * self.e
 
     def learn_q_sigma(self, R: float, gamma: float, action: int) -> None:

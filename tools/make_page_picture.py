@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import emphatic
-from emphatic.tables import open_table
+from emphatic.nexting.tables import open_table
 
 PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "serve.png"
 SIZE = {"width": 1100, "height": 800}
@@ -30,7 +30,7 @@ ROWS, BLOCK = 5760, 240
 
 def readings() -> list[dict[str, object]]:
     """The first four days, as a meter would send them."""
-    table = open_table(emphatic.data.household())
+    table = open_table(emphatic.nexting.data.household())
     block = next(table.blocks(ROWS))
     assert block.time is not None
     found: list[dict[str, object]] = []

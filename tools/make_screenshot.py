@@ -29,7 +29,7 @@ def main() -> int:
         return 2
     with tempfile.TemporaryDirectory() as folder:
         out, profile = Path(folder) / "out", Path(folder) / "profile"
-        command = [sys.executable, "-m", "emphatic.cli", "nexting", "--out", str(out)]
+        command = [sys.executable, "-m", "emphatic.nexting.cli", "nexting", "--out", str(out)]
         subprocess.run(command, check=True)
         subprocess.run(
             [

@@ -37,31 +37,30 @@ VAGUE = frozenset(
 #: The largest size of the package, in code lines. It only falls, but for what these add once: ``bounded_etd`` and its
 #: default 500, ``bootstrap`` 600, ``jax`` and ``export`` 450, and ``answers`` 2,400 until all that it replaces is gone.
 #: What moves to another package takes its part of the limit along.
-CODE_LINES = 40_783
+CODE_LINES = 37_877
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
-    ".": 597,
-    "answers": 2_400,  # at most 2,400
-    "asking": 628,
-    "cli": 1_134,
-    "common": 580,
-    "control": 923,
-    "data": 4,
-    "engines": 6_170,
-    "features": 1_157,
+    ".": 505,
+    "common": 562,
+    "control": 902,
+    "engines": 6_168,
+    "features": 1_170,
+    "gvfs": 831,
     "hordes": 1_526,
     "learning": 2_422,
-    "nexting": 5_808,
-    "problems": 1_217,
-    "questions": 831,
-    "report": 684,
+    "nexting": 685,
+    "nexting.answers": 2_400,
+    "nexting.cli": 1_124,
+    "nexting.data": 4,
+    "nexting.report": 687,
+    "nexting.runs": 4_504,
+    "nexting.scores": 179,
+    "nexting.serve": 2_867,
+    "nexting.tables": 4_806,
+    "problems": 1_183,
     "rules": 2_000,
-    "scores": 1_306,
-    "serve": 2_968,
     "stepsizes": 813,
-    "streams": 382,
-    "studies": 2_439,
-    "tables": 4_794,
+    "studies": 2_539,
 }
 #: The largest value that each measure may have.
 LIMITS: dict[str, float] = {
@@ -74,7 +73,7 @@ LIMITS: dict[str, float] = {
     "arguments of a kernel": 40,
     "code lines of tests": 36_000,
     "code lines of benchmarks": 4_400,  # of these 500 for ``offpolicy`` and 400 for ``answers``
-    "words of docs": 45_000,
+    "words of docs": 28_800,
     "imports, % of code lines": 7.0,
     "vague names per 1,000 code lines": 5.0,
     "functions called number": 0,
@@ -125,7 +124,9 @@ class Module:
     @property
     def package(self) -> str:
         names = self.name.split(".")
-        return names[1] if len(names) > 2 or (self.path.stem == "__init__" and len(names) > 1) else "."
+        depth = 3 if names[1:2] == ["nexting"] and (len(names) > 3 or self.path.stem == "__init__") else 2
+        is_inside = len(names) > depth or (self.path.stem == "__init__" and len(names) > 1)
+        return ".".join(names[1:depth]) or "." if is_inside else ".".join(names[1 : depth - 1]) or "."
 
     @property
     def is_kernel(self) -> bool:
@@ -443,7 +444,7 @@ def options() -> Iterator[str]:
     """The options of every command, but ``--help`` and those of the shell's completion."""
     import typer
 
-    from emphatic.cli import app
+    from emphatic.nexting.cli import app
 
     def below(command: Any, path: str) -> Iterator[str]:
         for parameter in command.params:

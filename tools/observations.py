@@ -32,7 +32,7 @@ Observations = dict[str, Any]
 
 #: Rules of every structure: two vectors; weights that scale themselves; two weights and three traces.
 STRUCTURES = ("true_online_etd", "tdrc", "true_online_gtd")
-COMMAND = (sys.executable, "-W", "ignore", "-c", "import sys; from emphatic.cli import app; sys.exit(app())")
+COMMAND = (sys.executable, "-W", "ignore", "-c", "import sys; from emphatic.nexting.cli import app; sys.exit(app())")
 QUESTIONS: tuple[dict[str, Any], ...] = ({"cumulant": "x", "horizon": 20}, {"cumulant": "y", "horizon": 20})
 
 
@@ -124,7 +124,7 @@ def hordes(inputs: dict[str, Any]) -> Observations:
     """A horde by all of its methods, and one that continues from its file."""
     from emphatic import GVF, Horde
     from emphatic import features as f
-    from emphatic.tables import open_table
+    from emphatic.nexting.tables import open_table
 
     rng = np.random.default_rng(0)
     rows, T = {"x": np.cumsum(rng.normal(size=1500)), "y": np.arange(1500) % 7.0}, 1500
@@ -173,8 +173,8 @@ def cluster(inputs: dict[str, Any]) -> Observations:
     """``ClusterHorde.run`` of one shard: of a table whose rows all parse, and of one with dropped rows."""
     from emphatic import GVF
     from emphatic import features as f
-    from emphatic.cluster import local
-    from emphatic.tables import open_table
+    from emphatic.nexting.cluster import local
+    from emphatic.nexting.tables import open_table
 
     rng = np.random.default_rng(0)
     lines = [f"{x:.6f},{t % 7}" for t, x in enumerate(np.cumsum(rng.normal(size=1200)))]
@@ -200,10 +200,6 @@ def nexting(inputs: dict[str, Any]) -> Observations:
     model = Path("nexting/model.safetensors")
     Path("model.safetensors").write_bytes(model.read_bytes())
     observed["pipe with a model"] = _command("nexting", "-", "--model", "model.safetensors", text=lines)
-    answered = map(json.loads, observed["pipe with a model"].splitlines())
-    observed["pipe with a model, but values at a horizon"] = [
-        line | {"asked": sorted(line["asked"])} for line in answered
-    ]
     observed["pipe that warms up"] = _command(
         "nexting", "-", "--model", "new.safetensors", "--horizons", "2,9", "--warm-up", "60", text=lines
     )
@@ -220,9 +216,9 @@ def _sample_log(count: int | None) -> tuple[str, list[dict[str, Any]]]:
     """A file with the first ``count`` rows of the sample log, and a few hundred readings for the pipe."""
     import pyarrow.parquet as parquet
 
-    import emphatic.data
+    import emphatic.nexting.data
 
-    table = parquet.read_table(emphatic.data.household())
+    table = parquet.read_table(emphatic.nexting.data.household())
     if count is not None:
         table = table.slice(0, count)
     parquet.write_table(table, "log.parquet")

@@ -52,13 +52,13 @@ def ask() -> None:
     horde = Horde([GVF("x", horizon=5)], f.Features([f.Bias(), f.SoftBins("*", bins=4)]))
     assert horde.run(rows).shape == (300, 1)
     assert horde.observe({"x": 0.5, "y": None}).shape == (1,)
-    assert len(emphatic.nexting.run(rows, horizons=[2, 9]).summary) == 12
+    assert len(emphatic.nexting.run(rows, horizons=[2, 9]).summary) == 9
 
 
 def command(folder: Path, *given: str, text: str | None = None) -> str:
     """What the command line prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "emphatic.cli", *given], cwd=folder, input=text, capture_output=True, text=True,
+        [sys.executable, "-m", "emphatic.nexting.cli", *given], cwd=folder, input=text, capture_output=True, text=True,
         check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, (given, done.stdout, done.stderr)
@@ -75,7 +75,7 @@ def commands() -> None:
         assert "--horizons" in command(folder, "nexting", "--help")
         assert "true_online_etd" in command(folder, "rules")
         command(folder, "nexting", "log.csv", "--horizons", "2,9", "--out", "out")
-        assert len(json.loads((folder / "out" / "summary.json").read_text("utf-8"))) == 12
+        assert len(json.loads((folder / "out" / "summary.json").read_text("utf-8"))) == 9
         lines = "".join(json.dumps({"x": i % 7, "y": i % 5}) + "\n" for i in range(20))
         live = command(folder, "nexting", "-", "--horizons", "2", "--warm-up", "5", "--model", "live", text=lines)
         assert len(live.splitlines()) > 5

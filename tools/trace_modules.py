@@ -56,7 +56,7 @@ def _recorded() -> Iterator[list[str]]:
 
 def nexting() -> list[str]:
     """``emphatic nexting f.csv``."""
-    from emphatic.cli import app
+    from emphatic.nexting.cli import app
 
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "f.csv"
@@ -72,8 +72,8 @@ def nexting() -> list[str]:
 
 def reading() -> list[str]:
     """One reading of a live stream after its warm-up, as a pipe and the service learn from it."""
-    from emphatic.nexting.predictor import Predictor
-    from emphatic.nexting.settings import Settings
+    from emphatic.nexting.runs.predictor import Predictor
+    from emphatic.nexting.runs.settings import Settings
 
     predictor = Predictor(Settings(horizons=(2,)), warm_up=ROWS)
     predictor.take((number, {"light": float(number % 7)}) for number in range(2 * ROWS))
@@ -87,7 +87,7 @@ def step() -> list[str]:
     import gymnasium
 
     from emphatic import GVF
-    from emphatic.streams.gymnasium import LearnGVFs, tiles
+    from emphatic.gymnasium import LearnGVFs, tiles
 
     env: Any = gymnasium.make("CartPole-v1")
     ranges = {"o0": (-2.4, 2.4), "o1": (-3.0, 3.0), "o2": (-0.21, 0.21), "o3": (-3.5, 3.5)}
@@ -121,17 +121,19 @@ class _Records:
 
 def name_records() -> None:
     """Let the kernels of answers, which are not compiled here, read the fields of records by name."""
-    from emphatic.answers import answers
+    from emphatic.nexting.answers import answers
 
-    for name in ("_advance", "_close", "_decide"):
-        kernel = getattr(answers, name)()
+    names = vars(answers)
+    kernel_of = names["_kernel"]
 
-        def run(memory: Any, *arguments: Any, kernel: Any = kernel) -> Any:
-            arrays = {key: array for key, array in memory._asdict().items() if array.dtype.names}
-            named = {key: _Records(array) for key, array in arrays.items()}
-            return kernel(memory._replace(**named), *arguments)
+    def named(name: str) -> Callable[..., Any]:
+        def run(memory: Any, *arguments: Any) -> Any:
+            arrays = {key: _Records(array) for key, array in memory._asdict().items() if array.dtype.names}
+            return kernel_of(name)(memory._replace(**arrays), *arguments)
 
-        setattr(answers, name, lambda run=run: run)
+        return run
+
+    names["_kernel"] = named
 
 
 WAYS: dict[str, Callable[[], list[str]]] = {"nexting": nexting, "reading": reading, "step": step}

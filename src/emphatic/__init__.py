@@ -16,24 +16,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from emphatic import cluster as cluster
     from emphatic import control as control
-    from emphatic import data as data
     from emphatic import engines as engines
     from emphatic import features as features
+    from emphatic import gymnasium as gymnasium
     from emphatic import learning as learning
     from emphatic import nexting as nexting
     from emphatic import problems as problems
     from emphatic import reference as reference
     from emphatic import rules as rules
-    from emphatic import scores as scores
     from emphatic import stepsizes as stepsizes
-    from emphatic import streams as streams
     from emphatic import studies as studies
-    from emphatic import tables as tables
     from emphatic.errors import CheckpointError as CheckpointError
     from emphatic.errors import Diverged as Diverged
     from emphatic.errors import DivergenceWarning as DivergenceWarning
+    from emphatic.gvfs.gvf import GVF as GVF
+    from emphatic.gvfs.gvf import Policy as Policy
     from emphatic.hordes.horde import Horde as Horde
     from emphatic.learning.inputs import Active as Active
     from emphatic.learning.inputs import SequenceWarning as SequenceWarning
@@ -42,8 +40,6 @@ if TYPE_CHECKING:
     from emphatic.learning.learner import load as load
     from emphatic.learning.least_squares import LeastSquares as LeastSquares
     from emphatic.learning.sequences import UndiscountedWarning as UndiscountedWarning
-    from emphatic.questions.gvf import GVF as GVF
-    from emphatic.questions.gvf import Policy as Policy
     from emphatic.rules import ElementwiseRule as ElementwiseRule
     from emphatic.rules import Rule as Rule
 
@@ -64,7 +60,7 @@ _HOME = {
     "learning.learner": ("Learner", "join", "load"),
     "learning.least_squares": ("LeastSquares",),
     "learning.sequences": ("UndiscountedWarning",),
-    "questions.gvf": ("GVF", "Policy"),
+    "gvfs.gvf": ("GVF", "Policy"),
     "rules": ("ElementwiseRule", "Rule"),
 }
 #: Short names for learners of these rules; of every other rule, ``Learner(name, n)``.
@@ -79,9 +75,7 @@ _ALIASES = {
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 _MODULES = (
-    "cluster",
     "control",
-    "data",
     "engines",
     "features",
     "learning",
@@ -89,11 +83,8 @@ _MODULES = (
     "problems",
     "reference",
     "rules",
-    "scores",
     "stepsizes",
-    "streams",
     "studies",
-    "tables",
 )
 
 

@@ -1,5 +1,5 @@
 """``python -m emphatic``: the command line."""
 
-from emphatic.cli import app
+from emphatic.nexting.cli import app
 
 app(prog_name="emphatic")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emphatic.answers.answers import Answers
-from emphatic.answers.timing import Timing
-from emphatic.tables import Block, ReadingGuard
+from emphatic.nexting.answers.answers import Answers
+from emphatic.nexting.answers.timing import Timing
+from emphatic.nexting.tables import Block, ReadingGuard
 
 Array = NDArray[np.float64]
 HOURLY = Timing(3600.0, True, 5400.0, True)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emphatic.answers.asked import Asked
-from emphatic.answers.targets import default_questions
-from emphatic.answers.timing import Timing
-from emphatic.tables import Block
+from emphatic.nexting.answers.asked import Asked
+from emphatic.nexting.answers.targets import default_questions
+from emphatic.nexting.answers.timing import Timing
+from emphatic.nexting.tables import Block
 from tests.answers.test_answers import HOURLY, PLAIN, blocks, rows, times
 
 Array = NDArray[np.float64]
@@ -46,7 +46,7 @@ def test_questions_come_and_go() -> None:
     np.testing.assert_array_equal(second[:, 1], alone(cut[1])[:, 0])
     asked.remove(extra)
     asked.remove("x at +2")
-    with pytest.raises(ValueError, match="is not among the questions"):
+    with pytest.raises(ValueError, match="is not among the questions added: "):
         asked.remove(extra)
     assert asked.texts == ["x at +2", EVENT]
     third = asked(cut[2])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from emphatic.answers.language import FORMS, describe_answer, parse, parse_all, quoted
+from emphatic.nexting.answers.language import FORMS, describe_answer, parse, parse_all, quoted
 
 
 @pytest.mark.parametrize(
@@ -141,12 +143,12 @@ def test_questions_are_asked_once_about_signals_that_there_are() -> None:
 
 
 def test_answers_read_as_sentences() -> None:
-    score = {"text": "P(power > 5 within 1h)", "kind": "event"}
+    score: dict[str, Any] = {"text": "P(power > 5 within 1h)", "kind": "event"}
     score |= {"answer": 0.31, "usual": 0.12, "usual_by": "hour", "now": 1.0}
     assert describe_answer(score) == (
         "Within the next 1 h power exceeds 5 with probability 0.31 (usually 0.12 at this hour; so now)."
     )
-    until = {"text": "time until x < 2 up to 1d", "kind": "until"}
+    until: dict[str, Any] = {"text": "time until x < 2 up to 1d", "kind": "until"}
     until |= {"answer": 7200.0, "low": 3600.0, "high": 10800.0, "usual": 60.0}
     assert describe_answer(until, last=0.0) == (
         "x falls below 2 in 2 h, between 1 h and 3 h, at about 1970-01-01 02:00 (1970-01-01 01:00 to 1970-01-01 03:00) "

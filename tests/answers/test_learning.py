@@ -9,12 +9,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from emphatic.answers import kernels
-from emphatic.answers.answers import Answers
-from emphatic.answers.records import ANSWERS, PAST, RIDGE_NOW, TD
-from emphatic.answers.regression import Relations, solve
-from emphatic.answers.targets import default_questions
-from emphatic.tables import Block
+from emphatic.nexting.answers import kernels
+from emphatic.nexting.answers.answers import Answers
+from emphatic.nexting.answers.records import ANSWERS, PAST, RIDGE_NOW, TD
+from emphatic.nexting.answers.regression import Relations, solve
+from emphatic.nexting.answers.targets import default_questions
+from emphatic.nexting.tables import Block
 from tests.answers.test_answers import ALL, HOURLY, PLAIN, answered, rows, run
 
 Array = NDArray[np.float64]
@@ -254,6 +254,24 @@ def test_whole_numbers_have_whole_ends_and_two_values_no_band() -> None:
     for summary, has_band in zip(answers.summary(), (True, True, True, False, False, True), strict=True):
         assert (0.75 < summary["coverage"] < 0.97) if has_band else summary["coverage"] is None
     assert np.all((out[:, 3, 0] >= 0.0) & (out[:, 3, 0] <= 1.0))
+
+
+def test_whole_numbers_beyond_those_of_64_bits_have_their_ends() -> None:
+    x = 1e32 + 1e30 * np.sin(np.arange(600) / 9.0) + 1e29 * noise(600)
+    out = run(Answers(["x"], ["x at +2"], PLAIN, rows=600), x[:, None], PLAIN, 200)[300:, 0]
+    assert np.all((out[:, 1] <= out[:, 0]) & (out[:, 0] <= out[:, 2]))
+    assert 0.6 < np.mean((out[:-2, 1] <= x[302:]) & (x[302:] <= out[:-2, 2])) < 0.95
+
+
+def test_what_was_never_known_has_no_band() -> None:
+    x = np.sin(np.arange(900) / 9.0)
+    x[::4] = np.nan  # no window of 9 rows has 90% of its readings
+    answers = Answers(["x"], ["x at +9", "mean of x over 9"], PLAIN, rows=900)
+    out = run(answers, x[:, None], PLAIN, 300)[300:]
+    assert [score["known"] > 100 for score in answers.summary()] == [True, False]
+    assert np.isfinite(out[:, 0]).all()
+    assert np.isfinite(out[:, 1, 0]).all()
+    assert np.isnan(out[:, 1, 1:3]).all()
 
 
 def test_mistakes_are_named() -> None:

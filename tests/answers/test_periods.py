@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emphatic.answers.periods import describe_periods, find_periods
+from emphatic.nexting.answers.periods import describe_periods, find_periods
 
 Array = NDArray[np.float64]
 

@@ -72,8 +72,8 @@ def leaks(scale: float = 1.0) -> int:
 
 def _live(readings: int) -> int:
     """A live pipe, one reading a second for a day, through its own descriptors."""
-    from emphatic.nexting.predictor import Live
-    from emphatic.nexting.settings import Settings
+    from emphatic.nexting.live import Live
+    from emphatic.nexting.runs.settings import Settings
 
     sizes: list[float] = []
     with tempfile.TemporaryDirectory() as folder:

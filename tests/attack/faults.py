@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 
 from emphatic import Learner, studies
-from emphatic.hordes.horde import Horde
-from emphatic.nexting.runner import Nexting
-from emphatic.nexting.settings import Settings
+from emphatic.nexting import load_model
+from emphatic.nexting.runs.runner import Nexting
+from emphatic.nexting.runs.settings import Settings
 
 Work = Callable[[Path, bool], None]
 
@@ -66,7 +66,7 @@ def check_parquet(folder: Path) -> None:
     for path in folder.glob("*.html"):
         assert path.read_text("utf-8").rstrip().endswith("</html>")
     if (folder / "model.safetensors").exists():
-        Horde.load(folder / "model.safetensors")
+        load_model(folder / "model.safetensors")
 
 
 WORK: dict[str, tuple[Work, Callable[[Path], None]]] = {

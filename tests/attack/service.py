@@ -23,10 +23,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from emphatic.serve.payloads import read_message
-from emphatic.serve.service import read_json
-from emphatic.serve.sources.mqtt import import_paho
-from emphatic.tables.text import read_object
+from emphatic.nexting.serve.payloads import read_message
+from emphatic.nexting.serve.service import read_json
+from emphatic.nexting.serve.sources.mqtt import import_paho
+from emphatic.nexting.tables.text import read_object
 from tests.support.services import (
     FLAGS,
     Served,

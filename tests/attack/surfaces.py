@@ -15,9 +15,9 @@ import numpy as np
 import emphatic
 from emphatic import GVF, CheckpointError, Horde, Learner
 from emphatic import features as f
-from emphatic.questions.evaluator import Expression
-from emphatic.tables import open_table
-from emphatic.tables.pipe import Malformed, Readings
+from emphatic.gvfs.evaluator import Expression
+from emphatic.nexting.tables import open_table
+from emphatic.nexting.tables.pipe import Malformed, Readings
 from tests.attack.hostile import FOLDER, NUMBERS, strange_array, strange_value
 from tests.attack.own_rules import own_elementwise_rules, own_rules, own_stepsizes
 

@@ -12,7 +12,7 @@ ROWS = "".join(f"{i % 7},{i % 5}\n" for i in range(40))
 
 
 def emphatic(folder: Path, *given: str, text: bytes | None = None) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "emphatic.cli", "nexting", *given]
+    command = [sys.executable, "-m", "emphatic.nexting.cli", "nexting", *given]
     done = subprocess.run(command, cwd=folder, input=text, capture_output=True, check=False, timeout=120)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 

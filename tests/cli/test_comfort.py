@@ -96,7 +96,7 @@ def test_quiet_prints_nothing_and_otherwise_progress_is_in_plain_lines(call: Cal
 def test_a_first_run_says_that_it_compiles(wave: Path, tmp_path: Path) -> None:
     code = """
 import sys
-from emphatic.cli.terminal import compile_notice
+from emphatic.nexting.cli.terminal import compile_notice
 with compile_notice(lambda *given: print(*given)):
     import numba
     numba.njit("float64(float64)", cache=True)(lambda x: x + 1)(1.0)
@@ -149,8 +149,8 @@ def test_it_is_a_module_and_completes_in_a_shell() -> None:
 
 STOPPED = """
 import os, signal, sys
-from emphatic.nexting import learning as runner
-from emphatic.cli import app, terminal
+from emphatic.nexting.runs import learning as runner
+from emphatic.nexting.cli import app, terminal
 at, count = int(sys.argv.pop()), runner.ReadingCounts.add
 
 def add(self, block):
@@ -179,7 +179,8 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_from_there(tmp_path: Path) -
     second = emphatic.nexting.run(path, horizons=2, out=whole)
     assert first.predictions.column_names == second.predictions.column_names
     for name in first.predictions.column_names:
-        np.testing.assert_array_equal(*(one.predictions.column(name).to_numpy() for one in (first, second)), name)
+        column, same = (one.predictions.column(name).to_numpy() for one in (first, second))
+        np.testing.assert_array_equal(column, same, name)
     assert first.summary == second.summary
     assert ".unfinished" not in os.listdir(out)
 

@@ -13,8 +13,8 @@ import pytest
 from rich.cells import cell_len
 
 import emphatic
-from emphatic.cli import demo
-from emphatic.report.plots import read_plots
+from emphatic.nexting.cli import demo
+from emphatic.nexting.report.plots import read_plots
 
 
 def command(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -157,5 +157,5 @@ def test_rules_are_listed_in_full() -> None:
 
 
 def test_the_command_line_starts_without_numba() -> None:
-    code = "import sys, emphatic.cli; sys.exit('numba' in sys.modules)"
+    code = "import sys, emphatic.nexting.cli; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -26,7 +26,7 @@ os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(_token)}
 def ray() -> Iterator[Any]:
     """Ray with four CPUs, to which this process is connected."""
     pytest.importorskip("ray", reason="needs Ray: pip install 'emphatic[ray]'")
-    from emphatic.cluster import connect
+    from emphatic.nexting.cluster import connect
 
     with connect("local", 4) as connected:
         yield connected
@@ -35,7 +35,7 @@ def ray() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def expected() -> Any:
     """The predictions of shards in this process that nothing disturbs."""
-    from emphatic.cluster import local
+    from emphatic.nexting.cluster import local
     from tests.cluster.support import SETUP, features, log, questions
 
     with local(questions(), features(), **SETUP) as horde:

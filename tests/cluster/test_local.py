@@ -13,9 +13,9 @@ import pytest
 import emphatic
 from emphatic import GVF, Rule
 from emphatic import features as f
-from emphatic.cluster import ClusterHorde, local
 from emphatic.errors import CheckpointError
-from emphatic.tables import open_table
+from emphatic.nexting.cluster import ClusterHorde, local
+from emphatic.nexting.tables import open_table
 from tests.cluster.support import BLOCK, ROWS, SETUP, blocks, features, log, makers, questions
 
 

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import emphatic
-from emphatic.cluster import ClusterHorde, joblib_on_ray, local, run_by_machine
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.cluster import ClusterHorde, joblib_on_ray, local, run_by_machine
+from emphatic.nexting.runs.settings import Settings
 from tests.cluster.support import BLOCK, ROWS, SETUP, blocks, features, kill, log, makers, processes, questions
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("default")]  # Ray leaves files and processes open
@@ -123,7 +123,7 @@ def test_a_run_repeated_in_the_same_process(ray: Any, failure: str, expected: An
 DRIVER = """
 import sys
 import numpy as np
-from emphatic.cluster import ClusterHorde
+from emphatic.nexting.cluster import ClusterHorde
 from tests.cluster.support import *
 storage, out, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
 for turn in range(2):  # Ray is started here, stopped, and started again
@@ -217,7 +217,7 @@ def run_command(*arguments: object) -> subprocess.CompletedProcess[str]:
     """The command as a user has it, without the token of these tests: it must start Ray by itself."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment |= {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "emphatic.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "emphatic.nexting.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
 
 

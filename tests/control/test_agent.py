@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic import Active, problems
+from emphatic import Active, problems, rules
 from emphatic import features as f
-from emphatic.control import ALGORITHMS, Agent, Algorithm, Softmax, exponential, linear
+from emphatic.control import ALGORITHMS, Agent, Algorithm, EpsilonGreedy, Softmax, exponential, linear
 from reproductions.plain_agents import PlainAgent
 from tests.support.plain import plain_python
 from tests.support.streams import relative_error
@@ -40,15 +41,18 @@ def episodes(agent: Any, env: Any, count: int, most: int = 60) -> list[int]:
 def test_the_signature_and_the_names_are_as_documented() -> None:
     parameters = inspect.signature(Agent).parameters
     assert list(parameters) == [
-        "algorithm", "features", "actions", "alpha", "gamma", "lambda_", "epsilon", "stepsize", "seed"
+        "algorithm", "features", "actions", "alpha", "gamma", "lambda_", "epsilon", "policy", "stepsize", "seed",
+        "extra",
     ]  # fmt: skip
     assert {name: p.default for name, p in parameters.items() if p.default is not p.empty} == {
-        "lambda_": 0.0, "epsilon": 0.1, "stepsize": None, "seed": None
+        "lambda_": 0.0, "epsilon": None, "policy": None, "stepsize": None, "seed": None
     }  # fmt: skip
     assert set(ALGORITHMS) == {
-        "sarsa", "true_online_sarsa", "expected_sarsa", "true_online_expected_sarsa", "q", "true_online_q", "gq",
-        "tree_backup", "q_sigma", "emphatic_sarsa", "differential_sarsa", "differential_q",
+        "sarsa", "true_online_sarsa", "expected_sarsa", "true_online_expected_sarsa", "watkins_q",
+        "true_online_watkins_q", "greedy_gq", "tree_backup_control", "retrace", "q_sigma", "emphatic_sarsa",
+        "differential_sarsa", "differential_q",
     }  # fmt: skip
+    assert not set(ALGORITHMS) & set(rules.names())
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -89,7 +93,7 @@ def test_a_termination_has_no_value_and_a_truncation_has_one() -> None:
     with plain_python():
         ends = {}
         for end in ("terminated", "truncated"):
-            agent = Agent("q", 2, 1, alpha=0.5, gamma=0.9, lambda_=0.9, seed=0)
+            agent = Agent("watkins_q", 2, 1, alpha=0.5, gamma=0.9, lambda_=0.9, seed=0)
             agent.start(1)
             agent.step(10.0, 0, terminated=True)  # q(1) = 5
             agent.start(0)
@@ -121,8 +125,7 @@ def test_an_agent_saved_in_the_middle_of_an_episode_continues_bit_for_bit(
     env = problems.Environment(problems.windy_gridworld(), 2)
     with plain_python():
         gamma = gamma_of(algorithm)
-        policy = linear(0.5, 0.1, 50)
-        agent = Agent(algorithm, features, 4, alpha=0.1, gamma=gamma, lambda_=0.7, epsilon=policy, seed=3)
+        agent = Agent(algorithm, features, 4, alpha=0.1, gamma=gamma, lambda_=0.7, epsilon=linear(0.5, 0.1, 50), seed=3)
         episodes(agent, env, 1, 20)
         log = []
         action = agent.start(env.reset()[0])
@@ -175,11 +178,11 @@ def test_values_change_nothing() -> None:
 
 def test_policies_choose_as_often_as_they_should() -> None:
     with plain_python():
-        for epsilon, expected in (
-            (0.3, [0.1, 0.8, 0.1]),
+        for policy, expected in (
+            (EpsilonGreedy(0.3), [0.1, 0.8, 0.1]),
             (Softmax(2.0), np.exp([0.0, 1.0, 0.5]) / np.exp([0.0, 1.0, 0.5]).sum()),
         ):
-            agent = Agent("sarsa", 1, 3, alpha=0.0, gamma=0.0, epsilon=epsilon, seed=0)
+            agent = Agent("sarsa", 1, 3, alpha=0.0, gamma=0.0, policy=policy, seed=0)
             agent.learner.theta = [0.0, 2.0, 1.0]
             agent.start(0)
             counts = np.zeros(3)
@@ -231,7 +234,7 @@ def test_q_sigma_and_gq_take_their_own_numbers() -> None:
         for name, algorithm in (
             ("sarsa", ALGORITHMS["sarsa"]),
             ("one", ALGORITHMS["q_sigma"].replace(sigma=1.0)),
-            ("tree", ALGORITHMS["tree_backup"]),
+            ("tree", ALGORITHMS["tree_backup_control"]),
             ("zero", ALGORITHMS["q_sigma"].replace(sigma=0.0)),
             ("off", ALGORITHMS["expected_sarsa"].replace(greedy=True)),
         ):
@@ -248,21 +251,28 @@ def test_q_sigma_and_gq_take_their_own_numbers() -> None:
     [
         ({"algorithm": "sarza"}, "'algorithm' parameter of Agent must be one of sarsa, .* Did you mean 'sarsa'"),
         ({"algorithm": None}, "'algorithm' parameter"),
-        ({"features": "tiles"}, "'features' parameter of Agent must be a Features"),
+        ({"features": "tiles"}, "'features' parameter of Agent must be Tiles or a Features"),
         ({"features": 0}, "'features' parameter"),
         ({"features": True}, "'features' parameter"),
         ({"actions": 0}, "'actions' parameter of Agent must be a number of actions"),
         ({"actions": 2.0}, "'actions' parameter"),
         ({"actions": [1, 1]}, "'actions' parameter"),
-        ({"alpha": -1.0}, "'alpha' parameter of Agent must be 0 or more"),
+        ({"alpha": -1.0}, "'alpha' parameter of Agent must be a number of 0 or more"),
         ({"alpha": float("nan")}, "'alpha' parameter"),
         ({"alpha": "0.1"}, "'alpha' parameter of Agent must be a number"),
-        ({"alpha": 10**400}, "'alpha' parameter of Agent must be 0 or more, and finite"),
-        ({"gamma": 1.1}, "'gamma' parameter of Agent must be from 0 to 1"),
-        ({"algorithm": "differential_q"}, "'gamma' parameter of Agent must be 1 for 'differential_q'"),
+        ({"alpha": 10**400}, "'alpha' parameter of Agent must be a number of 0 or more"),
+        ({"gamma": 1.1}, "'gamma' parameter of Agent must be a number from 0 to 1"),
         ({"lambda_": -0.1}, "'lambda_' parameter"),
         ({"epsilon": 1.5}, "'epsilon' parameter of Agent must be a number from 0 to 1"),
-        ({"epsilon": None}, "'epsilon' parameter"),
+        ({"epsilon": Softmax(1.0)}, "'epsilon' parameter of Agent .* is a 'policy'"),
+        ({"epsilon": 0.1, "policy": Softmax(1.0)}, "'epsilon' parameter of Agent must be left out where 'policy' is"),
+        ({"policy": 0.1}, "'policy' parameter of Agent must be EpsilonGreedy"),
+        ({"kappa": 1.0}, "'kappa' parameter of Agent is none of algorithm 'sarsa'"),
+        ({"algorithm": "expected_sarsa", "eta": 1.0}, "'eta' .* is none of .* These can be given: lambda_next"),
+        ({"algorithm": "greedy_gq", "eta": 1.0, "beta": 0.1}, "'eta' parameter of Agent must not be given together"),
+        ({"algorithm": "greedy_gq", "beta": -1.0}, "'beta' parameter of Agent must be 0 or more, and finite"),
+        ({"algorithm": Algorithm("x", "differential_etd")}, "'decay' parameter of Agent is required by rule"),
+        ({"algorithm": Algorithm("x", "tree_backup"), "pi": 1.0}, "'pi' parameter of Agent is none of"),
         ({"epsilon": 10**400}, "'epsilon' parameter"),
         ({"stepsize": "adam"}, "'stepsize' parameter must be one of"),
         ({"seed": -1}, "'seed' parameter of Agent"),
@@ -308,7 +318,7 @@ def test_environments_that_do_not_fit_are_refused_in_one_line() -> None:
     spaces = pytest.importorskip("gymnasium").spaces
     with plain_python():
         half: Any = np.float32(0.5)
-        agent = Agent("q", spaces.Discrete(2), [[-1.0], [0.5]], alpha=0.1, gamma=0.9, epsilon=half, seed=0)
+        agent = Agent("watkins_q", spaces.Discrete(2), [[-1.0], [0.5]], alpha=0.1, gamma=0.9, epsilon=half, seed=0)
         assert set(agent.train(Thermostat(spaces.Box(-1.0, 1.0)), 9).returns.tolist()) == {-1.0, 0.5}
         for env, message in (
             (None, "be an environment with reset and step, as in Gymnasium. Got None"),
@@ -323,7 +333,7 @@ def test_environments_that_do_not_fit_are_refused_in_one_line() -> None:
         several.num_envs = 2  # type: ignore[attr-defined]
         with pytest.raises(ValueError, match=r"must be one environment. Got a vector of 2 instead"):
             agent.train(several, 1)
-        agent = Agent("q", f.Features([f.SoftBins("o0", bins=3)]), 2, alpha=0.1, gamma=0.9)
+        agent = Agent("watkins_q", f.Features([f.SoftBins("o0", bins=3)]), 2, alpha=0.1, gamma=0.9)
         with pytest.raises(ValueError, match=r"'features' parameter of Agent must fit an observation of 1 .* range"):
             agent.start([0.5])
 
@@ -412,12 +422,12 @@ def test_active_features_need_n_and_may_grow() -> None:
 def test_training_beside_gymnasium_and_its_questions() -> None:
     gymnasium = pytest.importorskip("gymnasium")
     from emphatic import GVF
-    from emphatic.streams.gymnasium import LearnGVFs, tiles
+    from emphatic.gymnasium import LearnGVFs, tiles
 
     env = gymnasium.make("CliffWalking-v1" if "CliffWalking-v1" in gymnasium.registry else "CliffWalking-v0",
                          max_episode_steps=30)  # fmt: skip
     with plain_python():
-        agent = Agent("q", 48, env.action_space, alpha=0.5, gamma=1.0, seed=0)
+        agent = Agent("watkins_q", 48, env.action_space, alpha=0.5, gamma=1.0, seed=0)
         training = agent.train(env, 3, seed=1)
         assert len(training) == len(training.returns) == len(training.steps) == 3
         assert (training.steps <= 30).all()
@@ -442,5 +452,149 @@ def test_a_rule_of_ones_own_learns_inside_an_agent() -> None:
         for agent in agents:
             episodes(agent, problems.Environment(problems.cliff_walking(), 0), 1, 40)
         assert np.array_equal(agents[0].learner.theta, agents[1].learner.theta)
-        with pytest.raises(ValueError, match="a rule whose parameters an agent knows"):
-            Agent(Algorithm("abtd", "abtd"), 3, 2, alpha=0.1, gamma=0.9)
+
+
+def constants_of(rule: rules.Rule) -> dict[str, Any]:
+    """A number within the range of each constant parameter of a rule, not its default."""
+    ranges = {name: np.clip(rule.ranges[name], -1.0, 1.0) for name in Algorithm("", rule).extra if name != "eta"}
+    return {name: float(low + 0.2 * (high - low)) for name, (low, high) in ranges.items()}
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("name", rules.names())
+def test_every_parameter_of_a_rule_reaches_an_agent(name: str, given: bool) -> None:
+    """The agent's learner is the one that ``learn`` makes of the same pairs, whatever parameters the rule has."""
+    rule = rules.get(name)
+    extra = {key: value for key, value in constants_of(rule).items() if given or key not in rule.defaults}
+    alpha, gamma, lambda_, rng = 0.05, 0.9, 0.3, np.random.default_rng(2)
+    with plain_python():
+        agent = Agent(Algorithm("own", rule), 6, 2, alpha=alpha, gamma=gamma, lambda_=lambda_, seed=1, **extra)
+        learner = emphatic.Learner(rule, 12, engine="reference")
+        state, action = 0, agent.start(0)
+        for _ in range(80):
+            probability = agent.probability
+            of_step = {key: probability for key in ("pi", "mu") if key in rule.extra}
+            after, reward = int(rng.integers(6)), float(rng.normal())
+            action_after = agent.step(reward, after)
+            phi, phi_next = np.eye(12)[action * 6 + state], np.eye(12)[action_after * 6 + after]
+            learner.learn(alpha, 1.0, lambda_, phi, 1.0, reward, phi_next, gamma, **extra, **of_step)
+            state, action = after, action_after
+    assert abs(learner.theta).max() > 0.01
+    assert relative_error(agent.learner.theta, learner.theta) < 1e-12
+    assert agent.extra == extra
+
+
+def test_an_agent_takes_another_second_step_size_and_keeps_it_in_a_file(tmp_path: Path) -> None:
+    """Greedy-GQ with eta, and with the same β; α changes β = eta·α with it."""
+    weights = []
+    with plain_python():
+        extras: list[dict[str, Any]] = [{"eta": 0.5}, {"beta": 0.025}]
+        for extra in extras:
+            agent = Agent("greedy_gq", 48, 4, alpha=0.05, gamma=0.9, lambda_=0.6, seed=4, **extra)
+            episodes(agent, problems.Environment(problems.cliff_walking(), 0), 1, 30)
+            agent.save(tmp_path / "agent.safetensors")
+            agent = Agent.load(tmp_path / "agent.safetensors")
+            assert agent.extra == extra
+            agent.alpha = 0.1
+            with pytest.raises(TypeError, match="does not support item assignment"):
+                agent.extra["eta"] = 2.0  # type: ignore[index]
+            with pytest.raises(ValueError, match="'kappa' parameter of Agent is none of"):
+                agent.extra = {"kappa": 1.0}
+            episodes(agent, problems.Environment(problems.cliff_walking(), 1), 1, 30)
+            weights.append(agent.learner.w)
+    plain = PlainAgent("greedy_gq", lambda s: np.eye(48)[s], 48, 4, 0.05, 0.9, 0.6, 0.1, 4, eta=0.5)
+    episodes(plain, problems.Environment(problems.cliff_walking(), 0), 1, 30)
+    plain.alpha = 0.1
+    episodes(plain, problems.Environment(problems.cliff_walking(), 1), 1, 30)
+    assert relative_error(weights[0], plain.w) < 1e-12
+    assert relative_error(weights[1], plain.w) > 1e-3
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_what_is_set_acts_from_the_next_step_on(compiled: bool) -> None:
+    """In whole episodes and in single steps: another policy acts, α = 0 learns nothing, γ and λ are in the next δ."""
+    world: Any = problems.Environment(problems.cliff_walking(), seed=0, limit=200)
+    env = world if compiled else Stepped(world)
+    with plain_python():
+        agent = Agent("watkins_q", 48, 4, alpha=0.5, gamma=1.0, seed=0)
+        agent.train(env, 300)
+        theta = agent.learner.theta.copy()
+        agent.alpha, agent.policy = 0.0, EpsilonGreedy(0.0)
+        assert (agent.alpha, agent.policy) == (0.0, EpsilonGreedy(0.0))
+        assert agent.train(env, 5).returns.tolist() == [-13.0] * 5
+        assert np.array_equal(agent.learner.theta, theta)
+        agent.gamma, agent.lambda_ = 0.5, 0.25
+        agent.start(12)
+        agent.step(-1.0, 25)
+        best = float(agent.values(25).max())
+        assert agent.delta == pytest.approx(-1.0 + 0.5 * best - agent.values(12).max())
+        for name, value in (("alpha", -1.0), ("gamma", 2.0), ("lambda_", None), ("policy", 0.1)):
+            before = getattr(agent, name)
+            with pytest.raises(ValueError, match=f"'{name}' parameter of Agent"):
+                setattr(agent, name, value)
+            assert getattr(agent, name) == before
+
+
+@dataclass
+class Stepped:
+    """A world as an environment that nobody knows, so that an agent takes one step after the other."""
+
+    world: problems.World
+
+    def __post_init__(self) -> None:
+        self.reset, self.step = self.world.reset, self.world.step
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_an_evaluation_is_greedy_and_changes_nothing(compiled: bool) -> None:
+    tiles = f.Tiles(["o0", "o1"], tiles=4, tilings=4, range=[(-1.2, 0.5), (-0.07, 0.07)])
+    with plain_python():
+        for features, world in (
+            (48, problems.Environment(problems.cliff_walking(), 0)),
+            (tiles, problems.MountainCar()),
+        ):
+            world.limit = 80
+            env: Any = world if compiled else Stepped(world)
+            settings: dict[str, Any] = {"alpha": 0.3, "gamma": 0.9, "lambda_": 0.5, "stepsize": "tidbd", "seed": 0}
+            agent = Agent("sarsa", features, world.actions, **settings)
+            assert len(agent.evaluate(env, 1)) == 1  # nothing is learned yet: any action
+            agent.train(env, 3, seed=1)
+            observation = world.reset()[0]
+            action = agent.start(observation)
+            state = {name: getattr(agent.learner, name) for name in ("theta", "e")}
+            pool, decisions = agent._pool[agent._drawn :], agent._status.copy()
+            training = agent.evaluate(env, 3, seed=5)
+            assert all(np.array_equal(getattr(agent.learner, name), array) for name, array in state.items())
+            assert agent._pool[agent._drawn :] == pool
+            assert np.array_equal(agent._status, decisions)
+            assert agent.acting
+            greedy = [0.0] * 3
+            for episode in range(3):
+                observation, _ = world.reset(seed=5 if episode == 0 else None)
+                over = False
+                while not over:
+                    values = agent.values(observation)
+                    if np.sort(values)[-1] - np.sort(values)[-2] < 1e-9:
+                        greedy[episode] = training.returns[episode]  # ties are broken by chance
+                        training.returns[episode + 1 :] = greedy[episode + 1 :] = [0.0] * (2 - episode)
+                        break
+                    observation, reward, terminated, truncated, _ = world.step(int(values.argmax()))
+                    greedy[episode] += reward
+                    over = terminated or truncated
+            assert greedy == training.returns.tolist()
+            agent.step(-1.0, observation)
+            assert action in range(world.actions)
+
+
+def test_differential_agents_discount_too() -> None:
+    """Reward centering (Naik et al. 2024): γ below 1, with R̄."""
+    queue = problems.access_control()
+    for algorithm in ("differential_sarsa", "differential_q"):
+        plain = PlainAgent(algorithm, lambda s: np.eye(44)[s], 44, 2, 0.05, 0.9, 0.5, 0.2, 5)
+        with plain_python():
+            agent = Agent(algorithm, 44, 2, alpha=0.05, gamma=0.9, lambda_=0.5, epsilon=0.2, seed=5)
+            actions = episodes(agent, problems.Environment(queue, 1), 1, 200)
+        assert actions == episodes(plain, problems.Environment(queue, 1), 1, 200)
+        assert relative_error(agent.learner.theta, plain.theta) < 1e-12
+        assert agent.reward_rate == pytest.approx(plain.rbar, abs=1e-12)
+        assert abs(plain.rbar) > 0.01

@@ -11,7 +11,7 @@ import pytest
 
 from emphatic import features as f
 from emphatic import problems, rules
-from emphatic.control import ALGORITHMS, WORLDS, Agent, Algorithm, Softmax, linear, tile_coding
+from emphatic.control import ALGORITHMS, WORLDS, Agent, Algorithm, EpsilonGreedy, Softmax, linear
 from emphatic.errors import Diverged
 from emphatic.problems import worlds
 from emphatic.problems.control import words_of
@@ -26,6 +26,12 @@ class Stepped:
 
     def __post_init__(self) -> None:
         self.reset, self.step = self.world.reset, self.world.step
+
+
+def tile_coding(world: problems.World) -> f.Tiles:
+    """Hashed where four numbers are observed."""
+    names = [f"o{i}" for i in range(len(world.ranges))]
+    return f.Tiles(names, tiles=6, tilings=16, range=world.ranges, hashed=16_384 if len(names) > 2 else None)
 
 
 def pair(algorithm: str | Algorithm, name: str, **settings: Any) -> tuple[Agent, problems.World]:
@@ -74,10 +80,10 @@ def test_episodes_of_every_algorithm_are_its_steps(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-@pytest.mark.parametrize("epsilon", [linear(1.0, 0.1, 20), Softmax(0.5)])
-def test_episodes_in_every_world_are_steps(name: str, epsilon: Any) -> None:
+@pytest.mark.parametrize("policy", [EpsilonGreedy(linear(1.0, 0.1, 20)), Softmax(0.5)])
+def test_episodes_in_every_world_are_steps(name: str, policy: Any) -> None:
     with plain_python():
-        check_episodes("sarsa", name, 2, 15, epsilon=epsilon, gamma=0.9)
+        check_episodes("sarsa", name, 2, 15, epsilon=None, policy=policy, gamma=0.9)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +95,7 @@ def test_episodes_in_every_world_are_steps(name: str, epsilon: Any) -> None:
 )
 def test_episodes_with_other_features_are_steps(maker: f.Features) -> None:
     with plain_python():
-        check_episodes("true_online_q", "mountain_car", 2, 40, features=maker)
+        check_episodes("true_online_watkins_q", "mountain_car", 2, 40, features=maker)
 
 
 @pytest.mark.long
@@ -97,9 +103,9 @@ def test_episodes_with_other_features_are_steps(maker: f.Features) -> None:
     ("algorithm", "name"),
     [
         ("true_online_sarsa", "mountain_car"),
-        ("q", "cliff_walking"),
+        ("watkins_q", "cliff_walking"),
         ("sarsa", "acrobot"),
-        ("gq", "windy_gridworld"),
+        ("greedy_gq", "windy_gridworld"),
         ("differential_sarsa", "access_control"),
         (Algorithm("replacing", rules.replacing_td), "cliff_walking"),
     ],
@@ -220,7 +226,3 @@ def test_puddles_cost_what_their_depth_is() -> None:
     mean = np.array(moves).reshape(40, 4, 2).mean(axis=0)
     assert mean == pytest.approx(np.array([(0, 0.05), (0.05, 0), (0, -0.05), (-0.05, 0)]), abs=0.008)
     assert 0.006 < np.array(moves).reshape(40, 4, 2).std(axis=0).mean() < 0.014
-
-
-def test_tile_coding_covers_the_observations() -> None:
-    assert tile_coding(problems.MountainCar()).warm_up(np.empty((0, 2)), names=["o0", "o1"]).n == 8 * 9 * 9

@@ -104,10 +104,11 @@ import gc
 from numba.core.caching import NullCache
 from numba.core.dispatcher import Dispatcher
 import emphatic
-from emphatic import problems, scores
+from emphatic import problems
+from emphatic.nexting import scores
 from emphatic.features import kernels as a
 from emphatic.hordes import possible_kernels as b
-from emphatic.tables import guard_kernels as c
+from emphatic.nexting.tables import guard_kernels as c
 from emphatic.problems import kernels as d
 from emphatic.engines import scan
 from emphatic.engines.compiled import LazyKernel

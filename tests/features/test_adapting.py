@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import emphatic
 from emphatic import GVF, Horde
 from emphatic import features as f
-from emphatic.nexting.learning import open_log
-from emphatic.nexting.settings import Settings, default_features
-from emphatic.tables import open_table
+from emphatic.nexting.runs.learning import open_log
+from emphatic.nexting.runs.settings import Settings, default_features
+from emphatic.nexting.tables import open_table
 
 PARTS: list[f.Part] = [
     f.SoftBins("*", bins=6),

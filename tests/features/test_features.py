@@ -549,3 +549,20 @@ def test_a_complete_row_by_itself_has_the_features_that_it_has_among_others(time
         assert (row.indices == phi.indices[t]).all()
         assert (row.values == phi.values[t]).all()
     assert 0 < missing.any(axis=1).sum() < 60
+
+
+def test_features_are_ready_where_all_is_given() -> None:
+    """The signals are those that the parts name, until ``warm_up`` tells of others."""
+    parts = [f.Bias(), f.Tiles(["x", "y"], range=[(0, 1), (0, 2)], tiles=4), f.SoftBins("z", range=(0, 5))]
+    ready, told = f.Features(parts), f.Features(parts)
+    told.warm_up(np.empty((0, 3)), names=["x", "y", "z"])
+    assert (ready.n, ready.signals, ready.named) == (told.n, ("x", "y", "z"), ("x", "y", "z"))
+    row = [0.3, 1.7, 2.2]
+    assert repr(ready(row)) == repr(told(row))
+    assert [maker.is_warm for maker in (ready, told)] == [False, True]
+    ready.warm_up(np.empty((0, 4)), names=["t", "z", "y", "x"])
+    assert repr(ready([9.0, *row[::-1]])) == repr(told(row))
+    assert ready.is_warm
+    for part in (f.SoftBins("*", range=(0, 1)), f.Tiles(["x", "y"]), f.Bias(), f.Function(lambda row: 1.0, name="one")):
+        with pytest.raises(RuntimeError, match="warmed up before use"):
+            f.Features([part])(row)

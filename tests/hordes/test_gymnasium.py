@@ -17,7 +17,7 @@ from emphatic import GVF, DivergenceWarning, Policy
 
 gymnasium = pytest.importorskip("gymnasium", reason="the extra 'gym' is not installed")
 
-from emphatic.streams.gymnasium import LearnGVFs, LearnGVFsVector, tiles  # noqa: E402
+from emphatic.gymnasium import LearnGVFs, LearnGVFsVector, tiles  # noqa: E402
 
 #: The usual rule is learned by for questions with policies too, and says so where it goes astray.
 pytestmark = pytest.mark.filterwarnings("ignore:.*which is impossible:emphatic.DivergenceWarning")
@@ -575,6 +575,6 @@ def test_the_examples_are_right(example: str, tmp_path: Path) -> None:
 
 def test_without_the_extra_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    monkeypatch.delitem(sys.modules, "emphatic.streams.gymnasium")
+    monkeypatch.delitem(sys.modules, "emphatic.gymnasium")
     with pytest.raises(ImportError, match=r"pip install 'emphatic\[gym\]'"):
-        importlib.import_module("emphatic.streams.gymnasium")
+        importlib.import_module("emphatic.gymnasium")

@@ -22,7 +22,7 @@ from emphatic import features as f
 from emphatic.errors import DivergenceWarning
 from emphatic.learning import checkpoint, tensors
 from emphatic.learning.sequences import UndiscountedWarning
-from emphatic.streams import open_table
+from emphatic.nexting.tables import open_table
 from tests.support.equations import stationary, true_online_etd, true_values
 from tests.support.sequence import Sequence
 

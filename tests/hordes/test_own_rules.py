@@ -18,7 +18,7 @@ from emphatic import features as f
 
 gymnasium = pytest.importorskip("gymnasium", reason="the extra 'gym' is not installed")
 
-from emphatic.streams.gymnasium import LearnGVFs, LearnGVFsVector  # noqa: E402
+from emphatic.gymnasium import LearnGVFs, LearnGVFsVector  # noqa: E402
 
 LEFT = [
     GVF("reward", gamma=0.9, lambda_=0.8, policy=Policy({0: 1.0}), name="left"),

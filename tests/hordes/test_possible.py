@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 import emphatic
 from emphatic import GVF, CheckpointError, DivergenceWarning, Horde, Policy
 from emphatic import features as f
-from emphatic.cluster import local
+from emphatic.nexting.cluster import local
 from tests.hordes.test_horde import rewritten
 
 gymnasium = pytest.importorskip("gymnasium", reason="the extra 'gym' is not installed")
 
-from emphatic.streams.gymnasium import LearnGVFs, LearnGVFsVector, tiles  # noqa: E402
+from emphatic.gymnasium import LearnGVFs, LearnGVFsVector, tiles  # noqa: E402
 
 Array = NDArray[np.float64]
 LEFT, RIGHT = Policy({0: 1.0}), Policy({1: 1.0})

@@ -19,10 +19,9 @@ import emphatic
 from emphatic import GVF, Horde, Policy, rules
 from emphatic import features as f
 from emphatic.errors import CheckpointError
-from emphatic.questions.evaluator import Evaluator
-from emphatic.questions.gvf import Observations
-from emphatic.streams import Hold
-from emphatic.tables import Block
+from emphatic.gvfs.evaluator import Evaluator
+from emphatic.gvfs.gvf import Observations
+from emphatic.nexting.tables import Block, Hold
 from tests.hordes.test_horde import rewritten
 
 Array = NDArray[np.float64]

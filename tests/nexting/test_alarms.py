@@ -11,9 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import emphatic
-from emphatic import GVF, Horde
-from emphatic import features as f
-from emphatic.nexting.alarms import KEPT, WHY, AlarmList, Alarms, Derived
+from emphatic.nexting.runs.alarms import KEPT, WHY, AlarmList, Alarms
 
 Array = NDArray[np.float64]
 GAMMAS = np.array([0.5, 0.9, 0.98])
@@ -298,7 +296,7 @@ def log(T: int = 3_000) -> dict[str, Array]:
 
 
 def test_a_run_writes_alarms_and_counts_them(tmp_path: Path) -> None:
-    result = emphatic.nexting.run(log(), horizons=[2, 20], out=tmp_path, offline=False)
+    result = emphatic.nexting.run(log(), horizons=[2, 20], out=tmp_path)
     found = {name: result.predictions.column(name).to_numpy() for name in ("x.anomaly", "x.alarm", "y.alarm")}
     assert found["x.alarm"].dtype == bool
     assert found["x.alarm"][2_000]
@@ -310,10 +308,10 @@ def test_a_run_writes_alarms_and_counts_them(tmp_path: Path) -> None:
     assert "stuck" in result.predictions.column("y.why").to_pylist()[2_400:2_440]
     assert [reason is not None for reason in why] == found["x.alarm"].tolist()
     summary = json.loads((tmp_path / "summary.json").read_text("utf-8"))
-    for score in summary:
-        alarm = result.predictions.column(f"{score['signal']}.alarm").to_numpy()
-        assert score["alarm_rows"] == alarm.sum()
-        assert score["alarms"] == np.sum(alarm & ~np.concatenate([[False], alarm[:-1]]))
+    for row in summary[0]["signals"]:
+        alarm = result.predictions.column(f"{row['signal']}.alarm").to_numpy()
+        assert row["alarm_rows"] == alarm.sum()
+        assert row["alarms"] == np.sum(alarm & ~np.concatenate([[False], alarm[:-1]]))
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "one false alarm per 4,000 rows" in page
     assert "too high" in page
@@ -322,21 +320,12 @@ def test_a_run_writes_alarms_and_counts_them(tmp_path: Path) -> None:
 
 
 def test_the_rate_is_a_setting() -> None:
-    few, many = (
-        emphatic.nexting.run(log(), horizons=[2], offline=False, false_alarm_rate=rate) for rate in (1e-4, 0.05)
-    )
+    few, many = (emphatic.nexting.run(log(), horizons=[2], false_alarm_rate=rate) for rate in (1e-4, 0.05))
     assert (few.predictions.column("x.anomaly").to_numpy()[:1_900] > 0.0).any()
-    assert few.summary[0]["alarm_rows"] < many.summary[0]["alarm_rows"]
+    assert few.verdict[0]["alarm_rows"] < many.verdict[0]["alarm_rows"]
     for rate in (0, 1, -0.1, 1e-20, True, "often"):
         with pytest.raises(ValueError, match="'false_alarm_rate' must be a number of alarms per row"):
             emphatic.nexting.run(log(), horizons=[2], false_alarm_rate=rate)  # type: ignore[arg-type]
-
-
-def test_a_question_may_not_have_the_name_of_a_column() -> None:
-    horde = Horde([GVF("x", horizon=2), GVF("x", gamma=0.5, name="x.alarm")], f.Features([f.Bias(), f.SoftBins("*")]))
-    horde.warm_up(emphatic.streams.open_table({"x": np.arange(50.0)}))
-    with pytest.raises(ValueError, match=r"question 'x\.alarm': this is the name of a column"):
-        Derived(horde, 0.8, 1e-4)
 
 
 def test_the_list_keeps_the_highest_and_counts_all() -> None:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from emphatic import nexting
-from emphatic.nexting.learning import make_guard, make_horde
-from emphatic.nexting.predictor import Predictor
-from emphatic.nexting.settings import Settings
-from emphatic.tables import open_table
+from emphatic.nexting.runs.learning import make_guard, make_horde
+from emphatic.nexting.runs.predictor import Predictor
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.tables import open_table
 from tests.support.streams import wave
 
 ASK = ["P(x > 3 within 3h)", "`the x` at +2h", "time until x > 3 up to 12h"]
@@ -151,3 +151,16 @@ def test_a_code_for_missing_readings_is_no_event_and_a_far_reading_is() -> None:
     assert below["dropped_windows"] >= 30
     assert above["rate"] * above["scored"] == pytest.approx(10.0)  # (one for each window that it is in)
     assert max(value["rmse"], highest["rmse"]) < 5.0
+
+
+def test_a_question_asked_live_takes_the_name_of_no_other_column() -> None:
+    own = {"name": "x at +3", "cumulant": "x", "gamma": 0.5}
+    model = nexting.run({"x": np.sin(np.arange(300) / 9)}, horizons=[2], config={"questions": [own]}).model
+    before = model.asked.texts
+    with pytest.raises(ValueError, match="'x at \\+3' is asked, and a question or column has that name already"):
+        model.ask("x at +3")
+    with pytest.raises(ValueError, match="a question must be text"):
+        model.ask(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'x at \\+2' is not among the questions added: none"):
+        model.stop_asking("x at +2")
+    assert model.asked.texts == before

@@ -14,12 +14,12 @@ import pytest
 from numpy.typing import NDArray
 
 from emphatic.common.locks import UNFINISHED
-from emphatic.nexting import learning
-from emphatic.nexting.forecaster import Forecaster, Said
-from emphatic.nexting.learning import PREDICTIONS, find_point, find_resumption, learn_log, open_log
-from emphatic.nexting.predictor import Prediction, Predictor
-from emphatic.nexting.settings import Settings
-from emphatic.serve.service import Service
+from emphatic.nexting.runs import learning
+from emphatic.nexting.runs.forecaster import Forecaster, Said
+from emphatic.nexting.runs.learning import PREDICTIONS, find_point, find_resumption, learn_log, open_log
+from emphatic.nexting.runs.predictor import Prediction, Predictor
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.serve.service import Service
 from tests.support.services import Client
 
 Columns = dict[str, NDArray[Any]]
@@ -143,13 +143,14 @@ def test_a_killed_run_resumes_with_the_same_bits(
     for name, value in {"SAVE": 0.0, "WAITING": 5000, "block_rows": lambda questions: 90}.items():
         monkeypatch.setattr(learning, name, value)
 
-    def stop(phase: str, done: int, total: int, at: int) -> None:
-        if phase == "learning" and done > at:
-            raise KeyboardInterrupt
-
     for at in (200, 700):
+
+        def stop(phase: str, done: int, total: int, at: int = at) -> None:
+            if phase == "learning" and done > at:
+                raise KeyboardInterrupt
+
         with pytest.raises(KeyboardInterrupt):
-            learn(log(), tmp_path, lambda *done, at=at: stop(*done, at))
+            learn(log(), tmp_path, stop)
     point = find_point(tmp_path)
     assert point is not None
     assert point.horde.rows == 630

@@ -17,9 +17,9 @@ import pytest
 import emphatic
 from emphatic.common.locks import InUseError
 from emphatic.hordes.horde import BLOCK
-from emphatic.nexting import runner
-from emphatic.nexting.runner import Nexting
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.runs import runner
+from emphatic.nexting.runs.runner import Nexting
+from emphatic.nexting.runs.settings import Settings
 from tests.nexting.test_nexting import SLOW
 from tests.support.processes import COMMAND, Forked, run
 
@@ -37,7 +37,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def command(*given: object) -> list[str]:
-    return [sys.executable, "-m", "emphatic.cli", *map(str, given)]
+    return [sys.executable, "-m", "emphatic.nexting.cli", *map(str, given)]
 
 
 def test_a_second_run_into_the_same_folder_is_refused(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 import emphatic
 from emphatic.nexting import NextingResult
-from emphatic.nexting.predictor import Predictor
-from emphatic.nexting.runner import ingest_lines
-from emphatic.nexting.settings import Settings
-from emphatic.serve.app import describe_status
-from emphatic.serve.service import Service
+from emphatic.nexting.runs.predictor import Predictor
+from emphatic.nexting.runs.runner import ingest_lines
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.serve.app import describe_status
+from emphatic.nexting.serve.service import Service
 from tests.nexting.test_everywhere import assert_same, columns_of, learn
 
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from emphatic import GVF, Policy
-from emphatic.nexting.gvfs import FollowedGVFs
+from emphatic.nexting.runs.gvfs import FollowedGVFs
 from tests.nexting.test_asking import run
 from tests.support.streams import wave
 

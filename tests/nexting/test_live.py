@@ -21,13 +21,13 @@ import numpy as np
 import pytest
 
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.predictor import Every
-from emphatic.tables.pipe import LONGEST, line_blocks
+from emphatic.nexting.runs.predictor import Every
+from emphatic.nexting.tables.pipe import LONGEST, line_blocks
 from tests.support.processes import COMMAND, Forked, run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes and signals of POSIX")
 
-START = [sys.executable, "-m", "emphatic.cli", "nexting", "-"]
+START = [sys.executable, "-m", "emphatic.nexting.cli", "nexting", "-"]
 FLAGS = ["--horizons", "2,9", "--warm-up", "60"]
 ROWS = 2000
 
@@ -265,7 +265,7 @@ def test_every_must_be_a_count_or_a_duration() -> None:
 @pytest.mark.parametrize(("level", "lines_"), [("WARNING", 2), ("ERROR", 0)])
 def test_messages_are_plain_lines_whatever_logging_is_set_up(level: str, lines_: int, tmp_path: Path) -> None:
     code = (
-        "import logging, pathlib; from emphatic.nexting.predictor import Live, Settings;"
+        "import logging, pathlib; from emphatic.nexting.live import Live, Settings;"
         f"logging.basicConfig(); logging.getLogger('emphatic').setLevel('{level}');"
         f"Live(pathlib.Path({str(tmp_path / 'm')!r}), Settings()).run()"
     )

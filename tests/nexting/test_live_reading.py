@@ -17,13 +17,14 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.cli.terminal import FAILURES, report_error
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.predictor import Live, Prediction, Predictor
-from emphatic.nexting.predictor import PersistenceWarmUp as FirstGuesses
-from emphatic.nexting.settings import Settings
-from emphatic.tables import TableError, fields
-from emphatic.tables.pipe import Reading, Readings, TextForm
+from emphatic.nexting.cli.terminal import FAILURES, report_error
+from emphatic.nexting.live import Live
+from emphatic.nexting.runs.predictor import PersistenceWarmUp as FirstGuesses
+from emphatic.nexting.runs.predictor import Prediction, Predictor
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.tables import TableError, fields
+from emphatic.nexting.tables.pipe import Reading, Readings, TextForm
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 FEW: dict[str, Any] = {

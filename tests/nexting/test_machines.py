@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import emphatic
-from emphatic.nexting import machines
-from emphatic.nexting.learning import open_log
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.runs import machines
+from emphatic.nexting.runs.learning import open_log
+from emphatic.nexting.runs.settings import Settings
+from tests.support.tables import assert_same_table
 
 ROWS = 150
 
@@ -41,14 +42,7 @@ def log(count: int = 3, interleaved: bool = False, short: bool = False) -> dict[
 
 
 def run(data: Any, **options: Any) -> Any:
-    return emphatic.nexting.run(data, by="machine", horizons=[2, 5], offline=False, **options)
-
-
-def assert_same(predictions: Any, others: Any) -> None:
-    """The same bits, NaN included."""
-    assert predictions.column_names == others.column_names
-    for name in others.column_names:
-        assert repr(predictions[name].to_pylist()) == repr(others[name].to_pylist())
+    return emphatic.nexting.run(data, by="machine", horizons=[2, 5], **options)
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
@@ -56,17 +50,18 @@ def test_each_machine_is_learned_from_as_if_alone(interleaved: bool, tmp_path: P
     result = run(log(interleaved=interleaved), out=tmp_path / "out")
     predictions = result.predictions
     for m in range(3):
-        alone = emphatic.nexting.run(rows_of(m), horizons=[2, 5], offline=False)
+        alone = emphatic.nexting.run(rows_of(m), horizons=[2, 5])
         rows = predictions.filter(np.array(predictions["machine"].to_pylist()) == f"m/{m}")
-        for name in ("temp@2", "load@5", "temp@5.low", "load.anomaly"):
-            assert rows[name].to_pylist() == alone.predictions[name].to_pylist()
-        scores = [score for score in result.summary if score["machine"] == f"m/{m}"]
-        assert [score["rmse"] for score in scores] == [score["rmse"] for score in alone.summary]
-        model = result.models[f"m/{m}"]
-        assert model.rows == ROWS
-        reading = {"temp": 1.0, "load": 2.0}
-        moment = np.datetime64("2024-02-01")
-        np.testing.assert_array_equal(model.observe(reading, time=moment), alone.model.observe(reading, time=moment))
+        assert rows.column_names[3:] == alone.predictions.column_names[2:]
+        for name in rows.column_names[3:]:
+            assert repr(rows[name].to_pylist()) == repr(alone.predictions[name].to_pylist()), name
+        scores = [score for score in result.summary[1:] if score["machine"] == f"m/{m}"]
+        assert scores == [score | {"machine": f"m/{m}"} for score in alone.summary[1:]]
+        verdicts = [row for row in result.verdict if row["machine"] == f"m/{m}"]
+        assert verdicts == [row | {"machine": f"m/{m}"} for row in alone.verdict]
+        model, reading = result.models[f"m/{m}"], {"temp": 1.0, "load": 2.0, "time": "2024-02-01"}
+        assert model.step == ROWS
+        assert repr(model.observe(reading)) == repr(alone.model.observe(reading))
     facts = result.reading["machines"]
     assert [(fact["name"], fact["rows"]) for fact in facts] == [(f"m/{m}", ROWS) for m in range(3)]
     assert (tmp_path / "out" / facts[0]["model"]).is_file()
@@ -74,31 +69,22 @@ def test_each_machine_is_learned_from_as_if_alone(interleaved: bool, tmp_path: P
     assert all(f"<h2>m/{m}</h2>" in page for m in range(3))
 
 
-def test_values_at_each_horizon_are_scored_for_each_machine(tmp_path: Path) -> None:
-    result = run(log(2), out=tmp_path / "out", exponential_only=False)
-    saved = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
-    alone = emphatic.nexting.run(rows_of(1), horizons=[2, 5], offline=False, exponential_only=False)
-    for summary in (result.summary, saved):
-        scores = [score for score in summary if score.get("headline") and score["machine"] == "m/1"]
-        assert len(scores) == 2 * 2 * 2
-        expected = [score for score in alone.summary if score.get("headline")]
-        assert [score["text"] for score in scores] == [score["text"] for score in expected]
-        assert [score["mae"] for score in scores] == [score["mae"] for score in expected]
-
-
 def test_by_and_pivot_do_not_go_together() -> None:
     with pytest.raises(ValueError, match=r"by='machine' and pivot=.* cannot be combined. Leave out by"):
         run(log(2), pivot="machine,temp")
 
 
-def test_shared_weights_are_one_model_that_later_machines_begin_with(tmp_path: Path) -> None:
+def test_later_machines_begin_with_the_shared_weights_and_each_continues_with_its_own_answers(tmp_path: Path) -> None:
     result = run(log(), share=True, out=tmp_path / "out")
-    assert (tmp_path / "out" / "model.safetensors").is_file()
-    assert not (tmp_path / "out" / "models").exists()
     assert result.reading["shared"] is True
-    learner = result.model.learner
+    steps = [int(result.models[f"m/{m}"].forecaster.horde.learner.steps) for m in range(3)]
+    assert steps == [m * (ROWS - 1) for m in (1, 2, 3)]
+    said = [result.models[f"m/{m}"].summary()[0]["answer"] for m in range(3)]
+    of_each = [score["answer"] for score in result.summary[1:] if score["text"] == result.summary[1]["text"]]
+    assert said == of_each
+    learner = result.model.forecaster.horde.learner
     assert int(learner.steps) == 3 * (ROWS - 1)  # no step leads from a machine to the next
-    assert result.model.rows == ROWS
+    assert result.model.step == ROWS
 
 
 def test_sections_are_those_asked_for_and_unknown_ones_are_refused(tmp_path: Path) -> None:
@@ -142,10 +128,10 @@ def test_a_killed_run_resumes_with_the_same_bits(share: bool, tmp_path: Path, mo
         run(log(count=2), share=share, out=tmp_path / "killed", resume=True)
     resumed = run(log(), share=share, out=tmp_path / "killed", resume=True)
     assert resumed.summary == whole.summary
-    assert_same(resumed.predictions, whole.predictions)
+    assert_same_table(resumed.predictions, whole.predictions)
     for machine, model in whole.models.items():
-        step = {"observation": {"temp": 3.0, "load": 1.0}, "time": np.datetime64("2024-02-01")}
-        np.testing.assert_array_equal(resumed.models[machine].observe(**step), model.observe(**step))
+        row = {"temp": 3.0, "load": 1.0, "time": "2024-02-01"}
+        assert repr(resumed.models[machine].observe(row)) == repr(model.observe(row))
     with pytest.raises(ValueError, match="nothing to resume: the run there is finished"):
         run(log(), share=share, out=tmp_path / "killed", resume=True)
 
@@ -176,8 +162,8 @@ def signals(T: int = 300) -> dict[str, Any]:
 
 
 def test_only_signals_are_predicted_and_counters_as_increments(tmp_path: Path) -> None:
-    result = emphatic.nexting.run(signals(), horizons=[2], offline=False, out=tmp_path / "out")
-    assert [score["signal"] for score in result.summary] == ["energy_kwh", "temp"]
+    result = emphatic.nexting.run(signals(), horizons=[2], out=tmp_path / "out")
+    assert [row["signal"] for row in result.verdict] == ["energy_kwh", "temp"]
     left_out = {entry["name"]: entry["why"] for entry in result.reading["columns_left_out"]}
     assert left_out == {
         "device_id": "an id",
@@ -188,23 +174,23 @@ def test_only_signals_are_predicted_and_counters_as_increments(tmp_path: Path) -
     assert result.reading["increments"] == [{"name": "energy_kwh", "resets": 1}]
     saved = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
     assert saved[0]["reading"]["increments"] == result.reading["increments"]
-    predicted = np.array(result.predictions["energy_kwh@2"].to_pylist())[150:]
+    predicted = np.array(result.predictions["energy_kwh at +2"].to_pylist())[150:]
     assert 1.0 < predicted.mean() < 3.0  # the mean increment is 2
-    lines = emphatic.nexting.runner.ingest_lines(result.reading)
+    lines = emphatic.nexting.runs.runner.ingest_lines(result.reading)
     assert "Counters, learned as their increments a row: 'energy_kwh' (1 reset)." in lines
 
 
 def test_what_is_asked_for_is_predicted() -> None:
-    asked = emphatic.nexting.run(signals(), horizons=[2], offline=False, predict=["row", "still", "energy_kwh"])
-    assert [score["signal"] for score in asked.summary] == ["row", "still", "energy_kwh"]
-    level = emphatic.nexting.run(signals(), horizons=[2], offline=False, predict="energy_kwh", increments=False)
-    assert np.nanmax(level.predictions["energy_kwh@2"].to_pylist()) > 100.0
+    asked = emphatic.nexting.run(signals(), horizons=[2], predict=["row", "still", "energy_kwh"])
+    assert [row["signal"] for row in asked.verdict] == ["row", "still", "energy_kwh"]
+    level = emphatic.nexting.run(signals(), horizons=[2], predict="energy_kwh", increments=False)
+    assert np.nanmax(level.predictions["energy_kwh at +2"].to_pylist()) > 100.0
     with pytest.raises(ValueError, match=r"no signal to predict: 'row' .a count of rows.* name it: predict"):
         emphatic.nexting.run({"row": np.arange(50)})
 
 
 def test_a_signal_that_changes_late_is_not_taken_for_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emphatic.nexting.learning.FIRST", 100)
+    monkeypatch.setattr("emphatic.nexting.runs.learning.FIRST", 100)
     late = np.zeros(300)
     late[250:] = 1.0
     opened = open_log(
@@ -217,17 +203,17 @@ def test_a_resumed_run_takes_increments_and_the_guard_on(tmp_path: Path, monkeyp
     data = signals(1200)
     data["temp"][[900, 950, 1000, 1023, 1024, 1150]] += 100.0
     data["temp"][1015:1100:6] = -999.0
-    whole = emphatic.nexting.run(data, horizons=[2], offline=False)
-    monkeypatch.setattr("emphatic.nexting.learning.block_rows", lambda questions: 64)
-    monkeypatch.setattr("emphatic.nexting.learning.SAVE", 0.0)
+    whole = emphatic.nexting.run(data, horizons=[2])
+    monkeypatch.setattr("emphatic.nexting.runs.learning.block_rows", lambda questions: 64)
+    monkeypatch.setattr("emphatic.nexting.runs.learning.SAVE", 0.0)
 
     def stop(phase: str, done: int, total: int) -> None:
         if phase == "learning" and done >= 1024:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        emphatic.nexting.run(data, horizons=[2], offline=False, out=tmp_path / "out", progress=stop)
-    resumed = emphatic.nexting.run(data, horizons=[2], offline=False, out=tmp_path / "out", resume=True)
-    assert_same(resumed.predictions, whole.predictions)
+        emphatic.nexting.run(data, horizons=[2], out=tmp_path / "out", progress=stop)
+    resumed = emphatic.nexting.run(data, horizons=[2], out=tmp_path / "out", resume=True)
+    assert_same_table(resumed.predictions, whole.predictions)
     assert min(whole.reading["guarded"]["temp"].values()) > 3
     assert resumed.reading["guarded"] == whole.reading["guarded"]

@@ -12,11 +12,11 @@ import pytest
 
 import emphatic
 from emphatic import DivergenceWarning
-from emphatic.answers.language import asked_lines
-from emphatic.nexting.gvfs import find_marks
-from emphatic.nexting.predictor import Predictor
-from emphatic.nexting.settings import Settings
-from emphatic.serve.service import RecentRows
+from emphatic.nexting.cli.nexting import asked_lines
+from emphatic.nexting.runs.gvfs import find_marks
+from emphatic.nexting.runs.predictor import Predictor
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.serve.service import RecentRows
 
 UP = {"column": "way", "target": {"up": 1.0}, "behaviour": "count"}
 NEAR = {"name": "if up", "cumulant": "x", "horizon": 3, "policy": UP}
@@ -40,17 +40,16 @@ def run(out: Path, **config: Any) -> Any:
 
 def test_a_run_learns_what_if_within_what_is_possible(tmp_path: Path) -> None:
     result = run(tmp_path / "out")
-    model = result.model
-    assert [learner.rule.name for learner in model.learners] == ["true_online_etd", "bounded_etd"]
-    assert [group.setup.rates for group in model.groups] == [(0.1, 0.3, 1.0), (0.3,)]
-    low, high = model.possible
-    for q, name in enumerate(model.names):
+    horde = result.model.forecaster.horde
+    assert [learner.rule.name for learner in horde.learners] == ["true_online_etd", "bounded_etd"]
+    low, high = horde.possible
+    for q, name in enumerate(horde.names):
         if name.startswith("if"):
             answers = np.array(result.predictions.column(name))
             assert low[q] <= answers.min() < answers.max() <= high[q]
-    marks = {score["question"]: score.get("mark") for score in result.summary if "question" in score}
+    marks = {score["text"]: score.get("mark") for score in result.summary[1:] if score["kind"] == "gvf"}
     assert marks == {"if up": None, "if always up": "unsupported", "often": None}
-    lines = asked_lines(result.summary)
+    lines = asked_lines(result.summary[1:])
     assert [" (unsupported)" in line.split(".")[1] for line in lines] == [False, True, False]
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "(unsupported)" in page
@@ -58,26 +57,25 @@ def test_a_run_learns_what_if_within_what_is_possible(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*which is impossible:emphatic.DivergenceWarning")
-@pytest.mark.parametrize(
-    "given",
-    [{"rule": "td"}, {"rule": "true_online_etd", "rates": [0.4]}, {"rates": [0.4]}, {"rates": [0.1, 0.3, 1.0]}],
-)
-def test_a_rule_or_rates_that_are_given_count_for_every_question(given: dict[str, Any], tmp_path: Path) -> None:
-    model = run(tmp_path / "out", **given).model
-    rules = {learner.rule.name for learner in model.learners}
+@pytest.mark.parametrize("given", [{}, {"rule": "td"}, {"rule": "true_online_etd", "rate": 0.4}, {"rate": 0.4}])
+def test_a_rule_or_a_rate_that_is_given_counts_for_every_question(given: dict[str, Any], tmp_path: Path) -> None:
+    horde = run(tmp_path / "out", **given).model.forecaster.horde
+    rules = {learner.rule.name for learner in horde.learners}
     assert rules == ({given["rule"]} if "rule" in given else {"true_online_etd", "bounded_etd"})
-    assert {group.setup.rates for group in model.groups} == {tuple(given.get("rates", (0.1, 0.3, 1.0)))}
+    names = [horde.names[q] for share in horde.shares for q in share]
+    rates = dict(zip(names, np.concatenate([group.setup.rates for group in horde.groups]).tolist(), strict=True))
+    assert rates == {name: given.get("rate", 0.3 if name.startswith("if") else 0.1) for name in horde.names}
 
 
 def test_a_page_that_shows_the_impossible_says_so(tmp_path: Path) -> None:
     with pytest.warns(DivergenceWarning, match="'if up' predicts"):
-        result = run(tmp_path / "out", rule="true_online_etd", rates=[0.4])
-    answers, model = np.array(result.predictions.column("if up")), result.model
-    low, high = (bound[model.names.index("if up")] for bound in model.possible)
+        result = run(tmp_path / "out", rule="true_online_etd", rate=0.4)
+    answers, horde = np.array(result.predictions.column("if up")), result.model.forecaster.horde
+    low, high = (bound[horde.names.index("if up")] for bound in horde.possible)
     assert (answers[-400:] > high).any() or (answers[-400:] < low).any()
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert f"; values below {low:.4g} or above {high:.4g} are impossible" in page
-    (score,) = (score for score in result.summary if score.get("question") == "if up")
+    (score,) = (score for score in result.summary[1:] if score["text"] == "if up")
     assert score["mark"] == "impossible"
     assert not low <= score["answer"] <= high
     assert asked_lines([score | {"mark": "impossible"}])[0].startswith(f"if up: {score['answer']:.4g} (impossible)")

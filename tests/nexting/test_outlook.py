@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emphatic.answers.asked import Asked
-from emphatic.answers.timing import Timing
-from emphatic.nexting.outlook import make_outlook, read_forecasts, read_verdict, unit_of
-from emphatic.scores.verdicts import Verdict, judge_signal
-from emphatic.tables import Block
+from emphatic.nexting.answers.asked import Asked
+from emphatic.nexting.answers.timing import Timing
+from emphatic.nexting.runs.outlook import make_outlook, read_forecasts, read_verdict, unit_of
+from emphatic.nexting.scores.verdicts import Verdict, judge_signal
+from emphatic.nexting.tables import Block
 
 DAY = 86_400.0
 #: Midnight of a Monday.
@@ -99,7 +99,7 @@ def test_a_long_horizon_draws_no_more_rows_than_can_be_seen() -> None:
 def test_a_verdict_travels_as_it_was_decided_with_the_errors_behind_it() -> None:
     judged = judge_signal("x", {"1d": Verdict("better", "last_week", 0.36, 0.2, 0.5)})
     verdict = read_verdict([], "x", judged | {"rmse": 3.0, "baseline_rmse": 4.0})
-    assert verdict == (judged["sentence"], "better", "last_week", 0.36, 0.2, 0.5, "1d", 3.0, 4.0)
+    assert [*verdict] == [judged["sentence"], "better", "last_week", 0.36, 0.2, 0.5, "1d", 3.0, 4.0]
     assert verdict.baseline_words == "the week before"
     assert read_verdict([], "y", None).sentence == ""
     assert "37 of 100" in read_verdict([answer("x at +1h", 1.0, known=37)], "x", None).sentence

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 import emphatic
 from emphatic.errors import CheckpointError
 from emphatic.hordes.horde import Horde
-from emphatic.nexting.forecaster import Said
-from emphatic.nexting.predictor import ENGINE, LineFormat, Outcome, Prediction, Predictor, format_lines
-from emphatic.nexting.settings import Settings
-from emphatic.tables.pipe import BLOCK, Malformed, Reading, Readings
+from emphatic.nexting.runs.forecaster import Said
+from emphatic.nexting.runs.predictor import LineFormat, Outcome, Prediction, Predictor, format_lines
+from emphatic.nexting.runs.settings import ENGINE, Settings
+from emphatic.nexting.tables.pipe import BLOCK, Malformed, Reading, Readings
 
 Array = NDArray[np.float64]
 SETTINGS = Settings(horizons=(2, 9))

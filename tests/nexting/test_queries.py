@@ -13,9 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from emphatic import nexting
-from emphatic.cli import app
+from emphatic.nexting.cli import app
 from tests.nexting.test_nexting import KILLED
 from tests.support.processes import COMMAND, run
+from tests.support.tables import assert_same_table
 
 ROWS, MANY = 400, 5000
 
@@ -55,7 +56,7 @@ def test_the_command_names_queries_that_work(log: Path, tmp_path: Path, monkeypa
 def test_killed_and_resumed_on_a_database_that_grows(log: Path, tmp_path: Path) -> None:
     add_rows(log, ROWS, MANY)
     whole = tmp_path / "whole"
-    nexting.run(log, horizons=[2, 20], out=whole, offline=False)
+    nexting.run(log, horizons=[2, 20], out=whole)
     out = tmp_path / "out"
     arguments = ("nexting", log, "--horizons", "2,20", "--out", out, "--resume")
     for left in (5, 2):
@@ -63,7 +64,7 @@ def test_killed_and_resumed_on_a_database_that_grows(log: Path, tmp_path: Path) 
         add_rows(log, MANY, MANY + 100)
     finished = run(COMMAND, *arguments, "--quiet")
     assert (finished.returncode, finished.stderr) == (0, b"")
-    assert pq.read_table(out / "predictions.parquet").equals(pq.read_table(whole / "predictions.parquet"))
+    assert_same_table(pq.read_table(out / "predictions.parquet"), pq.read_table(whole / "predictions.parquet"))
 
 
 @pytest.mark.long

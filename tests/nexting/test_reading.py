@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import emphatic
-from emphatic.nexting.learning import rows_to_score
-from emphatic.streams import open_table
+from emphatic.nexting.runs.learning import rows_to_score
+from emphatic.nexting.tables import open_table
 from tests.support.command import nexting
 from tests.tables.test_as_people_write import TIMES, N, X, rows
 

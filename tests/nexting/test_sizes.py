@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from pathlib import Path
@@ -12,11 +11,10 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.nexting import learning as related
-from emphatic.nexting.predictor import Prediction, Predictor
-from emphatic.nexting.settings import Settings
-from emphatic.streams import open_table
-from emphatic.tables.pipe import Readings
+from emphatic.nexting.runs import learning as related
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.tables import open_table
+from tests.support.tables import assert_same_table
 
 C, T = 12, 600
 
@@ -72,8 +70,8 @@ def test_more_signals_than_a_few_are_divided_into_groups(monkeypatch: pytest.Mon
 def test_many_signals_see_what_is_related_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {"predict": list(log()), "horizons": [2, 6]}  # one of them never changes
     result = emphatic.nexting.run(log(), **asked, out=tmp_path / "out")
-    horde = result.model
-    assert [learner.K for learner in horde.learners] == [18] * (C // 3) + [6]
+    horde = result.model.forecaster.horde
+    assert [learner.K for learner in horde.learners] == [6] * (C // 3) + [2]
     signals = [re.findall(r"s\d+ ≈", " ".join(maker.names())) for maker in horde.makers]
     assert [len(set(seen)) for seen in signals] == [4] * (C // 3) + [0]
     # The settings, written as TOML, give the same.
@@ -81,35 +79,19 @@ def test_many_signals_see_what_is_related_and_the_rest_goes_on(tmp_path: Path, m
     assert set(tomllib.loads(text)["related"]) == set(log())
     (tmp_path / "all.toml").write_text(text, "utf-8")
     again = emphatic.nexting.run(log(), config=tmp_path / "all.toml")
-    assert again.predictions.equals(result.predictions)
+    assert_same_table(again.predictions, result.predictions)
     assert again.summary == result.summary
     # Not worse than where every question sees everything.
     monkeypatch.setattr(related, "LIMIT", 1 << 30)
     whole = emphatic.nexting.run(log(), **asked)
     assert whole.settings.related is None
-    some, every = ([s["variance_explained"] for s in r.summary if s["signal"] != "still"] for r in (result, whole))
+    some, every = ([s["variance_explained"] for s in r.summary[1:] if s["signal"] != "still"] for r in (result, whole))
     assert np.median(some) > np.median(every) - 0.01
     # It goes on, live.
-    model = tmp_path / "out" / "model.safetensors"
-    predictor = Predictor.restore(*emphatic.Horde.load_with(model))
-    lines = [json.dumps(dict.fromkeys(log(), 1.0)).encode()]
-    [prediction] = predictor.take(Readings(lines, predictor.columns))
-    assert isinstance(prediction, Prediction)
-    assert prediction is not None
-    assert prediction.values.shape == (2 * (C + 1),)
-
-
-def test_offline_fits_in_batches_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = emphatic.nexting.run(log(), horizons=[2]).summary
-    monkeypatch.setattr("emphatic.nexting.scoring.ROOM", 1)
-    told: list[tuple[int, int]] = []
-    found = emphatic.nexting.run(
-        log(), horizons=[2], progress=lambda phase, *done: told.append(done) if phase == "scoring" else None
-    )
-    assert told == sorted(told)  # it never goes back
-    assert told[-1] == (20 * T, 20 * T)
-    for one, other in zip(found.summary, whole, strict=True):
-        assert one["offline"] == other["offline"]
+    model = emphatic.nexting.load_model(tmp_path / "out" / "model.safetensors")
+    said = model.observe(dict.fromkeys(log(), 1.0))
+    assert list(said) == result.predictions.column_names[1:]
+    assert said["s3 at +6"] is not None
 
 
 def test_own_questions_see_the_signals_they_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,11 +100,11 @@ def test_own_questions_see_the_signals_they_name(monkeypatch: pytest.MonkeyPatch
     result = emphatic.nexting.run(log(), config=config)
     chosen = result.settings.related
     assert chosen is not None
-    names = " ".join(result.model.makers[1].names())
+    names = " ".join(result.model.forecaster.horde.makers[1].names())
     for signal in {"s1", "s2", *chosen["s1"], *chosen["s2"]}:
         assert f"{signal} ≈" in names
     assert "s0 ≈" not in names or "s0" in {*chosen["s1"], *chosen["s2"]}
-    assert [row["signal"] for row in result.summary if "signal" in row] == ["s0"]
+    assert [row["signal"] for row in result.verdict] == ["s0"]
 
 
 def test_related_must_be_signals() -> None:
@@ -133,19 +115,23 @@ def test_related_must_be_signals() -> None:
 
 
 def test_why_a_number_is_missing_is_said() -> None:
-    x = {"x": np.sin(np.arange(60)), "still": np.ones(60)}
-    summary = emphatic.nexting.run(x, predict=["x", "still"], horizons=[2, 50], offline=False).summary
-    for row in summary:
-        assert (row["offline"]["variance_explained"] is None) == ("offline" in row["reasons"])
-        assert (row["variance_explained"] is None) == ("variance_explained" in row["reasons"])
-        assert (row["skill"] is None) == ("skill" in row["reasons"])
-    assert summary[0]["reasons"] == {"offline": "skipped, as offline=False asks"}
-    assert "no return of the second half is known" in summary[1]["reasons"]["variance_explained"]
-    assert "does not vary" in summary[2]["reasons"]["variance_explained"]
+    result = emphatic.nexting.run(
+        {"x": np.sin(np.arange(60)), "still": np.ones(60)}, predict=["x", "still"], horizons=[2, 50]
+    )
+    scores = {score["text"]: score for score in result.summary[1:]}
+    assert scores["x at +2"]["variance_explained"] is not None
+    for text in ("x at +50", "mean of x over 50"):
+        assert (scores[text]["scored"], scores[text]["variance_explained"]) == (0, None)
+    assert scores["still at +2"]["variance_explained"] is None
+    assert result.reading["unscored"] == [
+        {"signal": "still", "why": "it never changes"},
+        {"horizon": 50, "why": "no window of the second half is known"},
+    ]
+    assert result.verdict[1]["sentence"] == "still cannot be judged: it never changes."
 
 
 def test_of_500_signals_the_weights_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """500 signals × 400 rows at the four default horizons: under 200 MB, where it would be 1.5 GB."""
+    """500 signals × 400 rows at the four default horizons: under 70 MB, where it would be 500."""
     monkeypatch.setattr(related, "LIMIT", 1 << 27)
     x = np.cumsum(np.random.default_rng(0).normal(size=(400, 500)), axis=0)
     table = open_table({f"s{i}": column for i, column in enumerate(x.T)})
@@ -156,9 +142,9 @@ def test_of_500_signals_the_weights_stay_small(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(makers, dict)
     assert len({id(maker) for maker in makers.values()}) == 500 // related.FEW_MEMBERS
     n = makers["s0@2"].warm_up(x, names=table.names).n
-    learners = len(chosen.gvfs()) * 3
-    assert learners == 6000
-    assert 16 * learners * n < 200e6
+    learners = len(chosen.gvfs())
+    assert learners == 2000
+    assert 16 * learners * n < 70e6
     # Of thirty, every question sees all.
     few = open_table({f"s{i}": column for i, column in enumerate(x.T[:30])})
     assert Settings().filled(few, 400).related is None
@@ -187,21 +173,14 @@ def test_a_wide_model_goes_on_from_its_file_with_the_same_bits(cut: int, tmp_pat
 
 
 def test_very_many_signals_have_a_small_calendar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hours of a day, not of a week: features, seasons and intervals take a fraction of the memory."""
+    """Coarser hours and days: the features of TD take a fraction of the memory."""
     times = {"time": np.datetime64("2026-01-01T00:00:00") + np.arange(T) * np.timedelta64(3600, "s")}
-    usual = emphatic.nexting.run(times | log(), horizons=[2], offline=False, out=tmp_path / "usual")
+    usual = emphatic.nexting.run(times | log(), horizons=[2])
     monkeypatch.setattr(related, "MANY", C // 2)
-    settings = Settings(predict=tuple(log()), horizons=(2,))
-    assert related.horde_options(settings, 3600.0)["weekly"]
-    monkeypatch.setattr(related, "WEEKLY", C - 1)
-    assert not related.horde_options(settings, 3600.0)["weekly"]
-    small = emphatic.nexting.run(times | log(), horizons=[2], offline=False, out=tmp_path / "small")
-    assert [group.seasons.cells.shape[2] for group in usual.model.groups if group.seasons] == [168] * 4
-    assert {group.seasons.cells.shape[2] for group in small.model.groups if group.seasons} == {24}
-    assert max(maker.n for maker in small.model.makers) < max(maker.n for maker in usual.model.makers)
-    _, more = emphatic.Horde.load_with(tmp_path / "small" / "model.safetensors")
-    assert more["intervals.bins"].shape[1] < 50
+    small = emphatic.nexting.run(times | log(), horizons=[2], out=tmp_path / "small")
+    sizes = [max(maker.n for maker in of.model.forecaster.horde.makers) for of in (usual, small)]
+    assert sizes[1] < sizes[0]
     # It goes on, from its file as from memory.
-    loaded = emphatic.Horde.load(tmp_path / "small" / "model.safetensors")
-    reading, moment = dict.fromkeys(log(), 1.0), np.datetime64("2026-02-01")
-    np.testing.assert_array_equal(loaded.observe(reading, time=moment), small.model.observe(reading, time=moment))
+    loaded = emphatic.nexting.load_model(tmp_path / "small" / "model.safetensors")
+    reading = dict.fromkeys(log(), 1.0) | {"time": "2026-02-01"}
+    assert repr(loaded.observe(reading)) == repr(small.model.observe(reading))

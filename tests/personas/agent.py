@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 
 from emphatic import GVF, Policy
-from emphatic.streams.gymnasium import LearnGVFs, tiles
+from emphatic.gymnasium import LearnGVFs, tiles
 
 RANGES = {"o0": (-2.4, 2.4), "o1": (-3.0, 3.0), "o2": (-0.21, 0.21), "o3": (-3.5, 3.5)}
 QUESTIONS = [

@@ -9,7 +9,7 @@ import numpy as np
 
 from emphatic import GVF, Horde
 from emphatic import features as f
-from emphatic.cluster import ClusterHorde, local
+from emphatic.nexting.cluster import ClusterHorde, local
 
 ROWS = 20_000
 t = np.arange(ROWS)

@@ -55,7 +55,7 @@ def test_the_wheel(built: tuple[set[str], set[str], str]) -> None:
     assert {"emphatic/py.typed", "emphatic/reference.py"} <= inside
     assert any(name.startswith("emphatic/data/") and not name.endswith(".py") for name in inside)
     beside = {name.split(".dist-info/")[1] for name in names - inside}
-    licences = {"licenses/LICENSE", "licenses/src/emphatic/report/uplot/LICENSE"}
+    licences = {"licenses/LICENSE", "licenses/src/emphatic/nexting/report/uplot/LICENSE"}
     assert beside == {"METADATA", "WHEEL", "RECORD", "entry_points.txt", *licences}
     assert "License-Expression: Apache-2.0" in metadata
     for requirement in PROJECT["project"]["dependencies"]:

@@ -25,8 +25,8 @@ import typer
 import emphatic
 from benchmarks.__main__ import SUITES
 from benchmarks.report import RESULTS, SPEEDS, with_speeds
-from emphatic.cli import app
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.cli import app
+from emphatic.nexting.runs.settings import Settings
 from emphatic.studies.grid import settings
 from emphatic.studies.sweep_config import SweepConfig as Order
 from tools import trace_modules

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from emphatic import nexting
-from emphatic.cli import app
 from emphatic.common.settings import declared_settings
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.cli import app
+from emphatic.nexting.runs.settings import Settings
 from tools.list_settings import PAGE, with_settings
 
 DECLARED = declared_settings(Settings)

@@ -12,9 +12,9 @@ import pytest
 import tomli_w
 
 from emphatic import GVF, Policy, rules
-from emphatic.questions import durations
-from emphatic.questions.evaluator import Evaluator, Expression
-from emphatic.questions.gvf import Observations
+from emphatic.gvfs import durations
+from emphatic.gvfs.evaluator import Evaluator, Expression
+from emphatic.gvfs.gvf import Observations
 
 
 def evaluator(*questions: GVF, signals: tuple[str, ...] = ("x", "y"), step: float | None = None, mu: Any = None,

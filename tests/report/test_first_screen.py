@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.report.page import share
+from emphatic.nexting.report.page import share
 
 pytest.importorskip("playwright", reason="needs playwright, of the test group")
 from playwright.sync_api import Page

@@ -17,12 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import emphatic
-from emphatic.report import amount, plots, share
-from emphatic.report.page import percent
+from emphatic.nexting.report import amount, share
+from emphatic.nexting.scores.verdicts import describe_baseline
 from tests.report.test_report import data
 
-RIVALS = ("", "offline", "persistence", "mean")
+EXPLAINED = "variance_explained"
 Numbers = dict[str, Any]
 
 
@@ -43,15 +42,9 @@ def cells(page: str, section: str) -> list[list[tuple[str, str]]]:
     return [[(order, re.sub("<[^>]*>", "", text)) for order, text in row] for row in found]
 
 
-def value(score: Numbers, rival: str, what: str = "variance_explained") -> float:
-    """A number of a score or of one of its baselines."""
-    found: float = (score[rival] if rival else score)[what]
-    return found
-
-
 def process(*given: object) -> str:
     """What the command writes to a wide terminal."""
-    code = "from emphatic.cli import app; app()"
+    code = "from emphatic.nexting.cli import app; app()"
     command = [sys.executable, "-c", code, *map(str, given)]
     return subprocess.run(
         command, check=True, capture_output=True, text=True, encoding="utf-8", env=os.environ | {"COLUMNS": "200"}
@@ -81,118 +74,92 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def nexting(log: Path) -> tuple[list[Numbers], str, str]:
-    """summary.json, the page, and what the terminal showed."""
+def nexting(log: Path) -> tuple[Path, str, str]:
+    """The folder of the results, the page, and what the terminal showed."""
     out = log.with_name("out")
-    shown = process("nexting", log, "--horizons", "2,12", "--exponential-only", "--out", out)
-    return json.loads((out / "summary.json").read_text("utf-8")), (out / "report.html").read_text("utf-8"), shown
+    asked = ("--ask", "s0 at +12", "--ask", "mean of s0 over 12", "--ask", "s0@12")
+    shown = process("nexting", log, "--horizons", "2,12", *asked, "--out", out)
+    return out, (out / "report.html").read_text("utf-8"), shown
 
 
-def medians(summary: list[Numbers], horizon: int) -> list[float]:
-    """Of the variance explained, online and by each baseline."""
-    here = [score for score in summary if score["horizon"] == horizon]
-    assert len(here) == 5
-    found = [statistics.median(value(score, rival) for score in here) for rival in RIVALS]
-    for rival, middle in zip(RIVALS, found, strict=True):
-        several = [value(score, rival) for score in here]
-        others = (max(several), min(several), statistics.mean(several))
-        assert min(abs(other - middle) for other in others) > 0.001, rival
+def summary_of(folder: Path) -> list[Numbers]:
+    """The objects of ``summary.json``."""
+    found: list[Numbers] = json.loads((folder / "summary.json").read_text("utf-8"))
     return found
 
 
-def test_the_medians_in_the_terminal(nexting: tuple[list[Numbers], str, str]) -> None:
-    summary, _, shown = nexting
+def test_the_medians_in_the_terminal(nexting: tuple[Path, str, str]) -> None:
+    folder, _, shown = nexting
     for row, horizon in zip(columns_of(shown), (2, 12), strict=True):
-        scores = [score for score in summary if score["horizon"] == horizon]
-        best = [score["baselines"][score["best_baseline"]]["variance_explained"] for score in scores]
-        online, offline, persistence, _ = medians(summary, horizon)
+        scores = [score for score in summary_of(folder)[1:] if (score["kind"], score["horizon"]) == ("at", horizon)]
+        assert len(scores) == 5
+        numbers = []
+        for name in (None, "best", "persistence"):
+            several = [
+                (score["baselines"][score["best_baseline"] if name == "best" else name] if name else score)[EXPLAINED]
+                for score in scores
+            ]
+            middle = statistics.median(several)
+            others = (max(several), min(several), statistics.mean(several))
+            assert min(abs(other - middle) for other in others) > 0.001, name
+            numbers.append(share(middle, 3).replace("−", "-"))
         better = sum(score["verdict"] == "better" for score in scores)
-        numbers = [f"{middle:.3f}" for middle in (online, statistics.median(best), persistence, offline)]
         assert row == [str(horizon), *numbers, f"{better} of 5"]
 
 
-def test_the_medians_on_the_page(nexting: tuple[list[Numbers], str, str]) -> None:
-    summary, page, _ = nexting
-    rows = cells(page, "summary")
-    assert [row[0][1] for row in rows] == ["2 steps", "12 steps"]
-    for row, horizon in zip(rows, (2, 12), strict=True):
-        numbers = [row[i] for i in (1, 3, 4, 5)]  # a meter stands after the first
-        assert [float(order) for order, _ in numbers] == medians(summary, horizon)
-        assert [text for _, text in numbers] == [share(middle) for middle in medians(summary, horizon)]
-    lead = ", ".join(f"{100 * medians(summary, h)[0]:.0f}% at {h} steps" for h in (2, 12))
-    assert f"Variance explained of the weighted means for the median signal: {lead}." in page
-    lengths = [round(100 * max(0.0, medians(summary, h)[0])) for h in (2, 12)]
-    assert re.findall(r'<i style="width:(\d+)%"', page)[:2] == list(map(str, lengths))
+def test_every_score_on_the_page(nexting: tuple[Path, str, str]) -> None:
+    folder, page, _ = nexting
+    for score, row in zip(summary_of(folder)[1:], cells(page, "scores"), strict=True):
+        best = score["baselines"][score["best_baseline"]]
+        assert [row.pop(i)[1] for i in (3, 1, 0)] == [
+            describe_baseline(score["best_baseline"]), score["verdict"], score["text"],
+        ]  # fmt: skip
+        expected = [score["skill_best"], score[EXPLAINED], best[EXPLAINED], score["rmse"], best["rmse"], score["mae"]]
+        expected += [score["coverage"], score["known"]]
+        shows = [share] * 3 + [amount] * 3 + [share, amount]
+        for (order, text), number, show in zip(row, expected, shows, strict=True):
+            assert text == show(number)
+            assert order == repr(float(number))
 
 
-def test_every_score_on_the_page(nexting: tuple[list[Numbers], str, str]) -> None:
-    summary, page, _ = nexting
-    for score, row in zip(summary, cells(page, "scores"), strict=True):
-        assert [row[0][1], row[1][1]] == [score["signal"], f"{score['horizon']} steps"]
-        expected = [value(score, rival) for rival in RIVALS]
-        expected += [score["ratio_to_offline"], score["skill"], score["first_half"]["variance_explained"]]
-        expected += [value(score, rival, "rmse") for rival in RIVALS]
-        expected += [score["coverage"], score["interval_score"], score["known"]]
-        shows = [share] * 7 + [amount] * 4 + [share, amount, amount]
-        assert row.pop(-2)[1] == ("yes" if score["calibrated"] else "not yet")
-        for (order, text), number, show in zip(row[2:], expected, shows, strict=True):
-            assert text == ("–" if number is None else show(number))
-            assert order == ("" if number is None else repr(float(number)))
-    panels = [
-        panel
-        for plot in data(page)["plots"]
-        if plot["group"] == "signals"
-        for panel in plot["views"]["close"]
-        if panel["title"] != "reading"
-    ]
-    titles = [
-        f"{s['horizon']} steps · variance explained {share(s['variance_explained'])} · "
-        + (f"{percent(s['coverage'])} inside the interval" if s["calibrated"] else "interval not calibrated yet")
-        for s in summary
-    ]
-    assert [panel["title"] for panel in panels] == titles
+def test_the_forecast_on_the_page(nexting: tuple[Path, str, str]) -> None:
+    """In the table and in the plot, what the last row of ``predictions.parquet`` has."""
+    folder, page, _ = nexting
+    last = {name: value for name, (value,) in pq.read_table(folder / "predictions.parquet")[-1:].to_pydict().items()}
+    plot = next(plot for plot in data(page)["plots"] if plot["group"] == "outlook")
+    for row, panels in zip(cells(page, "all"), plot["views"].values(), strict=True):
+        name = row[0][1]
+        for (order, shown), horizon in zip(row[2:4], (2, 12), strict=True):
+            middle, low, high = (last[f"{name} at +{horizon}{end}"] for end in ("", ".low", ".high"))
+            assert float(order) == pytest.approx(middle, rel=1e-6)
+            numbers = [float(part.replace("−", "-")) for part in re.findall(r"−?[\d.]+", shown)]
+            assert numbers == pytest.approx([middle, low, high], abs=0.05 * (high - low))
+        (panel,) = panels
+        assert panel["title"] == name
+        (marks,) = panel["marks"]
+        np.testing.assert_array_equal(array(page, marks["x"]), [2499 + 2, 2499 + 12])
+        for end, key in (("", "y"), (".low", "low"), (".high", "high")):
+            expected = [last[f"{name} at +{horizon}{end}"] for horizon in (2, 12)]
+            np.testing.assert_allclose(array(page, marks[key]), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_the_intervals_on_the_page(nexting: tuple[list[Numbers], str, str], log: Path) -> None:
-    """Bands around the predictions, and what comes next with its interval."""
-    _, page, _ = nexting
-    result = emphatic.nexting.run(log, horizons=[2, 12], offline=False)
-    ends = {end: result.predictions.column(f"s0@2.{end}").to_numpy() for end in ("low", "high")}
-    plot = next(plot for plot in data(page)["plots"] if plot["group"] == "signals")
-    (line,) = [line for line in plot["views"]["close"][1]["lines"] if line["name"] == "prediction"]
-    rows = array(page, line["x"]).astype(int)
-    for end, values in ends.items():
-        np.testing.assert_allclose(array(page, line[end]), values[rows], atol=np.ptp(values) / 60_000)
-    drawn = next(plot for label, plot in plots.read_plots(page) if label.startswith("s0:"))
-    plots.draw_file(drawn, log.with_name("s0.svg"))
-    assert log.with_name("s0.svg").read_text("utf-8").count("fill-opacity: 0.2") == 2  # a band for each horizon
-    shown = cells(page, "next")[0][2][1]
-    numbers = [float(part.replace("−", "-")) for part in re.findall(r"−?[\d.]+", shown)]
-    expected = [result.predictions.column(name)[-1].as_py() for name in ("s0@2", "s0@2.low", "s0@2.high")]
-    assert numbers == pytest.approx(expected, abs=0.01 * (expected[2] - expected[1]))
-
-
-def test_the_learning_curves_on_the_page(nexting: tuple[list[Numbers], str, str], log: Path) -> None:
-    _, page, _ = nexting
-    curves = emphatic.nexting.run(log, horizons=[2, 12]).curves
-    views = data(page)["plots"][-1]["views"]
-    for panel, horizon in zip(views["all"], (2, 12), strict=True):
-        here = [curve for curve in curves if curve["horizon"] == horizon]
-        table = {name: np.array([curve[name] for curve in here], float) for name in ("rmse", "persistence", "mean")}
-        ratios = {"online": table["rmse"] / table["mean"], "persistence": table["persistence"] / table["mean"]}
-        tops = [1.0]
-        for name, ratio in ratios.items():
-            (line,) = [line for line in panel["lines"] if line["name"] == name]
-            expected = np.nanmedian(ratio, axis=0)
-            np.testing.assert_allclose(array(page, line["y"]), expected, atol=np.ptp(expected) / 60_000)
-            np.testing.assert_array_equal(array(page, line["x"]), here[0]["rows"])
-            tops.append(float(expected.max()))
-        assert panel["range"] == pytest.approx([0.0, 1.08 * min(max(tops), 2.0)])
-    for j, curve in enumerate(curves[::2]):
-        lines = {line["name"]: array(page, line["y"]) for line in views[str(j)][0]["lines"]}
-        for name, key in (("online", "rmse"), ("persistence", "persistence"), ("running mean", "mean")):
-            expected = np.array(curve[key], float)
-            np.testing.assert_allclose(lines[name], expected, atol=np.nanmax(expected) / 60_000)
+def test_answers_on_the_page_are_at_the_end_of_what_they_are_about(nexting: tuple[Path, str, str]) -> None:
+    folder, page, _ = nexting
+    predictions = pq.read_table(folder / "predictions.parquet")
+    drawn = {plot["group"]: plot["views"][""][0] for plot in data(page)["plots"] if plot["group"] != "outlook"}
+    for q, (text, later, title) in enumerate((
+        ("s0 at +12", 12, "Forecast, at the time that it is about"),
+        ("mean of s0 over 12", 12, "Answer, at the end of its window"),
+        ("s0@12", 0, "Weighted mean, at the row that asks"),
+    )):  # fmt: skip
+        panel = drawn[f"asked {q}"]
+        assert panel["title"] == title
+        (line,) = [line for line in panel["lines"] if line["name"] == "answer"]
+        rows = np.arange(2500 - len(array(page, line["y"])), 2500)
+        np.testing.assert_array_equal(array(page, line["x"]), rows + later)
+        for key, end in (("y", ""), ("low", ".low"), ("high", ".high")):
+            expected = predictions.column(text + end).to_numpy()[rows]
+            np.testing.assert_allclose(array(page, line[key]), expected, atol=np.ptp(expected) / 60_000)
 
 
 # ------------------------------------------------------------------ a sweep

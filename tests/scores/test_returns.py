@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emphatic.scores.returns import known_return, rows_known
+from emphatic.nexting.scores.returns import known_return, rows_known
 
 
 def ref_return(x: np.ndarray, missing: np.ndarray, gap: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from emphatic.scores.verdicts import ErrorBlocks, Verdict, judge_errors, judge_signal
+from emphatic.nexting.scores.verdicts import ErrorBlocks, Verdict, judge_errors, judge_signal
 
 
 def smooth(noise: np.ndarray, horizon: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from emphatic.serve.service import Service
+from emphatic.nexting.serve.service import Service
 from tests.support.services import free_port, mosquitto, started
 
 

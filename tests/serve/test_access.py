@@ -14,8 +14,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 
-from emphatic.serve.app import Access, create_app
-from emphatic.serve.credentials import (
+from emphatic.nexting.serve.app import Access, create_app
+from emphatic.nexting.serve.credentials import (
     TLSFiles,
     check_server_files,
     find_password,
@@ -23,7 +23,7 @@ from emphatic.serve.credentials import (
     hide_user,
     refuse_password,
 )
-from emphatic.serve.sources import Address, make_publisher
+from emphatic.nexting.serve.sources import Address, make_publisher
 from tests.support.processes import COMMAND, run
 from tests.support.services import FLAGS, Served, free_port, mosquitto, opened, readings, send, wait_for
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from emphatic.nexting.predictor import Predictor
+from emphatic.nexting.runs.predictor import Predictor
 from tests.support.processes import COMMAND, run
 from tests.support.services import FLAGS, LINES, Served, readings, same_as_undisturbed, wait_for
 

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from emphatic.serve import app as app_module
-from emphatic.serve import service as service_module
-from emphatic.serve.service import Service
+from emphatic.nexting.serve import app as app_module
+from emphatic.nexting.serve import service as service_module
+from emphatic.nexting.serve.service import Service
 from tests.support.services import FLAGS, SETTINGS, Client, Served, opened, readings, started, wait_for
 
 

@@ -45,9 +45,9 @@ def test_nothing_of_it_is_imported_by_the_package() -> None:
     code = (
         "import sys; [sys.modules.pop(n) for n in list(sys.modules) if n.split('.')[0] in "
         "('emphatic', 'starlette', 'uvicorn', 'paho')]\n"
-        "import emphatic, emphatic.nexting.predictor, emphatic.cli\n"
+        "import emphatic, emphatic.nexting.live, emphatic.nexting.cli\n"
         "print(sorted(n for n in sys.modules if n.split('.')[0] in ('starlette', 'uvicorn', 'paho')"
-        " or n.startswith('emphatic.serve')))"
+        " or n.startswith('emphatic.nexting.serve')))"
     )
     done = run(code)
     assert done.stdout.decode().strip() == "[]", done.stderr.decode()

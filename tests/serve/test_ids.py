@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from emphatic.serve import service as service_module
-from emphatic.serve.ids import KnownIds
-from emphatic.serve.journal import JournalError
-from emphatic.serve.metrics import write_metrics
-from emphatic.serve.service import Incoming, Service, with_ids
-from emphatic.serve.sources import check_loop
-from emphatic.serve.sources.mqtt import MqttPublisher, topics_overlap
-from emphatic.tables.pipe import Malformed
+from emphatic.nexting.serve import service as service_module
+from emphatic.nexting.serve.ids import KnownIds
+from emphatic.nexting.serve.journal import JournalError
+from emphatic.nexting.serve.metrics import write_metrics
+from emphatic.nexting.serve.service import Incoming, Service, with_ids
+from emphatic.nexting.serve.sources import check_loop
+from emphatic.nexting.serve.sources.mqtt import MqttPublisher, topics_overlap
+from emphatic.nexting.tables.pipe import Malformed
 from tests.support.processes import COMMAND, run
 from tests.support.services import SETTINGS, Client, offer, readings, same_as_undisturbed, started, wait_for
 
@@ -227,7 +227,7 @@ def test_what_was_not_confirmed_is_published_again(tmp_path: Path) -> None:
 
 
 def test_predictions_that_find_no_room_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from emphatic.serve.sources import Address, mqtt
+    from emphatic.nexting.serve.sources import Address, mqtt
 
     monkeypatch.setattr(mqtt, "_QUEUED", 5)
     publisher = MqttPublisher(Address.parse("mqtt://127.0.0.1:1/out"), tmp_path / "model")
@@ -277,7 +277,7 @@ def test_predictions_must_not_come_back(source: str, publish: str, refused: bool
 
 
 def test_a_topic_to_publish_to_is_one_topic(tmp_path: Path) -> None:
-    from emphatic.serve.sources import make_publisher
+    from emphatic.nexting.serve.sources import make_publisher
 
     with pytest.raises(ValueError, match="predictions go to one topic"):
         make_publisher("mqtt://127.0.0.1/a/+", tmp_path / "model")

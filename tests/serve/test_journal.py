@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from emphatic.cli import app
-from emphatic.serve.journal import Journal, JournalError, inspect, repair
+from emphatic.nexting.cli import app
+from emphatic.nexting.serve.journal import Journal, JournalError, inspect, repair
 from tests.support.processes import run
 
 
@@ -268,7 +268,7 @@ def test_check_and_repair_on_the_command_line(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_nothing_of_a_group(tmp_path: Path) -> None:
     """The limit on the size of a file is the system's own; the journal goes on once there is room again."""
     code = (
-        "import resource, signal, sys; from pathlib import Path; from emphatic.serve.journal import Journal\n"
+        "import resource, signal, sys; from pathlib import Path; from emphatic.nexting.serve.journal import Journal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); journal = Journal(Path(sys.argv[1]))\n"
         "journal.append({'x': 1}); journal.sync(); hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (80, hard))\n"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import httpx
 
-from emphatic.nexting.predictor import Predictor
-from emphatic.serve.app import create_app
-from emphatic.serve.service import Incoming, Service
+from emphatic.nexting.runs.predictor import Predictor
+from emphatic.nexting.serve.app import create_app
+from emphatic.nexting.serve.service import Incoming, Service
 from tests.support.services import offer, readings, send
 
 TOKEN = "correct-horse-battery-staple"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from emphatic.cli.terminal import JsonFormatter
-from emphatic.serve.metrics import Histogram, write_metrics
-from emphatic.serve.service import Incoming, Service
+from emphatic.nexting.cli.terminal import JsonFormatter
+from emphatic.nexting.serve.metrics import Histogram, write_metrics
+from emphatic.nexting.serve.service import Incoming, Service
 from tests.support.services import opened, readings, wait_for
 
 MONITORING = Path(__file__).parents[2] / "monitoring"
@@ -96,7 +96,7 @@ def metrics_of(text: str) -> set[str]:
 
 
 def test_alerts_and_dashboard_name_metrics_that_there_are() -> None:
-    from emphatic.serve import metrics
+    from emphatic.nexting.serve import metrics
 
     source = Path(metrics.__file__).read_text("utf-8")
     dashboard = json.loads(DASHBOARD.read_text("utf-8"))

@@ -388,7 +388,7 @@ def test_the_forecast_is_drawn_to_the_right_of_now(visit: Callable[..., Page], s
     with serve(200) as server:
         server.forecast = lambda signal: expected(signal, 200)
         page = visit(server.url, viewport={"width": size[0], "height": size[1]})
-        wait_for(page, "emphatic.held === 200 && emphatic.forecast !== null && emphatic.drawn[0].length > 90")
+        wait_for(page, "emphatic.held === 200 && emphatic.drawn[0].at(-1) > 199")
         live = page.evaluate("emphatic.drawn")
         path, baseline = live[-4], live[-3]
         assert live[0][-1] == 199 + 60

@@ -39,9 +39,9 @@ def test_the_page_of_a_service_that_is_killed_and_comes_back(browser: Browser, t
         last = json.loads(lines[-1])
         wait_for(page, f"emphatic.last === {last['step']}")
         expect(page.locator("#title")).to_have_text("S1: readings and forecast", timeout=SOON)
-        drawn, path = (page.evaluate("emphatic.drawn")[place] for place in (3, 6))
-        assert [value for value in drawn if value is not None][-100:] == [one["S1"] for one in readings(100, 200)]
-        assert last["predictions"]["S1"]["2"] in path
+        wait_for(page, f"emphatic.drawn[6].includes({last['predictions']['S1']['2']})")  # the path of the forecast
+        drawn = page.evaluate("emphatic.drawn[3]")
+        assert [value for value in drawn if value is not None][-50:] == [one["S1"] for one in readings(50, 250)]
         page.select_option("#signal", "S2")
         expect(page.locator("#title")).to_have_text("S2: readings and forecast", timeout=SOON)
         service.kill()

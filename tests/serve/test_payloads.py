@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from emphatic.serve.payloads import TimeStamps, TopicNames, flatten, name_fields, read_message
-from emphatic.serve.service import Incoming
-from emphatic.tables.table import Malformed
+from emphatic.nexting.serve.payloads import TimeStamps, TopicNames, flatten, name_fields, read_message
+from emphatic.nexting.serve.service import Incoming
+from emphatic.nexting.tables.table import Malformed
 
 
 def named(topic: str, payload: Any, **options: Any) -> Any:

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import uvicorn
 
-from emphatic.nexting.settings import Settings
-from emphatic.serve import server
-from emphatic.serve.app import create_app
-from emphatic.serve.server import HeadDeadline, allowed_hosts, open_socket
-from emphatic.serve.service import Service
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.serve import server
+from emphatic.nexting.serve.app import create_app
+from emphatic.nexting.serve.server import HeadDeadline, allowed_hosts, open_socket
+from emphatic.nexting.serve.service import Service
 from tests.support.services import FLAGS, Served, readings, wait_for
 
 PROBE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"

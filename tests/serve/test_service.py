@@ -7,6 +7,7 @@ import json
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,13 @@ import numpy as np
 import pytest
 
 from emphatic.common.locks import InUseError
-from emphatic.nexting.forecaster import Said
-from emphatic.nexting.predictor import LineFormat, Prediction, Predictor
-from emphatic.serve import service as service_module
-from emphatic.serve.app import EventStream, describe_forecast, describe_history
-from emphatic.serve.journal import Journal
-from emphatic.serve.service import Inbox, Incoming, Receipt, RecentRows, Service, WarmingUp
-from emphatic.tables.pipe import Malformed
+from emphatic.nexting.runs.forecaster import Said
+from emphatic.nexting.runs.predictor import LineFormat, Prediction, Predictor
+from emphatic.nexting.serve import service as service_module
+from emphatic.nexting.serve.app import EventStream, describe_asked, describe_forecast, describe_history
+from emphatic.nexting.serve.journal import Journal
+from emphatic.nexting.serve.service import Inbox, Incoming, Receipt, RecentRows, Service, WarmingUp
+from emphatic.nexting.tables.pipe import Malformed
 from tests.support.services import (
     SETTINGS,
     journal_readings,
@@ -53,6 +54,33 @@ def test_alarms_are_listed_again_after_a_restart(tmp_path: Path) -> None:
     place = history["step"].index(690)
     assert [history[name][place] for name in ("alarm", "why", "reading")] == [True, "too high", 1e4]
     again.close()
+
+
+def test_who_asks_while_it_learns_changes_nothing(tmp_path: Path) -> None:
+    rows = readings(3000)
+    service = started(tmp_path)
+    offered(service, rows[:100])
+    ended, errors = threading.Event(), []
+    calls = (lambda: describe_forecast(service, "S1"), lambda: describe_asked(service), service.rmse)
+
+    def ask(call: Callable[[], Any]) -> None:
+        while not ended.is_set():
+            try:
+                call()
+            except Exception as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=ask, args=(call,)) for call in (*calls, *calls)]
+    for thread in threads:
+        thread.start()
+    for begin in range(100, len(rows), 100):
+        offered(service, rows[begin : begin + 100])
+    ended.set()
+    for thread in threads:
+        thread.join()
+    service.close()
+    assert not errors
+    same_as_undisturbed(tmp_path / "model", rows, tmp_path)
 
 
 def test_a_new_page_gets_every_row_that_is_kept(service: Service) -> None:

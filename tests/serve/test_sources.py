@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from emphatic.serve.sources import STANDARD_INPUT, Address, find_source, make_publisher
+from emphatic.nexting.serve.sources import STANDARD_INPUT, Address, find_source, make_publisher
 from tests.support.distributions import run_with, write_distribution
 
 WAVES = """
 import math
-from emphatic.serve.service import Incoming
-from emphatic.serve.sources import Feed, StreamSource
+from emphatic.nexting.serve.service import Incoming
+from emphatic.nexting.serve.sources import Feed, StreamSource
 
 sent = []
 
@@ -55,9 +55,9 @@ USE = """
 import time
 from pathlib import Path
 import of_another
-from emphatic.nexting.settings import Settings
-from emphatic.serve.service import Service
-from emphatic.serve.sources import Address, make_publisher, make_source
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.serve.service import Service
+from emphatic.nexting.serve.sources import Address, make_publisher, make_source
 
 service = Service(Path("model"), Settings(horizons=(2, 9)), warm_up=60, save_every=3600.0)
 source, publisher = make_source("wave://here/80", service), make_publisher("waves://there:3/x", service.model)

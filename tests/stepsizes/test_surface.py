@@ -11,7 +11,7 @@ import pytest
 import emphatic
 from emphatic import GVF, Horde, stepsizes
 from emphatic import features as f
-from emphatic.nexting.settings import Settings
+from emphatic.nexting.runs.settings import Settings
 from emphatic.stepsizes import Auto, Autostep, Constant
 from emphatic.studies import sweep
 
@@ -79,7 +79,7 @@ def test_a_horde_learns_with_a_method() -> None:
 
 def test_questions_of_an_agent() -> None:
     gymnasium = pytest.importorskip("gymnasium")
-    from emphatic.streams.gymnasium import LearnGVFs, LearnGVFsVector
+    from emphatic.gymnasium import LearnGVFs, LearnGVFsVector
 
     maker = f.Features([f.Bias()])
     env = LearnGVFs(gymnasium.make("CartPole-v1"), [GVF("reward", gamma=0.9)], maker, stepsize="auto")

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emphatic import Learner, Rule, problems
-from emphatic.cli import app
+from emphatic.nexting.cli import app
 from emphatic.problems import MDP
 from emphatic.studies import Recorded, Sweep, sweep
 from emphatic.studies import pages as page
@@ -145,7 +145,18 @@ def test_the_command_imports_a_rule(tmp_path: Path) -> None:
         'problem = "chain"\nruns = 2\nsteps = 100\n[[grid]]\nrule = ["td", "my_rules:damped"]\n'
         "alpha = [0.01, 0.02]\nlambda = 0\ndamping = [0, 1]\n"
     )
-    command = [sys.executable, "-m", "emphatic.cli", "sweep", "--config", "sweep.toml", "--out", "out", "--jobs", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "emphatic.nexting.cli",
+        "sweep",
+        "--config",
+        "sweep.toml",
+        "--out",
+        "out",
+        "--jobs",
+        "2",
+    ]
     plain = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     subprocess.run(command, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL, env=plain)
     rows = pq.read_table(tmp_path / "out" / "settings.parquet").to_pylist()

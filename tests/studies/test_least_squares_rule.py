@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emphatic import LeastSquares, problems
-from emphatic.cli import app
+from emphatic.nexting.cli import app
 from emphatic.studies import sweep
 from emphatic.studies.sources import Recorded
 

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from emphatic.cli import app
-from emphatic.report.plots import Line, Plot, look, read_plots
+from emphatic.nexting.cli import app
+from emphatic.nexting.report.plots import Line, Plot, look, read_plots
 from emphatic.studies import Recorded, Sweep, sweep
 from emphatic.studies.results import _area
 from emphatic.studies.statistics import interval, tolerance_interval

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import emphatic
 from emphatic import problems
-from emphatic.cli import app
+from emphatic.nexting.cli import app
 from emphatic.studies import Recorded, Sweep, sweep
 from emphatic.studies import pages as page
 from emphatic.studies.grid import parameters, settings
@@ -598,7 +598,9 @@ def test_errors_of_a_log_name_what_the_command_has(text: str, said: str, tmp_pat
 
 def test_a_sweep_says_that_it_compiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     phases: list[str] = []
-    monkeypatch.setattr("emphatic.cli.studies.bars", lambda *_: nullcontext(lambda *given: phases.append(given[0])))
+    monkeypatch.setattr(
+        "emphatic.nexting.cli.studies.bars", lambda *_: nullcontext(lambda *given: phases.append(given[0]))
+    )
     monkeypatch.setattr("emphatic.studies.sweep", lambda *_, **__: numba.njit("float64(float64)")(lambda x: x))
     RUNNER.invoke(app, ["sweep", "chain", "--out", str(tmp_path)])
     assert phases == ["compiling (once)"]
@@ -633,3 +635,52 @@ def test_bad_files(tmp_path: Path) -> None:
         result = RUNNER.invoke(app, ["sweep", "--config", str(path)])
         assert result.exit_code == 2
         assert said in result.output
+
+
+def test_episodes_of_the_random_walk_are_the_figure_of_the_literature() -> None:
+    """Each error is that of TD(λ) in plain NumPy at the ends of ten episodes, all states counting the same."""
+    result = sweep("random_walk", episodes=10, d=1, runs=3, seed=2)
+    assert set(result.labels) == {"td", "true_online_td"}
+    assert (result.plan.source.unit, result.points.tolist()) == ("episodes", list(range(10)))
+    walk = problems.random_walk()
+    truth = np.linspace(-0.9, 0.9, 19)
+    for run in range(3):
+        stream = walk.simulate(20_000, seed=(2, run))
+        places = zip(stream.states, stream.states[1:], stream.R, stream.gamma_next == 0.0, strict=False)
+        v, e, errors = np.zeros(19), np.zeros(19), []
+        for s, after, reward, ended in places:
+            e *= 0.8
+            e[s] += 1.0
+            v += 0.3 * (reward + (0.0 if ended else v[after]) - v[s]) * e
+            if ended:
+                errors.append(np.sqrt(np.mean((v - truth) ** 2)))
+                e[:] = 0.0
+            if len(errors) == 10:
+                break
+        chosen = (np.array(result.labels) == "td") & np.isclose(result.parameters["alpha"], 0.3)
+        (setting,) = np.flatnonzero(chosen & (result.parameters["lambda"] == 0.8))
+        assert result.curve[setting, run] == pytest.approx(errors, rel=1e-6)
+        assert result.mean[setting, run] == pytest.approx(np.mean(errors), rel=1e-12)
+        assert result.final[setting, run] == pytest.approx(errors[-1], rel=1e-12)
+    by_rule = {row["rule"]: row["mean"] for row in result.best}
+    assert 0.2 < min(by_rule.values()) < max(by_rule.values()) < 0.3
+
+
+def test_episodes_on_other_problems() -> None:
+    """Divergence from an episode on, tasks, ends by γ = 0; and what goes with steps alone."""
+    result = sweep("random_walk", {"rule": "td", "alpha": [0.1, 30.0], "lambda": 1}, runs=1, episodes=200)
+    assert np.isinf(result.curve[1, 0]).any()
+    assert np.isfinite(result.curve[0, 0]).all()
+    assert result.diverged.tolist() == [[False], [True]]
+    for problem in ("chain", "four_rooms"):
+        assert np.isfinite(sweep(problem, {"rule": "td", "alpha": 0.01}, runs=1, episodes=5).mean).all()
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"episodes": 5, "steps": 9}, "'steps' parameter of sweep must be left out: runs are of 'episodes'"),
+        ({"episodes": 0}, "'episodes' parameter of sweep must be a whole number"),
+        ({"episodes": 5, "every": 2}, "'every' parameter of sweep must be 1"),
+    ]
+    for options, message in bad:
+        with pytest.raises(ValueError, match=message):
+            sweep("random_walk", {"rule": "td", "alpha": 0.1}, **options)
+    with pytest.raises(ValueError, match="'episodes' parameter of sweep must be left out: baird has no ends"):
+        sweep("baird", {"rule": "td", "alpha": 0.1}, episodes=5)

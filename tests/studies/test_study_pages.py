@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from emphatic.cli import app
-from emphatic.report import (
+from emphatic.nexting.cli import app
+from emphatic.nexting.report import (
     Axis,
     Figure,
     Key,
@@ -28,7 +28,7 @@ from emphatic.report import (
     category,
     text,
 )
-from emphatic.report.plots import draw_file, read_plots
+from emphatic.nexting.report.plots import draw_file, read_plots
 from emphatic.studies.pages import SweepPage, sweep_page
 from reproductions.pages import ReproductionPage, reproduction_page, reproductions_index, verdict
 from tests.report.test_report import HOSTILE, Reader, data, small
@@ -89,9 +89,7 @@ def study(name: str = "chain", agree: bool | None = True) -> ReproductionPage:
         {"name": "second", "published": 0.347, "ours": 0.36, "tolerance": 0.008, "agree": agree},
         {"name": "third", "published": None, "ours": "as it is", "tolerance": None, "agree": None},
     ]
-    figure = Figure(
-        name, plot, name, [Key(category(9), name), Key("truth", name, symbol="diamond")], {"a": "A", "b": name}
-    )
+    figure = Figure(name, plot, name, [Key(category(9), name), Key("truth", name, symbol="diamond")])
     return ReproductionPage(name, name, [figure], checks, [name], {"runs": 5}, {"all": 3.0}, {"emphatic": name})
 
 

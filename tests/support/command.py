@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emphatic.cli import app
+from emphatic.nexting.cli import app
 
 __all__ = ["nexting"]
 

@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 
 __all__ = ["POLICY", "STATIC", "Event", "PageServer"]
 
-STATIC = files("emphatic.serve") / "static"
-UPLOT = files("emphatic.report") / "uplot"
+STATIC = files("emphatic.nexting.serve") / "static"
+UPLOT = files("emphatic.nexting.report") / "uplot"
 POLICY = (
     "default-src 'self'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; "
     "form-action 'self'"

@@ -21,17 +21,17 @@ CHUNK, WIDE = 7, 30
 #: Modules whose functions are compiled when they are imported; those that take longest come first and last, so that two
 #: workers that begin at the two ends meet where little is compiled.
 COMPILED_ON_IMPORT = (
-    "emphatic.answers.kernels",
+    "emphatic.nexting.answers.kernels",
     "emphatic.features.kernels",
     "emphatic.hordes.possible_kernels",
     "emphatic.engines.magnitude",
     "emphatic.engines.scan",
-    "emphatic.nexting.return_kernels",
+    "emphatic.nexting.runs.return_kernels",
     "emphatic.learning.sequence_kernels",
     "emphatic.problems.kernels",
-    "emphatic.tables.grid_kernels",
-    "emphatic.tables.guard_kernels",
-    "emphatic.nexting.alarm_kernels",
+    "emphatic.nexting.tables.grid_kernels",
+    "emphatic.nexting.tables.guard_kernels",
+    "emphatic.nexting.runs.alarm_kernels",
     "emphatic.learning.least_squares_kernels",
 )
 

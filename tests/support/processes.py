@@ -30,7 +30,7 @@ __all__ = ["COMMAND", "Forked", "run", "wait_for_no_disk"]
 ROOT = Path(__file__).parents[2]
 
 #: The code of the ``emphatic`` command.
-COMMAND = "from emphatic.cli import app; app()"
+COMMAND = "from emphatic.nexting.cli import app; app()"
 
 
 class Forked:
@@ -219,14 +219,14 @@ def _load() -> None:
     from typer.testing import CliRunner
 
     import emphatic
-    import emphatic.cli
-    import emphatic.cli.nexting
-    import emphatic.nexting.predictor
-    import emphatic.serve.app
-    import emphatic.serve.service
-    from emphatic.nexting.predictor import Predictor
-    from emphatic.nexting.settings import Settings
-    from emphatic.tables.pipe import Readings
+    import emphatic.nexting.cli
+    import emphatic.nexting.cli.nexting
+    import emphatic.nexting.runs.predictor
+    import emphatic.nexting.serve.app
+    import emphatic.nexting.serve.service
+    from emphatic.nexting.runs.predictor import Predictor
+    from emphatic.nexting.runs.settings import Settings
+    from emphatic.nexting.tables.pipe import Readings
 
     wave = np.sin(np.arange(99.0) / 7)
     with tempfile.TemporaryDirectory() as folder:
@@ -234,7 +234,7 @@ def _load() -> None:
         emphatic.Horde.load_with(Path(folder) / "model.safetensors")
     lines = [json.dumps({"time": 1.7e9 + t, "S1": x, "S2": -x}).encode() for t, x in enumerate(wave)]
     Predictor(Settings(horizons=(2, 9)), warm_up=60).take(Readings(lines))
-    CliRunner().invoke(emphatic.cli.app, ["nexting", "--no-such-option"])
+    CliRunner().invoke(emphatic.nexting.cli.app, ["nexting", "--no-such-option"])
 
 
 if __name__ == "__main__":

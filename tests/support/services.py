@@ -21,11 +21,11 @@ import httpx
 import numpy as np
 from starlette.applications import Starlette
 
-from emphatic.nexting.predictor import Predictor
-from emphatic.nexting.settings import Settings
-from emphatic.serve.app import create_app
-from emphatic.serve.journal import Journal
-from emphatic.serve.service import Incoming, Receipt, Service
+from emphatic.nexting.runs.predictor import Predictor
+from emphatic.nexting.runs.settings import Settings
+from emphatic.nexting.serve.app import create_app
+from emphatic.nexting.serve.journal import Journal
+from emphatic.nexting.serve.service import Incoming, Receipt, Service
 from tests.support.processes import COMMAND, Forked
 from tests.support.servers import find_program, free_port
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from emphatic.tables import Block, Table, TableError, open_table
-from emphatic.tables.fields import Notation
-from emphatic.tables.files import OpenOptions, open_file
+from emphatic.nexting.tables import Block, Table, TableError, open_table
+from emphatic.nexting.tables.fields import Notation
+from emphatic.nexting.tables.files import OpenOptions, open_file
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 N = 300

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emphatic.streams import open_table
-from emphatic.tables.columns import ColumnRole, Increments, combine_roles, find_role
-from emphatic.tables.table import Block, TableError
+from emphatic.nexting.tables import open_table
+from emphatic.nexting.tables.columns import ColumnRole, Increments, combine_roles, find_role
+from emphatic.nexting.tables.table import Block, TableError
 
 T = 400
 RNG = np.random.default_rng(5)

@@ -13,9 +13,9 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from emphatic.tables import Table, TableError, open_table
-from emphatic.tables.databases import check_query, quoted
-from emphatic.tables.stores import Request, StoreAddress, open_store
+from emphatic.nexting.tables import Table, TableError, open_table
+from emphatic.nexting.tables.databases import check_query, quoted
+from emphatic.nexting.tables.stores import Request, StoreAddress, open_store
 from tests.support import servers
 
 ROWS = 300
@@ -87,8 +87,8 @@ def test_values_of_any_type(tmp_path: Path) -> None:
 
 
 def test_a_type_that_changes_after_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emphatic.tables.databases.LOOK_ROWS", 100)
-    monkeypatch.setattr("emphatic.tables.stores.LOOK_ROWS", 100)
+    monkeypatch.setattr("emphatic.nexting.tables.databases.LOOK_ROWS", 100)
+    monkeypatch.setattr("emphatic.nexting.tables.stores.LOOK_ROWS", 100)
     column: list[Any] = [*range(150), *(i + 0.5 for i in range(100)), *("oops" for _ in range(50))]
     path = write_sqlite(tmp_path / "log.db", "create table r (time, x)", list(zip(stamps(), column, strict=True)))
     table = open_table(path)

@@ -14,7 +14,7 @@ import pytest
 
 import emphatic
 from emphatic.common.settings import MONTH, YEAR
-from emphatic.tables import Block, ReadingGuard, Table, TableError, open_table
+from emphatic.nexting.tables import Block, ReadingGuard, Table, TableError, open_table
 
 START = datetime(2024, 3, 25, tzinfo=UTC)
 N = 120
@@ -78,7 +78,7 @@ def test_titles_above_the_header(above: list[str], units: list[str], tmp_path: P
 def test_lines_that_are_the_same_as_the_line_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond what is looked at when a file is opened, too."""
     for name in ("files.LOOK", "text._BLOCK"):
-        monkeypatch.setattr(f"emphatic.tables.{name}", 1 << 14)
+        monkeypatch.setattr(f"emphatic.nexting.tables.{name}", 1 << 14)
     rows = 30 * N
     lines = [f"{stamp(i)},{X[i % N]},{i % 7}" for i in range(rows)]
     table = opened(tmp_path, ["time,temp,flow", *(line for line in lines for _ in range(2))])
@@ -160,22 +160,22 @@ def test_years_are_steps(header: str, tmp_path: Path) -> None:
     pairs = [(year, year % 11) for year in range(1750, 1900)]
     table = opened(tmp_path, [header, *(f"{b},{a}" if header[0] == "x" else f"{a},{b}" for a, b in pairs)])
     assert (table.names, usual_step(table)) == (("x",), YEAR)
-    few = {"rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}]}
-    result = emphatic.nexting.run(tmp_path / "log.txt", horizons=["1y", "3y"], config=few, offline=False)
+    few = {"rate": 0.3, "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}]}
+    result = emphatic.nexting.run(tmp_path / "log.txt", horizons=["1y", "3y"], config=few)
     assert result.reading["step_text"] == "1 y"
-    assert all(row["variance_explained"] is not None for row in result.summary)
+    assert all(score["variance_explained"] is not None for score in result.summary[1:])
 
 
 @pytest.mark.parametrize("code", [-999.0, 65535.0, 1e20])
 def test_codes_are_named_and_the_user_decides(code: float, tmp_path: Path) -> None:
     x = np.round(20 + np.sin(np.arange(900) / 20), 3)
     x[300::50] = code
-    few = {"rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}]}
-    result = emphatic.nexting.run({"x": x}, horizons=[2], config=few, offline=False)
+    few = {"rate": 0.3, "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}]}
+    result = emphatic.nexting.run({"x": x}, horizons=[2], config=few)
     assert result.reading["sentinels"] == {"x": {f"{code:.10g}": 12}}
-    result = emphatic.nexting.run({"x": x}, horizons=[2], config=few, offline=False, keep_sentinels=True)
+    result = emphatic.nexting.run({"x": x}, horizons=[2], config=few, keep_sentinels=True)
     assert (result.reading["sentinels"], result.reading["guarded"]) == ({}, {})
-    result = emphatic.nexting.run({"x": x}, horizons=[2], config=few, offline=False, missing=[code])
+    result = emphatic.nexting.run({"x": x}, horizons=[2], config=few, missing=[code])
     assert (result.reading["sentinels"], result.reading["guarded"]) == ({}, {})
     table = opened(tmp_path, ["x", *(f"{value}" for value in x[:400])], missing=[code, "err"])
     assert np.isnan(only(table).values[[300, 350], 0]).all()

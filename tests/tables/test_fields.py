@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from emphatic.tables import fields
-from emphatic.tables.fields import NumberStyle
+from emphatic.nexting.tables import fields
+from emphatic.nexting.tables.fields import NumberStyle
 
 WORDS = [
     *fields.MISSING,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from emphatic.tables.files import formats
+from emphatic.nexting.tables.files import formats
 from tests.support.distributions import run_with, write_distribution
 
 #: A binary format with a signature, a folder, and a text that would otherwise be CSV.
 FORMATS = """
 import numpy as np
-from emphatic.tables.files import Format
-from emphatic.tables.frames import Frame
+from emphatic.nexting.tables.files import Format
+from emphatic.nexting.tables.frames import Frame
 
 ARRAYS = Format(
     "arrays",
@@ -36,7 +36,7 @@ PAIRS = Format(
 USE = """
 from pathlib import Path
 import numpy as np
-from emphatic.tables import open_table
+from emphatic.nexting.tables import open_table
 
 def values(path, **options):
     return np.concatenate([block.values for block in open_table(path, **options).blocks(rows=7)])
@@ -69,7 +69,7 @@ BROKEN = """
 import logging
 logging.basicConfig(format="%(message)s", stream=__import__("sys").stdout)
 from pathlib import Path
-from emphatic.tables import open_table
+from emphatic.nexting.tables import open_table
 Path("log.csv").write_text("x,y\\n1,2\\n3,4\\n5,5\\n")
 for _ in range(2):
     assert open_table("log.csv").names == ("x", "y")
@@ -81,7 +81,7 @@ def test_an_entry_point_that_is_no_format_is_named_and_harms_no_file(tmp_path: P
     write_distribution(tmp_path, "another", {}, {"emphatic.formats": points})
     broken, other = run_with(tmp_path, BROKEN).splitlines()
     assert broken.startswith("The entry point 'broken = of_nobody:FORMAT' of another (group 'emphatic.formats') cannot")
-    assert "must be an emphatic.tables.files.Format. Got <class" in other
+    assert "must be an emphatic.nexting.tables.files.Format. Got <class" in other
 
 
 def test_every_format_of_the_library_is_found() -> None:

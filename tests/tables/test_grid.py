@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import emphatic
-from emphatic.tables import Table, TableError, open_table
-from emphatic.tables.grid import Grid
+from emphatic.nexting.tables import Table, TableError, open_table
+from emphatic.nexting.tables.grid import Grid
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 
@@ -242,15 +242,15 @@ def test_several_columns_may_name_a_sensor(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------------- pipes
 
-FEW: dict[str, Any] = {"rates": [0.3], "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}]}
+FEW: dict[str, Any] = {"rate": 0.3, "features": [{"kind": "bias"}, {"kind": "soft_bins", "of": "*", "bins": 3}]}
 
 
 @pytest.mark.parametrize("is_long", [True, False])
 def test_readings_of_a_pipe_become_the_same_rows(is_long: bool, tmp_path: Path) -> None:
     """In long format or a sensor at a time: also of a model that was saved in between, and of a file's."""
     from emphatic.hordes.horde import Horde
-    from emphatic.nexting.predictor import Prediction, Predictor
-    from emphatic.nexting.settings import Settings
+    from emphatic.nexting.runs.predictor import Prediction, Predictor
+    from emphatic.nexting.runs.settings import Settings
 
     readings: list[dict[str, Any]] = []
     for t, sensor, text in reports(150):
@@ -268,7 +268,7 @@ def test_readings_of_a_pipe_become_the_same_rows(is_long: bool, tmp_path: Path) 
     first = Predictor(settings, warm_up=200)
     before = first.take(enumerate(readings[:301], start=1))
     assert first.horde is not None
-    first.horde.save(tmp_path / "model.safetensors", **first.state())
+    first.save(tmp_path / "model.safetensors")
     second, _ = Predictor.load(tmp_path / "model.safetensors")
     after = second.take(enumerate(readings[301:], start=302))
     for a, b in zip(outcomes, [*before, *after], strict=True):
@@ -287,7 +287,7 @@ def test_readings_of_a_pipe_become_the_same_rows(is_long: bool, tmp_path: Path) 
     same = [np.array_equal(known[p.seconds][order], p.readings, equal_nan=True) for p in predictions]
     assert np.mean(same) > 0.9  # (a value may be held for another time there)
     # A model that was learned from the file goes on live.
-    emphatic.nexting.run(path, horizons=["2min"], config=FEW, offline=False, out=tmp_path / "out")
+    emphatic.nexting.run(path, horizons=["2min"], config=FEW, out=tmp_path / "out")
     live, state = Predictor.load(tmp_path / "out" / "model.safetensors")
     assert isinstance(live.horde, Horde)
     assert state["grid"] is not None

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emphatic.tables import Block, ReadingGuard
-from emphatic.tables.guard import MISSING, PULLED_IN, READ
+from emphatic.nexting.tables import Block, ReadingGuard
+from emphatic.nexting.tables.guard import MISSING, PULLED_IN, READ
 
 Array = NDArray[np.float64]
 T, WARM = 3000, 500

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from emphatic.tables import Block, Table, TableError, open_table
-from emphatic.tables.fields import Notation, TimeColumn
-from emphatic.tables.pipe import Malformed, Reading, ReadingOptions, Readings, RowParser, collect
+from emphatic.nexting.tables import Block, Table, TableError, open_table
+from emphatic.nexting.tables.fields import Notation, TimeColumn
+from emphatic.nexting.tables.pipe import Malformed, Reading, ReadingOptions, Readings, RowParser, collect
 
 START = datetime(2007, 2, 1, 17, 24, tzinfo=UTC)
 

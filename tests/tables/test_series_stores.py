@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from emphatic import nexting
-from emphatic.tables import Table, TableError, open_table
-from emphatic.tables.series_stores import Series, join_series, series_name
+from emphatic.nexting.tables import Table, TableError, open_table
+from emphatic.nexting.tables.series_stores import Series, join_series, series_name
 from tests.support import servers
 
 BEGIN, ROWS = 1_767_225_600, 400  # 2026-01-01
@@ -106,7 +106,7 @@ def ask(url: str, query: str) -> Any:
 
 @pytest.mark.serve
 def test_influxdb(influxdb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emphatic.tables.series_stores._CHUNK", 100)  # many chunks
+    monkeypatch.setattr("emphatic.nexting.tables.series_stores._CHUNK", 100)  # many chunks
     expected = [[wave(i), wave(i, 1.0)] for i in range(ROWS)]
     names = ('temperature{machine="a"}', 'temperature{machine="b c,\\"d="}')
     table = open_table(f"{influxdb}/plant", query="select temperature from boiler")
@@ -171,7 +171,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.serve
 def test_prometheus(prometheus: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emphatic.tables.series_stores._POINTS", 400)  # several windows
+    monkeypatch.setattr("emphatic.nexting.tables.series_stores._POINTS", 400)  # several windows
     table = open_table(prometheus, query="temperature", range=SPAN, step=60.0)
     assert table.names == ('temperature{machine="a"}', 'temperature{machine="b \\"c"}')
     values = read(table)
@@ -184,7 +184,7 @@ def test_prometheus(prometheus: str, monkeypatch: pytest.MonkeyPatch) -> None:
             open_table(prometheus, query=query, range=SPAN)
     with pytest.raises(TableError, match="a query is needed"):
         open_table(prometheus)
-    result = nexting.run(prometheus, query="temperature", range=RANGE, step="1min", horizons=[2], offline=False)
+    result = nexting.run(prometheus, query="temperature", range=RANGE, step="1min", horizons=[2])
     assert result.reading["query"] == {
         "text": "temperature",
         "range": "2026-01-01T00:00:00Z to 2026-01-01T06:40:00Z",
@@ -210,7 +210,7 @@ def test_a_relative_range_is_fixed_when_a_run_is_resumed(prometheus: str) -> Non
     table = open_table(prometheus, query="temperature", range=SPAN, step=60.0)
     table.count_rows()
     assert table.extent == {"range": list(SPAN), "rows": ROWS}
-    from emphatic.tables.stores import Request, open_store
+    from emphatic.nexting.tables.stores import Request, open_store
 
     now = Request("temperature", (SPAN[0] + 6000, SPAN[1] + 6000), 60.0, extent=table.extent)
     _, source = open_store(prometheus, now)

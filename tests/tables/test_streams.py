@@ -28,10 +28,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import emphatic
-from emphatic.streams import Block, Clock, Hold, Table, TableError, open_table
-from emphatic.tables import files
-from emphatic.tables.pipe import Readings, RowParser, collect
-from emphatic.tables.text import read_object
+from emphatic.nexting.tables import Block, Clock, Hold, Table, TableError, files, open_table
+from emphatic.nexting.tables.pipe import Readings, RowParser, collect
+from emphatic.nexting.tables.text import read_object
 
 START = 1_170_288_000  # 2007-02-01 00:00 UTC
 T = 1000
@@ -496,7 +495,7 @@ def test_no_file_a_folder_and_columns_of_one_name(tmp_path: Path) -> None:
 
 
 def test_a_damaged_page_is_found_on_the_way(tmp_path: Path) -> None:
-    whole_file = emphatic.data.household().read_bytes()
+    whole_file = emphatic.nexting.data.household().read_bytes()
     path = tmp_path / "log.parquet"
     path.write_bytes(whole_file[:150_000] + bytes(9000) + whole_file[159_000:])
     with pytest.raises(TableError, match="damaged or incomplete"):
@@ -554,7 +553,7 @@ def test_memory_does_not_grow_with_the_rows(form: str, times: int, tmp_path: Pat
 
 
 def test_importing_is_light() -> None:
-    code = "import sys, emphatic, emphatic.streams; sys.exit('pyarrow' in sys.modules or 'numba' in sys.modules)"
+    code = "import sys, emphatic, emphatic.nexting.tables; sys.exit('pyarrow' in sys.modules or 'numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
@@ -675,7 +674,7 @@ def test_the_last_value_is_held_however_the_rows_are_cut(rows: list[list[float]]
 
 def test_the_household_is_as_it_was_made() -> None:
     """The digest is of the values in the CSV of the wheel: float64, NaN where missing, behind the times in seconds."""
-    path = emphatic.data.household()
+    path = emphatic.nexting.data.household()
     assert path.stat().st_size < 1_000_000
     table = open_table(path)
     assert (table.rows, len(table.names), table.time, table.dated) == (129_600, 7, "time", True)

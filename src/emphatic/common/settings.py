@@ -2,7 +2,7 @@
 
 A declaration holds the name, the type and the default (as every field does), what a value must be, the help text, how
 a flag's text becomes a value, and the commands it applies to. From it follow the flags of the command line
-(``emphatic.cli.terminal.with_settings``), the keys of a TOML file, the checks, their messages, and the page
+(``emphatic.nexting.cli.terminal.with_settings``), the keys of a TOML file, the checks, their messages, and the page
 ``docs/settings.md``.
 
 The command line imports declarations whenever it starts, so this module and theirs import nothing that takes long.

@@ -8,8 +8,8 @@ True
 
 from emphatic.control.agent import Agent, Training
 from emphatic.control.algorithms import ALGORITHMS, Algorithm
-from emphatic.control.episodes import WORLDS, tile_coding
+from emphatic.control.episodes import WORLDS
 from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, exponential, linear
 
 __all__ = ["ALGORITHMS", "WORLDS", "Agent", "Algorithm", "EpsilonGreedy", "Schedule", "Softmax", "Training"]
-__all__ += ["exponential", "linear", "tile_coding"]
+__all__ += ["exponential", "linear"]

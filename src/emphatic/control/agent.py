@@ -6,29 +6,25 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from emphatic import rules
+from emphatic import rules, stepsizes
 from emphatic.common.names import refusal, show
 from emphatic.control.algorithms import Algorithm, algorithm_of
 from emphatic.control.episodes import DIVERGED, DONE, STARTS, episode_kernel, episode_plan
-from emphatic.control.observers import (
-    FunctionObserver,
-    MakerObserver,
-    MoreSlots,
-    Observation,
-    observer_of,
-    restored,
-)
-from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, is_number, policy_config, policy_from, policy_of
+from emphatic.control.observers import FunctionObserver, MakerObserver, MoreSlots, Observation, observer_of, restored
+from emphatic.control.policies import EpsilonGreedy, Schedule, Softmax, policy_codes, policy_config, policy_from
 from emphatic.engines.sparse.acting import SETTINGS, STATUS, ActingKernels
 from emphatic.errors import CheckpointError, Diverged
+from emphatic.features.sources import is_number
 from emphatic.learning.learner import Learner
 from emphatic.problems import World
 from emphatic.problems.control import state_words
+from emphatic.problems.stream import seeds
 from emphatic.stepsizes import StepSize
 
 __all__ = ["Agent", "Training"]
@@ -42,9 +38,7 @@ _AT_A_TIME = 10_000_000
 _ENDLESS = np.iinfo(np.int64).max
 #: Random numbers drawn at a time.
 DRAWN = 512
-_ACTION, _MU, _DELTA = (STATUS.index(name) for name in ("ACTION", "MU", "DELTA"))
-
-
+_MU, _DELTA = STATUS.index("MU"), STATUS.index("DELTA")
 #: Episodes of which a training shows the means.
 _LAST = 10
 
@@ -83,6 +77,15 @@ class Training:
         return f"Training({len(self):,} episodes; the last {last}: {means})"
 
 
+def _setting(name: str) -> Any:
+    """A number of an agent, or its policy: when it is set, it is checked, and acts from the next step on."""
+
+    def change(self: Agent, value: object) -> None:
+        self._choose(self._settings | {name: value})
+
+    return property(lambda self: self._settings[name], change)
+
+
 class Agent:
     """Learns action values q(S, A) = θ·φ(S, A) while it acts; φ(S, A) has the features of S at A·n + i.
 
@@ -101,18 +104,28 @@ class Agent:
 
     Args:
         algorithm: A name from ``emphatic.control.ALGORITHMS``, or an ``Algorithm``.
-        features: A ``Features``, such as ``emphatic.streams.gymnasium.tiles`` makes; a number of states, which are then
-            observed as whole numbers from 0, or a Gymnasium ``Discrete`` space of them; or a function of the
-            observation that returns φ(S), an array or ``Active`` (the function then has an attribute ``n``, the number
-            of features).
+        features: ``emphatic.features.Tiles`` or a whole ``Features``, such as ``emphatic.gymnasium.tiles``
+            makes; a number of states, which are then observed as whole numbers from 0, or a Gymnasium ``Discrete``
+            space of them; or a function of the observation that returns φ(S), an array or ``Active`` (the function then
+            has an attribute ``n``, the number of features).
         actions: The number of actions, a Gymnasium ``Discrete`` space, or a list of actions.
-        alpha: The step size α; with a ``stepsize``, a factor of it.
-        gamma: The discount γ, from 0 to 1; 1 for the differential algorithms.
+        alpha: The step size α; with a ``stepsize``, a factor of it. As each of the active ``Tiles`` is 1/√tilings, φ·φ
+            of a tile coder is 1, and α = 1 moves a value all the way to its target.
+        gamma: The discount γ, from 0 to 1. A differential algorithm with γ below 1 centres rewards (Naik et al. 2024).
         lambda_: The trace parameter λ.
-        epsilon: ε of an ε-greedy policy, a ``Schedule`` of it, or ``Softmax(temperature)``.
+        epsilon: ε of an ε-greedy policy, a number or a ``Schedule``; 0.1 if there is no ``policy``.
+        policy: ``Softmax(temperature)`` or ``EpsilonGreedy(epsilon)``, in place of ``epsilon``.
         stepsize: A name or an object of ``emphatic.stepsizes`` that sets the step sizes.
         seed: The seed of the agent's random numbers.
+        **extra: The rule's own parameters: ``eta`` or ``beta``, ``kappa``, ….
     """
+
+    #: α, γ, λ, the policy and the rule's own parameters: what they are set to acts from the next step on.
+    alpha: float = _setting("alpha")
+    gamma: float = _setting("gamma")
+    lambda_: float = _setting("lambda_")
+    policy: EpsilonGreedy | Softmax = _setting("policy")
+    extra: Mapping[str, float] = _setting("extra")
 
     def __init__(
         self,
@@ -123,23 +136,22 @@ class Agent:
         alpha: float,
         gamma: float,
         lambda_: float = 0.0,
-        epsilon: float | Schedule | EpsilonGreedy | Softmax = 0.1,
+        epsilon: float | Schedule | None = None,
+        policy: EpsilonGreedy | Softmax | None = None,
         stepsize: str | StepSize | Mapping[str, Any] | None = None,
         seed: int | None = None,
+        **extra: float,
     ) -> None:
         self.algorithm = algorithm_of(algorithm)
-        self.policy = policy_of(epsilon)
+        if epsilon is not None and policy is not None:
+            raise refusal("epsilon", "Agent", "be left out where 'policy' is given", show(epsilon))
         self._actions = _actions_of(actions)
-        _check_numbers(self.algorithm, alpha, gamma, lambda_)
-        self.alpha, self.gamma, self.lambda_ = float(alpha), float(gamma), float(lambda_)
-        self._stepsize = stepsize
+        self._stepsize = None if stepsize is None else stepsizes.get(stepsize)
         self._observer = observer_of(features)
-        try:
-            if isinstance(seed, bool):
-                raise TypeError
-            self._generator = np.random.Generator(np.random.PCG64(seed))
-        except (TypeError, ValueError) as error:
-            raise refusal("seed", "Agent", "be None or a whole number of 0 or more", show(seed)) from error
+        if policy is None:
+            policy = EpsilonGreedy(0.1 if epsilon is None else epsilon)
+        self._choose({"alpha": alpha, "gamma": gamma, "lambda_": lambda_, "policy": policy, "extra": extra})
+        self._bits = np.random.PCG64(None if seed is None else seeds(seed, "Agent"))
         self._draw()
         self._learner: Learner | None = None
         #: Whether an episode is under way.
@@ -159,25 +171,17 @@ class Agent:
             observation: The first observation.
         """
         self._prepare(observation)
-        guard = self._guard
-        if guard.users:
-            guard.wait()
-        guard.users = -1
-        try:
+        with self._guard:
             self._observer.begin()
             self._observe(observation, 1)
-            u = self._pool[self._drawn]
-            action = self._kernels.begin(
-                self._state, self._setting, self._status, self._observer.readings, *self._work, u
-            )
+            u, readings = self._pool[self._drawn], self._observer.readings
+            action = self._kernels.begin(self._state, self._setting, self._status, readings, *self._work, u)
             if action < 0:
                 raise self._error(action, observation)
             self._engine.cut()
             self._spend()
             self.acting = True
             return self._actions[action]
-        finally:
-            guard.users = 0
 
     def step(self, reward: float, observation: Observation, terminated: bool = False, truncated: bool = False) -> Any:
         """Learn from the reward and the observation that followed; returns the next action, None after an end.
@@ -188,8 +192,7 @@ class Agent:
             terminated: Whether the episode ended in S': its value is 0.
             truncated: Whether the episode is cut off in S', whose value counts.
         """
-        learner = self._learner
-        if not self.acting or learner is None:
+        if not self.acting:
             raise RuntimeError("Agent.step was called before start(): call start(observation) first.")
         guard = self._guard
         if guard.users:
@@ -215,7 +218,7 @@ class Agent:
                 bool(truncated),
             )
             if action >= 0:
-                self._drawn += 1
+                self._drawn += 1  # as ``_spend``, without a call
                 if self._drawn == DRAWN:
                     self._draw()
                 return self._actions[action]
@@ -236,7 +239,6 @@ class Agent:
         """
         self._prepare(observation)
         with self._guard:
-            index, value, next_index, next_value, q, _, _ = self._work
             try:
                 readings = self._observer.appraise(observation, *self._rows[2])
             except MoreSlots as more:
@@ -244,8 +246,8 @@ class Agent:
                 return self.values(observation)
             if not np.isfinite(readings).all():
                 raise self._error(-2, observation)
-            q = np.empty_like(q)
-            self._kernels.appraise(self._state, self._setting, index, value, next_index, next_value, q)
+            q = np.zeros(len(self._actions))
+            self._kernels.appraise(self._state, self._setting, *self._work[:4], q)
             return q
 
     @property
@@ -312,6 +314,22 @@ class Agent:
                 action = self.step(reward, observation, bool(terminated), bool(truncated))
         return Training(returns, lengths)
 
+    def evaluate(self, env: Environment, episodes: int, seed: int | None = None) -> Training:
+        """Act greedily for this many episodes, with the weights as they are, and learn nothing.
+
+        Ties are broken by the random numbers that the agent would draw next, and draws again afterwards.
+
+        Args:
+            env: The environment, as for ``train``.
+            episodes: The number of episodes.
+            seed: The seed with which the environment is first reset.
+        """
+        still = Agent("sarsa", self._observer.copy(), list(self._actions), alpha=0.0, gamma=0.0, epsilon=0.0)
+        still._continue(self._before, self._drawn)
+        if self._learner is not None:
+            still.learner.theta = self._learner.theta
+        return still.train(env, episodes, seed=seed)
+
     def can_run_episodes(self, world: object) -> bool:
         """Whether ``run_episodes`` takes this environment; in others, the agent takes one step after the other.
 
@@ -366,17 +384,14 @@ class Agent:
 
     def _random_words(self) -> NDArray[np.uint64]:
         """The state of the random numbers, as worlds have theirs."""
-        bits = self._generator.bit_generator
-        bits.state = self._before
-        assert isinstance(bits, np.random.PCG64)
-        return state_words(bits.advance(self._drawn))
+        self._bits.state = self._before
+        return state_words(self._bits.advance(self._drawn))
 
     def _continue_random(self, random: NDArray[np.uint64]) -> None:
         """Draw the next random numbers after those that an episode has used."""
-        state = self._generator.bit_generator.state
+        state = self._bits.state
         state["state"]["state"] = int(random[0]) << 64 | int(random[1])
-        self._generator.bit_generator.state = state
-        self._draw()
+        self._continue(state, 0)
 
     def _check_environment(self, env: Environment) -> None:
         """ValueError unless this is one environment that takes these actions."""
@@ -407,9 +422,7 @@ class Agent:
             "features": header,
             "actions": [_plain(action) for action in self._actions],
             "policy": policy_config(self.policy),
-            "alpha": self.alpha,
-            "gamma": self.gamma,
-            "lambda_": self.lambda_,
+            "numbers": {"alpha": self.alpha, "gamma": self.gamma, "lambda_": self.lambda_, **self.extra},
             "random": self._before,
             "drawn": self._drawn,
             "acting": self.acting,
@@ -439,14 +452,10 @@ class Agent:
                 algorithm or Algorithm(**about["algorithm"]),
                 observer,
                 about["actions"],
-                alpha=about["alpha"],
-                gamma=about["gamma"],
-                lambda_=about["lambda_"],
-                epsilon=policy_from(about["policy"]),
+                policy=policy_from(about["policy"]),
+                **about["numbers"],
             )
-            self._generator.bit_generator.state = about["random"]
-            self._draw()
-            self._drawn = int(about["drawn"])
+            self._continue(about["random"], int(about["drawn"]))
             status, index, value = (saved[name] for name in ("status", "index", "value"))
             if status.shape != self._status.shape or not 0 <= self._drawn < DRAWN or index.shape != value.shape:
                 raise ValueError("its arrays do not fit an agent")
@@ -480,8 +489,7 @@ class Agent:
             learner = Learner(self.algorithm.base, size, engine="sparse", stepsize=self._stepsize)
         self._learner, self._guard, self._engine = learner, learner._guard, learner._engine
         self._kernels = ActingKernels(self._engine)
-        numbers = (self.alpha, self.gamma, self.lambda_)
-        self._setting = _settings_of(self.algorithm, self._observer.n, *numbers, self.policy)
+        self._setting[SETTINGS.index("N")] = self._observer.n
         self._work: tuple[NDArray[Any], ...] = ()
         self._reserve(self._observer.slots)
 
@@ -504,10 +512,30 @@ class Agent:
             self._reserve(more.slots)
             self._observer.observe(observation, *self._rows[row])
 
+    def _choose(self, settings: Mapping[str, Any]) -> None:
+        """Check what can be set, and let kernels have it from the next step on."""
+        numbers = {name: _checked(name, settings[name]) for name in ("alpha", "gamma", "lambda_")}
+        policy, extra = settings["policy"], MappingProxyType(dict(settings["extra"]))
+        if not isinstance(policy, EpsilonGreedy | Softmax):
+            raise refusal("policy", "Agent", "be EpsilonGreedy(epsilon) or Softmax(temperature)", show(policy))
+        rule = self.algorithm.base
+        rule = rule if self._stepsize is None else self._stepsize.rule(rule)
+        values = (numbers["alpha"], 1.0, numbers["lambda_"], 1.0, numbers["gamma"], 0.0)
+        codes = *self.algorithm.codes, *policy_codes(policy), *self.algorithm.step_parameters(rule, values, extra)
+        # in the order of SETTINGS; n is 0 until it is known
+        self._setting = np.array([self._observer.n, *numbers.values(), *codes], np.float64)
+        self._settings = {**numbers, "policy": policy, "extra": extra}
+
+    def _continue(self, random: Mapping[str, Any], drawn: int) -> None:
+        """Continue with random numbers of which some are spent."""
+        self._bits.state = random  # type: ignore[assignment]
+        self._draw()
+        self._drawn = drawn
+
     def _draw(self) -> None:
         """Draw random numbers for the next decisions."""
-        self._before = self._generator.bit_generator.state
-        self._pool: list[float] = self._generator.random(DRAWN).tolist()
+        self._before = self._bits.state
+        self._pool: list[float] = np.random.Generator(self._bits).random(DRAWN).tolist()
         self._drawn = 0
 
     def _spend(self) -> None:
@@ -526,18 +554,12 @@ class Agent:
         return Diverged(self.learner.steps, of="learning")
 
 
-def _check_numbers(algorithm: Algorithm, alpha: float, gamma: float, lambda_: float) -> None:
-    """ValueError unless these are numbers with which an agent can learn."""
-    numbers = {"alpha": (alpha, math.inf), "gamma": (gamma, 1.0), "lambda_": (lambda_, 1.0)}
-    for name, (value, most) in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
-            raise refusal(name, "Agent", "be a number", show(value))
-        if not (is_number(value) and 0.0 <= value <= most):
-            wanted = "be 0 or more, and finite" if math.isinf(most) else f"be from 0 to {most:g}"
-            raise refusal(name, "Agent", wanted, show(value))
-    if algorithm.base.base.continuing and gamma != 1.0:
-        wanted = f"be 1 for {algorithm.name!r}, whose values are relative to the average reward"
-        raise refusal("gamma", "Agent", wanted, show(gamma))
+def _checked(name: str, value: object) -> float:
+    """α, γ or λ; ValueError unless an agent can learn with it."""
+    wanted, most = ("be a number of 0 or more", math.inf) if name == "alpha" else ("be a number from 0 to 1", 1.0)
+    if not (is_number(value) and 0.0 <= value <= most):
+        raise refusal(name, "Agent", wanted, show(value))
+    return float(value)
 
 
 def _check_space(space: object, agent: Agent) -> None:
@@ -566,32 +588,6 @@ def check_end(algorithm: Algorithm, gamma: float, env: Environment, function: st
     if getattr(env, "continuing", False) and gamma == 1.0 and not algorithm.base.base.continuing:
         wanted = f"be below 1 for {algorithm.name!r} in a world that never ends"
         raise refusal("gamma", function, wanted, show(gamma), "Or use differential_sarsa or differential_q.")
-
-
-def _settings_of(
-    algorithm: Algorithm, n: int, alpha: float, gamma: float, lambda_: float, policy: EpsilonGreedy | Softmax
-) -> NDArray[np.float64]:
-    """The numbers of an agent, as kernels take them."""
-    eta, sigma, following, ratio, cuts, greedy = algorithm.codes
-    softmax, kind, start, end, steps = policy.codes
-    setting = {
-        "N": n,
-        "ALPHA": alpha,
-        "GAMMA": gamma,
-        "LAMBDA": lambda_,
-        "ETA": eta,
-        "SIGMA": sigma,
-        "NEXT": following,
-        "RATIO": ratio,
-        "CUTS": cuts,
-        "GREEDY": greedy,
-        "SOFTMAX": softmax,
-        "KIND": kind,
-        "START": start,
-        "END": end,
-        "STEPS": steps,
-    }
-    return np.array([float(setting[name]) for name in SETTINGS])
 
 
 def _actions_of(actions: object) -> Sequence[Any]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from emphatic import rules
 from emphatic.common.names import refusal, show, suggestion
+from emphatic.engines.sparse.acting import brought_by_steps
+from emphatic.learning.inputs import parameters
 from emphatic.rules import AnyRule
 
 __all__ = ["ALGORITHMS", "Algorithm", "algorithm_of"]
 
+#: What φ' and ``rho`` may be, in the order of their numbers in kernels.
 Next = Literal["sampled", "expected", "mixed"]
-Ratio = Literal["one", "rho", "pi", "mixed"]
+Ratio = Literal["one", "rho", "pi", "mixed", "clipped"]
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,13 @@ class Algorithm:
         rule: A rule, or the name of one, that takes φ(S, A).
         next_phi: φ': "sampled" is φ(S', A'), "expected" is φ̄' = Σ_a π(a|S')φ(S', a), "mixed" is σ of the first and
             1 − σ of the second.
-        ratio: ``rho`` of a step: "one", "rho" = π(A|S)/μ(A|S), "pi" = π(A|S), or "mixed", σρ + (1 − σ)π(A|S).
+        ratio: ``rho`` of a step: "one", "rho" = π(A|S)/μ(A|S), "pi" = π(A|S), "mixed", σρ + (1 − σ)π(A|S), or
+            "clipped", min(1, ρ).
         greedy: Whether π is the greedy policy; else it is μ.
         cuts: Whether λ = 0 at an action that is not greedy (Watkins).
         sigma: σ, from 0 to 1.
-        eta: The factor of the second step size, β = eta·α, for rules that have one.
+        eta: The factor of the second step size, β = eta·α, for rules that have one; an ``Agent`` may have another. With
+            0, the algorithm has no second step size.
         separate_next: As of ``Learner``; φ̄' of a step is not φ of the next one.
     """
 
@@ -46,7 +52,7 @@ class Algorithm:
     separate_next: bool = False
 
     def __post_init__(self) -> None:
-        for field, known in (("next_phi", ("sampled", "expected", "mixed")), ("ratio", ("one", "rho", "pi", "mixed"))):
+        for field, known in (("next_phi", get_args(Next)), ("ratio", get_args(Ratio))):
             if getattr(self, field) not in known:
                 wanted = f"be one of {', '.join(map(repr, known))}"
                 raise refusal(field, "Algorithm", wanted, show(getattr(self, field)))
@@ -63,10 +69,40 @@ class Algorithm:
 
     @property
     def codes(self) -> tuple[float, ...]:
-        """(eta, sigma, next, ratio, cuts, greedy), as kernels take them."""
-        following = ("sampled", "expected", "mixed").index(self.next_phi)
-        ratio = ("one", "rho", "pi", "mixed").index(self.ratio)
-        return tuple(map(float, (self.eta, self.sigma, following, ratio, self.cuts, self.greedy)))
+        """(sigma, next, ratio, cuts, greedy), as kernels take them."""
+        following, ratio = get_args(Next).index(self.next_phi), get_args(Ratio).index(self.ratio)
+        return tuple(map(float, (self.sigma, following, ratio, self.cuts, self.greedy)))
+
+    @property
+    def extra(self) -> tuple[str, ...]:
+        """The extra parameters of the rule that an agent is given by their names; what steps bring is not among them.
+
+        >>> Algorithm("qrc", "tdrc", "expected").extra, ALGORITHMS["expected_sarsa"].extra
+        (('beta', 'lambda_next', 'kappa', 'eta'), ('lambda_next',))
+        """
+        rule = self.base
+        steps = [name for name in rule.extra if rule.defaults.get(name) == "eta"]
+        names = [name for name in rule.extra if name not in brought_by_steps(rule)] + ["eta"] * bool(steps)
+        return tuple(name for name in names if self.eta or name not in (*steps, "eta"))
+
+    def step_parameters(self, rule: AnyRule, values: Sequence[float], extra: Mapping[str, float]) -> list[float]:
+        """The extra parameters of a step in the rule's order, by their defaults where they are not given.
+
+        Args:
+            rule: The rule, with its step-size method if it has one.
+            values: α, I, λ, ρ, γ' and R.
+            extra: Parameters by name, checked here.
+        """
+        for name in extra:
+            if name not in self.extra:
+                known = f" These can be given: {', '.join(self.extra)}." if self.extra else ""
+                raise ValueError(f"The {name!r} parameter of Agent is none of algorithm {self.name!r}.{known}")
+        brought = dict.fromkeys(brought_by_steps(rule), 1.0)
+        of_eta = [name for name in rule.extra if rule.defaults.get(name) == "eta"]
+        if of_eta and not {"eta", *of_eta} & extra.keys():
+            brought["eta"] = self.eta
+        resolved = parameters(rule, "Agent", 1, None, values, brought | dict(extra))
+        return [float(series.item()) for series in resolved[len(values) :]]
 
     def replace(self, **changes: Any) -> Algorithm:
         """The same algorithm with some fields changed, such as ``sigma``.
@@ -77,7 +113,7 @@ class Algorithm:
         return replace(self, **changes)
 
 
-#: The algorithms by name.
+#: The algorithms by name. None has a rule's name.
 ALGORITHMS = {
     algorithm.name: algorithm
     for algorithm in (
@@ -85,10 +121,11 @@ ALGORITHMS = {
         Algorithm("true_online_sarsa", "true_online_td"),
         Algorithm("expected_sarsa", "gq", "expected", "rho", eta=0.0),
         Algorithm("true_online_expected_sarsa", "true_online_td", "expected", separate_next=True),
-        Algorithm("q", "td", "expected", greedy=True, cuts=True),
-        Algorithm("true_online_q", "true_online_td", "expected", greedy=True, cuts=True, separate_next=True),
-        Algorithm("gq", "gq", "expected", "rho", greedy=True),
-        Algorithm("tree_backup", "gq", "expected", "pi", eta=0.0),
+        Algorithm("watkins_q", "td", "expected", greedy=True, cuts=True),
+        Algorithm("true_online_watkins_q", "true_online_td", "expected", greedy=True, cuts=True, separate_next=True),
+        Algorithm("greedy_gq", "gq", "expected", "rho", greedy=True),
+        Algorithm("tree_backup_control", "gq", "expected", "pi", eta=0.0),
+        Algorithm("retrace", "gq", "expected", "clipped", greedy=True, eta=0.0),
         Algorithm("q_sigma", "gq", "mixed", "mixed", eta=0.0),
         Algorithm("emphatic_sarsa", "emphatic_q", "sampled", "rho"),
         Algorithm("differential_sarsa", "differential_td"),
@@ -103,7 +140,7 @@ def algorithm_of(algorithm: object) -> Algorithm:
     Args:
         algorithm: One of ``ALGORITHMS`` by name, or an ``Algorithm``.
 
-    >>> algorithm_of("q").rule
+    >>> algorithm_of("watkins_q").rule
     'td'
     """
     if isinstance(algorithm, Algorithm):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from emphatic.engines.sparse.acting import ACTION, count_actions, count_slots
     from emphatic.engines.sparse.acting_kernels import begin_episode, evaluate, pick, take_action
     from emphatic.features.kernels import activate
-    from emphatic.problems.worlds import MDP, Tables, enter, enter_table, follow, follow_table, following, uniform
+    from emphatic.problems.worlds import MDP, Tables, enter, follow, following
 
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
@@ -83,15 +83,10 @@ def run(
     while episode < returns.shape[0] and decisions > 0 and not diverged:
         decisions -= 1
         reward, terminated = 0.0, False
-        if WORLD == MDP:
-            if starts:
-                enter_table(tables, place, uniform(of_world))
-            else:
-                reward, terminated = follow_table(tables, actions, place, uniform(of_world), int(status[ACTION]))
-        elif starts:
-            enter(WORLD, place, of_world)
+        if starts:
+            enter(WORLD, tables, place, of_world)
         else:
-            reward, terminated = follow(WORLD, place, of_world, int(status[ACTION]))
+            reward, terminated = follow(WORLD, tables, actions, place, of_world, int(status[ACTION]))
         action, high, low = -1, of_agent[0], of_agent[1]
         if not terminated:
             observe(place, readings, plan, index, value)

@@ -14,13 +14,12 @@ from emphatic import problems
 from emphatic.control.observers import MakerObserver, Observer, TableObserver
 from emphatic.engines import compiled
 from emphatic.engines.sparse.acting import SETTINGS, Known, acting_functions, state_type
-from emphatic.features import Features, Tiles
 from emphatic.features.plan import EXACT
 from emphatic.problems import World
 from emphatic.problems.control import table_types
 from emphatic.rules import AnyRule, ElementwiseRule
 
-__all__ = ["WORLDS", "episode_kernel", "episode_plan", "tile_coding"]
+__all__ = ["WORLDS", "episode_kernel", "episode_plan"]
 
 #: The control problems by name.
 WORLDS: dict[str, Callable[..., World]] = {
@@ -36,7 +35,7 @@ WORLDS: dict[str, Callable[..., World]] = {
 #: The worlds whose steps the kernel knows; classes that are derived from them may do something else.
 _COMPILED = (problems.Environment, problems.MountainCar, problems.Acrobot, problems.PuddleWorld)
 #: What the kernel is compiled for, of an agent's numbers.
-_FIXED = ("N", "ETA", "SIGMA", "NEXT", "RATIO", "CUTS", "GREEDY", "SOFTMAX", "KIND")
+_FIXED = ("N", "SIGMA", "NEXT", "RATIO", "CUTS", "GREEDY", "SOFTMAX", "KIND")
 #: The types and dimensions of ``Features.constant_arguments``.
 _PLAN = (
     *(("f8", 1), ("i8", 2), ("f8", 2), ("i8", 2), ("f8", 1), ("i8", 2), ("i8", 2), ("f8", 2), ("i8", 1)),
@@ -54,19 +53,6 @@ DIMENSIONS: int
 DONE, STARTS, DIVERGED = range(3)
 #: (state): forget the traces.
 forget_traces: Callable[..., None]
-
-
-def tile_coding(world: World) -> Features:
-    """Tile coding of the observations of a world: 8 tilings of 8 × 8 tiles, or 16 hashed ones of 6⁴ for an acrobot.
-
-    Args:
-        world: A world whose observations are several numbers.
-    """
-    names = [f"o{i}" for i in range(len(world.ranges))]
-    ranges = list(world.ranges)
-    if len(names) > 2:
-        return Features([Tiles(names, tiles=6, tilings=16, range=ranges, hashed=16_384, spacing="equal")])
-    return Features([Tiles(names, tiles=8, tilings=8, range=ranges)])
 
 
 def episode_plan(observer: Observer, actions: Sequence[object], world: object) -> tuple[NDArray[Any], ...] | None:
@@ -101,7 +87,7 @@ def episode_kernel(
         world: The world.
         plan: Its ``episode_plan``.
     """
-    numbers = dict(zip(SETTINGS, setting.tolist(), strict=True))
+    numbers = dict(zip(SETTINGS, setting.tolist(), strict=False))
     known = Known(world.actions, slots, tuple((name, numbers[name]) for name in _FIXED))
     return _kernel(rule, dtype, known, world.number, _dimensions(plan), compiled.interpreted())
 

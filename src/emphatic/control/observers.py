@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common.names import refusal, show
-from emphatic.features import Features, Part
+from emphatic.features import Features, Function, Part
 from emphatic.learning.inputs import Active, real_array
 
 __all__ = ["FunctionObserver", "MakerObserver", "MoreSlots", "Observation", "Observer", "TableObserver", "observer_of"]
@@ -24,6 +25,7 @@ Integers = NDArray[np.int64]
 class Observer:
     """Makes φ(S) of n features, at most ``slots`` of them active; ``n`` is 0 until an observation shows it."""
 
+    kind = "function"
     n = 0
     slots = 0
     #: What is checked to be finite in the last observation.
@@ -39,18 +41,25 @@ class Observer:
     def begin(self) -> None:
         """Start an episode."""
 
+    def copy(self) -> Observer:
+        """An independent copy, with the same traces."""
+        return copy(self)
+
     def appraise(self, observation: Observation, index: Integers, value: Floats) -> Floats:
         """``observe`` without a trace of it; what must be finite."""
-        self.observe(observation, index, value)
-        return self.readings
+        trial = self.copy()
+        trial.observe(observation, index, value)
+        return trial.readings
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds of it: a JSON-compatible header, and arrays."""
-        return {"kind": "function", "n": self.n, "slots": self.slots}, {}
+        return {"kind": self.kind, "n": self.n, "slots": self.slots}, {}
 
 
 class TableObserver(Observer):
     """One feature for each of n states, which are observed as whole numbers from 0."""
+
+    kind = "table"
 
     def __init__(self, n: int) -> None:
         if n < 1:
@@ -67,9 +76,6 @@ class TableObserver(Observer):
             wanted = f"be a state, a whole number from 0 to {self.n - 1}"
             raise refusal("observation", "Agent", wanted, show(observation))
         index[0, 0], value[0, 0] = state, 1.0
-
-    def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        return {"kind": "table", "n": self.n}, {}
 
 
 class MakerObserver(Observer):
@@ -88,12 +94,15 @@ class MakerObserver(Observer):
 
     def prepare(self, observation: Observation) -> None:
         if not self.maker.is_warm:
-            count = int(np.size(observation))
-            names = [f"o{i}" for i in range(count)]
+            named = self.maker.named
+            components = tuple(f"o{i}" for i in range(int(np.size(observation))))
+            names = components if {*named} <= {*components, "*"} else named
             try:
-                self.maker.warm_up(np.empty((0, count)), names=names)
+                self.maker.warm_up(np.empty((0, len(names))), names=names)
             except ValueError as error:
-                wanted = f"fit an observation of {count} readings, {', '.join(names)}, each with a given range"
+                wanted = (
+                    f"fit an observation of {len(components)} readings, {', '.join(names)}, each with a given range"
+                )
                 raise refusal("features", "Agent", wanted, f"features that do not: {error}") from error
         self._size()
 
@@ -117,21 +126,17 @@ class MakerObserver(Observer):
     def begin(self) -> None:
         self.maker.cut()
 
-    def appraise(self, observation: Observation, index: Integers, value: Floats) -> Floats:
+    def copy(self) -> MakerObserver:
+        if not self.maker.is_warm:
+            return MakerObserver(Features(self.maker.parts))
         header, arrays = self.maker.save()
-        functions = {name: function for part in self.maker.parts for name, function in _functions(part)}
-        trial = MakerObserver(Features.load(header, arrays, functions))
-        trial.observe(observation, index, value)
-        return trial.readings
+        parts = [part for part in self.maker.parts if isinstance(part, Function)]
+        functions = {name: part.function for part in parts for name in part.functions() if part.function is not None}
+        return MakerObserver(Features.load(header, arrays, functions))
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         header, arrays = self.maker.save()
         return {"kind": "maker", "maker": header}, arrays
-
-
-def _functions(part: Part) -> list[tuple[str, Any]]:
-    """The Python functions of a part, by name."""
-    return [(name, part.function) for name in part.functions() if hasattr(part, "function")]
 
 
 class FunctionObserver(Observer):
@@ -190,21 +195,21 @@ def observer_of(features: object) -> Observer:
     """What makes φ of an observation, from the argument ``features`` of an agent.
 
     Args:
-        features: A ``Features``, the number of states of a table, a ``Discrete`` space of them, or a function of the
-            observation that returns φ.
+        features: A ``Features`` or a ``Part`` of one, the number of states of a table, a ``Discrete`` space of them, or
+            a function of the observation that returns φ.
     """
     if isinstance(features, Observer):
         return features
-    if isinstance(features, Features):
-        return MakerObserver(features)
+    if isinstance(features, Features | Part):
+        return MakerObserver(features if isinstance(features, Features) else Features([features]))
     if isinstance(features, int | np.integer) and not isinstance(features, bool):
         return TableObserver(int(features))
     if callable(features):
         return FunctionObserver(features)
     if type(features).__name__ == "Discrete" and getattr(features, "start", None) == 0:
         return TableObserver(int(features.n))  # type: ignore[attr-defined]
-    wanted = "be a Features, a number of states, or a function of the observation that returns φ"
-    hint = "Use emphatic.streams.gymnasium.tiles(space)." if type(features).__name__ == "Box" else ""
+    wanted = "be Tiles or a Features, a number of states, or a function of the observation that returns φ"
+    hint = "Use emphatic.gymnasium.tiles(space)." if type(features).__name__ == "Box" else ""
     raise refusal("features", "Agent", wanted, show(features), hint)
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from emphatic.common.names import refusal, show
+from emphatic.features.sources import is_number
 
-__all__ = ["EpsilonGreedy", "Schedule", "Softmax", "exponential", "linear", "policy_of"]
+__all__ = ["EpsilonGreedy", "Schedule", "Softmax", "exponential", "linear"]
 
 
 @dataclass(frozen=True)
@@ -85,12 +83,9 @@ class EpsilonGreedy:
     def __post_init__(self) -> None:
         for rate in _ends(self.epsilon):
             if not (is_number(rate) and 0.0 <= rate <= 1.0):
-                raise refusal("epsilon", "Agent", _WANTED, show(self.epsilon))
-
-    @property
-    def codes(self) -> tuple[float, ...]:
-        """(softmax, kind, start, end, steps), as kernels take them."""
-        return (0.0, *_codes(self.epsilon))
+                wanted = "be a number from 0 to 1, or a Schedule of such numbers"
+                hint = "Softmax(temperature) is a 'policy'." if isinstance(self.epsilon, Softmax) else ""
+                raise refusal("epsilon", "Agent", wanted, show(self.epsilon), hint)
 
 
 @dataclass(frozen=True)
@@ -109,30 +104,18 @@ class Softmax:
                 wanted = "be a finite number above 0, or a Schedule of such numbers"
                 raise refusal("temperature", "Softmax", wanted, show(self.temperature))
 
-    @property
-    def codes(self) -> tuple[float, ...]:
-        """(softmax, kind, start, end, steps), as kernels take them."""
-        return (1.0, *_codes(self.temperature))
 
-
-_WANTED = "be a number from 0 to 1, a Schedule of such numbers, or Softmax(temperature)"
-
-
-def policy_of(epsilon: object) -> EpsilonGreedy | Softmax:
-    """The policy that the argument ``epsilon`` of an agent describes.
-
-    Args:
-        epsilon: ε, a ``Schedule`` of it, or a policy.
-    """
-    return epsilon if isinstance(epsilon, EpsilonGreedy | Softmax) else EpsilonGreedy(epsilon)  # type: ignore[arg-type]
+def policy_codes(policy: EpsilonGreedy | Softmax) -> tuple[float, ...]:
+    """(softmax, kind, start, end, steps), as kernels take them."""
+    rate = _rate_of(policy)
+    numbers = rate.codes if isinstance(rate, Schedule) else (0.0, float(rate), float(rate), 1.0)
+    return float(isinstance(policy, Softmax)), *numbers
 
 
 def policy_config(policy: EpsilonGreedy | Softmax) -> dict[str, Any]:
     """The policy as JSON holds it."""
-    rate = policy.epsilon if isinstance(policy, EpsilonGreedy) else policy.temperature
-    numbers = (
-        [*map(float, (rate.start, rate.end, rate.steps)), rate.kind] if isinstance(rate, Schedule) else [float(rate)]
-    )
+    rate = _rate_of(policy)
+    numbers = [*rate.codes[1:], rate.kind] if isinstance(rate, Schedule) else [float(rate)]
     return {"name": type(policy).__name__, "rate": numbers}
 
 
@@ -143,23 +126,9 @@ def policy_from(config: dict[str, Any]) -> EpsilonGreedy | Softmax:
     return Softmax(rate) if config["name"] == "Softmax" else EpsilonGreedy(rate)
 
 
-def _codes(rate: float | Schedule) -> tuple[float, ...]:
-    return rate.codes if isinstance(rate, Schedule) else (0.0, float(rate), float(rate), 1.0)
+def _rate_of(policy: EpsilonGreedy | Softmax) -> float | Schedule:
+    return policy.epsilon if isinstance(policy, EpsilonGreedy) else policy.temperature
 
 
 def _ends(rate: object) -> tuple[Any, ...]:
     return (rate.start, rate.end) if isinstance(rate, Schedule) else (rate,)
-
-
-def is_number(value: object) -> bool:
-    """Whether this is a finite number that a float can hold.
-
-    Args:
-        value: Anything.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond all floats
-        return False

@@ -138,7 +138,7 @@ def compile_in_background(names: Sequence[str]) -> Iterator[None]:
     """While this process compiles what it needs first, a second process on a second core compiles what it needs last.
 
     Args:
-        names: The kernels that are needed last, those that take longest first: "answers.kernels.advance".
+        names: The kernels that are needed last, those that take longest first: "nexting.answers.kernels.advance".
     """
     process = None
     several = count_cores() > 1 and sys.executable

@@ -66,11 +66,13 @@ class Features:
     >>> maker.names()
     ['bias', 'S1 ≈ 0', 'S1 ≈ 5', 'S1 ≈ 10']
 
-    ``warm_up`` uses some rows to find ranges and categories that are not given. A call computes φ of the next rows,
-    (B, k), or of one, (k,), and carries traces over to the next call: results are bit-for-bit identical however the
-    rows are divided into calls. Values outside a range are clipped to it, and counted in ``clipped``. A range from the
-    warm-up follows values that have left it (``emphatic.features.maker``); a given range is fixed. If a value is
-    missing (NaN or infinity), no feature of its part is active (index −1).
+    ``warm_up`` uses some rows to find ranges and categories that are not given. Where all are given, and every part
+    names its signals, it need not be called: the signals are those of ``named``, in that order.
+
+    A call computes φ of the next rows, (B, k), or of one, (k,), and carries traces over to the next call: results are
+    bit-for-bit identical however the rows are divided into calls. Values outside a range are clipped to it, and counted
+    in ``clipped``. A range from the warm-up follows values that have left it (``emphatic.features.maker``); a given
+    range is fixed. If a value is missing (NaN or infinity), no feature of its part is active (index −1).
 
     Args:
         parts: The parts, such as ``[Bias(), SoftBins("*")]``; φ has their features in this order.
@@ -86,6 +88,8 @@ class Features:
                 raise refusal("parts", "Features", wants, f"{type(entry).__name__}, which has no units(plan),")
         _check_different_names(self.parts)
         self._plan: FeaturePlan | None = None
+        #: Whether the signals are those that the parts name, as nobody has told which there are.
+        self._is_provisional = False
 
     # ------------------------------------------------------------------ warming up
 
@@ -124,7 +128,7 @@ class Features:
         clipped: NDArray[np.int64] | None = None,
     ) -> None:
         """Reset to the state before the first row, or to one with these traces and counts."""
-        self._plan, self._ranges, self._norm = plan, ranges, norm
+        self._plan, self._ranges, self._norm, self._is_provisional = plan, ranges, norm, False
         self._z = np.full(len(plan.sources), np.nan) if z is None else z.copy()
         self._clipped = np.zeros((len(plan.scales), 2), np.int64) if clipped is None else clipped.copy()
         self._timed, self._slots = plan.timed, plan.active
@@ -145,19 +149,34 @@ class Features:
     # ------------------------------------------------------------------ properties
 
     def _require(self) -> FeaturePlan:
-        """The plan of the parts for these signals; raises before the warm-up."""
-        if self._plan is None:
-            raise RuntimeError("Features must be warmed up before use: call warm_up(values, names=…).")
-        return self._plan
+        """The plan of the parts for these signals; raises before the warm-up, unless all is given."""
+        return self._plan or self._infer()
+
+    def _infer(self) -> FeaturePlan:
+        """The plan for the signals that the parts name, where nothing is to be found."""
+        names = () if "*" in self.named else self.named
+        try:
+            self.warm_up(np.empty((0, len(names))), names=names)
+        except ValueError as error:
+            raise RuntimeError(
+                f"Features must be warmed up before use: call warm_up(values, names=…). {error}"
+            ) from error
+        self._is_provisional = True
+        return self._require()
 
     @property
     def is_warm(self) -> bool:
-        """Whether its ranges and categories are known, so that φ can be computed."""
-        return self._plan is not None
+        """Whether ``warm_up`` has told the signals, and found what is not given."""
+        return self._plan is not None and not self._is_provisional
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The signals that its parts name, in the order in which they do; "*" for all that there are."""
+        return tuple(dict.fromkeys(name for entry in self.parts for name in entry.signals()))
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """The names of the C signals."""
+        """The names of the C signals; before ``warm_up`` those that are ``named``."""
         return self._require().names
 
     @property

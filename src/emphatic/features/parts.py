@@ -34,7 +34,6 @@ __all__ += ["TimeOfWeek", "TimeOfYear", "check_kind", "from_config"]
 #: In seconds.
 DAY = 86_400.0
 YEAR = 365.2425 * DAY
-_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 Source = str | Change | Trace
 
@@ -68,6 +67,11 @@ class Part(Record):
             rows: The rows of the warm-up.
         """
         raise NotImplementedError
+
+    def signals(self) -> tuple[str, ...]:
+        """The names of the signals that it is of; "*" among them for all that there are."""
+        sources = as_tuple(getattr(self, "of", ()))
+        return tuple(name for source in sources for name in as_tuple(getattr(source, "of", source)))
 
     def functions(self) -> tuple[str, ...]:
         """The names of the Python functions that it needs, and that a file cannot hold."""
@@ -205,10 +209,16 @@ def _bin_names(source: str, knots: Sequence[Array]) -> Iterable[str]:
 class Tiles(ScaledPart):
     """Tile coding: ``tilings`` grids of ``tiles`` a side, each displaced, and one tile active in each.
 
-    Tiling k is displaced by k·(1, 3, 5, …)/tilings of a tile, modulo 1 (asymmetric offsets). A tile's value is
-    1/√tilings, so that φ·φ of the part is 1.
+    Tiling k is displaced by k·(1, 3, 5, …)/tilings of a tile, modulo 1 (asymmetric offsets). An active tile is
+    1/√tilings and not 1, so that φ·φ of the part is 1: α = 1 moves a value all the way to its target, and what books
+    write as α/tilings, for tiles of 1, is α here.
 
     Source: Sutton & Barto (2018), section 9.5.4.
+
+    >>> from emphatic.features import Features
+    >>> car = Features([Tiles(["position", "velocity"], range=[(-1.2, 0.5), (-0.07, 0.07)], tilings=2)])
+    >>> car.n, car([-0.5, 0.0]).indices, car([-0.5, 0.0]).values.round(3)
+    (162, array([ 31, 112]), array([0.707, 0.707]))
 
     Args:
         of: One source, or "*", is tiled separately; a list of sources is tiled jointly.
@@ -272,6 +282,8 @@ class CyclicPart(Part):
 
     period: ClassVar[float]
     origin: ClassVar[float] = 0.0
+    #: The names of the days of the cycle.
+    days: ClassVar[Sequence[str]]
     bins: int = field(default=24, kw_only=True)
 
     def check(self) -> None:
@@ -279,16 +291,8 @@ class CyclicPart(Part):
 
     def units(self, plan: FeaturePlan) -> list[Unit]:
         minutes = [round(self.period / 60 * bin / self.bins) for bin in range(self.bins)]
-        names = [f"time of {self.day(m // 1440)} {m // 60 % 24:02d}:{m % 60:02d}" for m in minutes]
+        names = [f"time of {self.days[m // 1440]} {m // 60 % 24:02d}:{m % 60:02d}" for m in minutes]
         return [Unit(ops.CYCLE, lambda knots: names, size=self.bins, real=(self.period, self.origin))]
-
-    def day(self, number: int) -> str:
-        """The name of a day of the cycle.
-
-        Args:
-            number: The number of the day in the cycle, from 0.
-        """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)
@@ -301,9 +305,7 @@ class TimeOfDay(CyclicPart):
 
     kind: ClassVar[str] = "time_of_day"
     period: ClassVar[float] = DAY
-
-    def day(self, number: int) -> str:
-        return "day"
+    days: ClassVar[Sequence[str]] = ("day",)
 
 
 @dataclass(frozen=True, repr=False)
@@ -317,10 +319,8 @@ class TimeOfWeek(CyclicPart):
     kind: ClassVar[str] = "time_of_week"
     period: ClassVar[float] = 7 * DAY
     origin: ClassVar[float] = 4 * DAY  # 1970-01-05 was a Monday
+    days: ClassVar[Sequence[str]] = [f"week {day}" for day in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")]
     bins: int = field(default=28, kw_only=True)
-
-    def day(self, number: int) -> str:
-        return f"week {_WEEKDAYS[number]}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -333,10 +333,8 @@ class TimeOfYear(CyclicPart):
 
     kind: ClassVar[str] = "time_of_year"
     period: ClassVar[float] = YEAR
+    days: ClassVar[Sequence[str]] = [f"year, day {number}" for number in range(1, 367)]
     bins: int = field(default=12, kw_only=True)
-
-    def day(self, number: int) -> str:
-        return f"year, day {number + 1}"
 
 
 # ------------------------------------------------------------------ categories, missing values, functions
@@ -457,6 +455,9 @@ class Function(Part):
         column = plan.given(self.size, self._values)
         names = [f"{self.name}"] if self.size == 1 else [f"{self.name} {i}" for i in range(self.size)]
         return [Unit(ops.GIVEN, lambda knots: names, (column,), size=self.size, norm=float(self.size))]
+
+    def signals(self) -> tuple[str, ...]:
+        return ("*",)
 
     def functions(self) -> tuple[str, ...]:
         return (str(self.name),)

@@ -11,7 +11,9 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeGuard, TypeVar
+
+import numpy as np
 
 from emphatic.common.names import show
 from emphatic.features.plan import CHANGE, TRACE, FeaturePlan, SensedSource
@@ -96,9 +98,9 @@ def check_at_least_two(name: str, value: object, owner: str) -> None:
         raise refusal(name, owner, "be 2 or more", repr(value))
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether it is a finite number, and not True or False."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if not isinstance(value, int | float | np.floating | np.integer) or isinstance(value, bool):
         return False
     try:
         return math.isfinite(value)

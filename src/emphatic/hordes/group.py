@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic.engines.base import Rows
 from emphatic.features import Features
 from emphatic.features.plan import FeatureColumns
+from emphatic.gvfs.evaluator import Evaluator, Targets
 from emphatic.hordes.possible import Possible
 from emphatic.learning.inputs import Active, make_unchecked, parameters
 from emphatic.learning.learner import Learner, RecordedLearner
 from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.learning.tensors import TensorPart
-from emphatic.questions.evaluator import Evaluator, Targets
 from emphatic.rules import AnyRule
 
 __all__ = ["BOUNDED", "Group", "Groups", "Setup", "fill_in", "under"]

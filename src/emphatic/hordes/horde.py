@@ -27,17 +27,17 @@ from emphatic.common.locks import Guard
 from emphatic.common.names import show
 from emphatic.errors import CheckpointError, DivergenceWarning
 from emphatic.features import Features, OneHot
+from emphatic.gvfs.evaluator import Before, Behaviour, Evaluator, check_behaviour
+from emphatic.gvfs.gvf import GVF, LARGEST, Observations, action_name
 from emphatic.hordes.group import BOUNDED, Group, Groups, Setup, fill_in, under
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import mask, refusal
 from emphatic.learning.learner import Learner, join
 from emphatic.learning.sequences import UndiscountedWarning
 from emphatic.learning.tensors import Stored, TensorPart
-from emphatic.questions.evaluator import Before, Behaviour, Evaluator, check_behaviour
-from emphatic.questions.gvf import GVF, LARGEST, Observations, action_name
+from emphatic.nexting.tables import Block, Clock, Hold, ReadingGuard, Table, open_table
 from emphatic.rules import AnyRule
 from emphatic.stepsizes import StepSize
-from emphatic.tables import Block, Clock, Hold, ReadingGuard, Table, open_table
 
 __all__ = [
     "NO",
@@ -1409,7 +1409,7 @@ def _as_reading(name: str, reading: Any, function: str) -> float:
 def _as_time(time: object) -> object:
     """A time as features take it: a datetime, or text, as seconds since 1970; others as they are."""
     if isinstance(time, str):
-        from emphatic.tables.fields import parse_time
+        from emphatic.nexting.tables.fields import parse_time
 
         seconds = parse_time(time, "iso")
         if not math.isfinite(seconds):

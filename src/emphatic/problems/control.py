@@ -113,12 +113,7 @@ def _kernel(name: str, interpreted: bool) -> Any:
     source = compiled.source_of("emphatic.problems.worlds")
     module = compiled.module("worlds", f"from __future__ import annotations\n\n{source}")
     i8, where = types.int64, (types.Array(types.float64, 1, "C"), types.Array(types.uint64, 1, "C"))
-    signature = {
-        "reset": (i8, *where),
-        "step": (i8, *where, i8),
-        "reset_table": (table_types(), *where),
-        "step_table": (table_types(), i8, *where, i8),
-    }
+    signature = {"reset": (i8, table_types(), *where), "step": (i8, table_types(), i8, *where, i8)}
     return compiled.direct(compiled.kernel(module, name, *signature[name]))
 
 
@@ -152,7 +147,7 @@ def state_words(bits: np.random.PCG64) -> NDArray[np.uint64]:
 
 
 #: The tables of a world that is no MDP.
-_NO_TABLES = (np.zeros(2, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+NO_TABLES = (np.zeros(2, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
 
 
 class World:
@@ -176,7 +171,7 @@ class World:
             whole("limit", limit, type(self).__name__)
         self.limit = limit
         #: What its kernels take: tables of states, words of random numbers, and where an episode is.
-        self.tables: tuple[NDArray[Any], ...] = _NO_TABLES
+        self.tables: tuple[NDArray[Any], ...] = NO_TABLES
         self.random = words_of(seed)
         self.place = np.zeros(4)
         self._steps = -1
@@ -200,15 +195,9 @@ class World:
 
         if seed is not None:
             self.seed_with(seed)
-        if self.number:
-            enter, follow = (_kernel(name, interpreted()) for name in ("reset", "step"))
-            about: tuple[Any, ...] = (self.number,)
-            arguments: tuple[Any, ...] = (self.number, self.place, self.random)
-        else:
-            enter, follow = (_kernel(name, interpreted()) for name in ("reset_table", "step_table"))
-            about, arguments = (self.tables,), (self.tables, self.actions, self.place, self.random)
-        enter(*about, self.place, self.random)
-        self._follow = functools.partial(follow, *arguments)
+        _kernel("reset", interpreted())(self.number, self.tables, self.place, self.random)
+        follow = _kernel("step", interpreted())
+        self._follow = functools.partial(follow, self.number, self.tables, self.actions, self.place, self.random)
         self._steps = 0
         return self._observe(), {}
 

@@ -122,7 +122,8 @@ class Stream:
 def seeds(seed: object, function: str) -> tuple[int, ...]:
     """The whole numbers of a seed, one or several."""
     entropy = tuple(seed) if isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str) else (seed,)
-    if not entropy or not all(isinstance(word, int | np.integer) and word >= 0 for word in entropy):
+    whole_numbers = [word for word in entropy if isinstance(word, int | np.integer) and not isinstance(word, bool)]
+    if not entropy or len(whole_numbers) < len(entropy) or min(whole_numbers) < 0:
         raise refusal("seed", function, "be a whole number of 0 or more, or several", repr(seed))
     return tuple(int(word) for word in entropy)
 

@@ -6,9 +6,9 @@ Each task has its own target policy, rewards, discount, interest and values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,6 +45,7 @@ STUBBORN = {(1, 1): 3, (1, 8): 3, (8, 1): 2, (8, 8): 2}
 EDGES = (10, 7, 4)
 
 
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Tasks:
     """K ``MDP``s that differ in π, R, γ, I and λ, and are the same in P, μ, Φ, the first states and ``cells``.
 
@@ -65,16 +66,40 @@ class Tasks:
     (1000, 8)
     """
 
+    tasks: tuple[MDP, ...]
+    name: str
+    #: The numbers of tasks, states, actions and features.
+    K: int
+    S: int
+    A: int
+    n: int
+    #: What they share: (S, A, S+1), (S, A), (S, n), (S,) and (S,).
+    P: FloatArray
+    mu: FloatArray
+    Phi: FloatArray
+    start: FloatArray
+    cells: NDArray[np.int64]
+    #: What each has: (K, S, A), and the others (K, S).
+    pi: FloatArray
+    gamma: FloatArray
+    I: FloatArray
+    lambda_: FloatArray
+
     def __init__(self, tasks: Sequence[MDP]) -> None:
-        self.tasks = tuple(tasks) if isinstance(tasks, Sequence) else ()
-        if not self.tasks or not all(isinstance(task, MDP) for task in self.tasks):
+        tasks = tuple(tasks) if isinstance(tasks, Sequence) else ()
+        if not tasks or not all(isinstance(task, MDP) for task in tasks):
             raise refusal("tasks", "Tasks", "be a list of MDPs", repr(tasks))
-        world = self.tasks[0]
-        for k, task in enumerate(self.tasks):
+        world = tasks[0]
+        for k, task in enumerate(tasks):
             for field in _SHARED:
                 if not np.array_equal(getattr(task, field), getattr(world, field)):
                     raise refusal("tasks", "Tasks", f"have one {field!r}", f"another in task {k} than in task 0")
-        self.name = world.name
+        attributes: dict[str, Any] = {"tasks": tasks, "K": len(tasks)}
+        attributes |= {name: getattr(world, name) for name in ("name", "S", "A", "n", *_SHARED)}
+        for name, value in attributes.items():
+            object.__setattr__(self, name, value)
+        for name in ("pi", "gamma", "I", "lambda_"):
+            object.__setattr__(self, name, self._stack(name))
 
     def __repr__(self) -> str:
         return f"Tasks({self.name!r}, K={self.K}, S={self.S}, A={self.A}, n={self.n})"
@@ -88,84 +113,15 @@ class Tasks:
     def __getitem__(self, k: int) -> MDP:
         return self.tasks[k]
 
-    # ------------------------------------------------------------------ what they share
-
-    @property
-    def K(self) -> int:
-        """The number of tasks."""
-        return len(self.tasks)
-
-    @property
-    def S(self) -> int:
-        """The number of states."""
-        return self.tasks[0].S
-
-    @property
-    def A(self) -> int:
-        """The number of actions."""
-        return self.tasks[0].A
-
-    @property
-    def n(self) -> int:
-        """The number of features."""
-        return self.tasks[0].n
-
-    @property
-    def P(self) -> FloatArray:
-        """(S, A, S+1)"""
-        return self.tasks[0].P
-
-    @property
-    def mu(self) -> FloatArray:
-        """(S, A)"""
-        return self.tasks[0].mu
-
-    @property
-    def Phi(self) -> FloatArray:
-        """(S, n)"""
-        return self.tasks[0].Phi
-
-    @property
-    def start(self) -> FloatArray:
-        """(S,)"""
-        return self.tasks[0].start
-
-    @property
-    def cells(self) -> NDArray[np.int64]:
-        """(S,)"""
-        return self.tasks[0].cells
-
     @property
     def d_mu(self) -> FloatArray:
         """d_μ (S,)"""
         return self.tasks[0].d_mu
 
-    # ------------------------------------------------------------------ what each has
-
-    @cached_property
-    def pi(self) -> FloatArray:
-        """π of each task, (K, S, A)."""
-        return self._stack("pi")
-
     @cached_property
     def R(self) -> FloatArray:
         """R of each task, (K, S, A, S+1)."""
         return self._stack("R")
-
-    @cached_property
-    def gamma(self) -> FloatArray:
-        """γ of each task, (K, S)."""
-        return self._stack("gamma")
-
-    @cached_property
-    def I(self) -> FloatArray:  # noqa: E743
-        """The interest of each task, (K, S)."""
-        return self._stack("I")
-
-    @cached_property
-    def lambda_(self) -> FloatArray:
-        """λ of each task, (K, S)."""
-        return self._stack("lambda_")
 
     @cached_property
     def v_pi(self) -> FloatArray:

@@ -99,28 +99,12 @@ def depth(x: float, y: float) -> float:
 
 
 @exact
-def enter_table(tables: Tables, place: Floats, u: float) -> None:
-    """Begin an episode of an MDP, by a random number."""
-    start = tables[0].shape[0] - 2
-    place[0] = tables[1][drawn(tables[0][start], tables[0][start + 1], tables[2], u)]
-
-
-@exact
-def follow_table(tables: Tables, actions: int, place: Floats, u: float, action: int) -> tuple[float, bool]:
-    """Take an action in an MDP: the reward, and whether the episode has ended; the last state is left as it is then."""
-    pair = int(place[0]) * actions + action
-    first, last = tables[0][np.uint64(pair)], tables[0][np.uint64(pair + 1)]
-    at = np.uint64(drawn(first, last, tables[2], u))
-    ended = tables[1][at] * actions >= tables[0].shape[0] - 2
-    if not ended:
-        place[0] = tables[1][at]
-    return tables[3][at], ended
-
-
-@exact
-def enter(world: int, place: Floats, random: Words) -> None:
+def enter(world: int, tables: Tables, place: Floats, random: Words) -> None:
     """Begin an episode."""
-    if world == CAR:
+    if world == MDP:
+        start = tables[0].shape[0] - 2
+        place[0] = tables[1][drawn(tables[0][start], tables[0][start + 1], tables[2], uniform(random))]
+    elif world == CAR:
         place[0], place[1] = -0.6 + 0.2 * uniform(random), 0.0
     elif world == ACROBOT:
         for i in range(4):
@@ -132,8 +116,16 @@ def enter(world: int, place: Floats, random: Words) -> None:
 
 
 @exact
-def follow(world: int, place: Floats, random: Words, action: int) -> tuple[float, bool]:
-    """Take an action: the reward, and whether the episode has ended."""
+def follow(world: int, tables: Tables, actions: int, place: Floats, random: Words, action: int) -> tuple[float, bool]:
+    """Take an action: the reward, and whether the episode has ended; the last state of an MDP is left as it is then."""
+    if world == MDP:
+        pair = int(place[0]) * actions + action
+        first, last = tables[0][np.uint64(pair)], tables[0][np.uint64(pair + 1)]
+        at = np.uint64(drawn(first, last, tables[2], uniform(random)))
+        ended = tables[1][at] * actions >= tables[0].shape[0] - 2
+        if not ended:
+            place[0] = tables[1][at]
+        return tables[3][at], ended
     if world == CAR:
         push = 0.001 * (action - 1) - 0.0025 * math.cos(3.0 * place[0])
         place[1] = min(max(place[1] + push, -0.07), 0.07)
@@ -158,18 +150,10 @@ def follow(world: int, place: Floats, random: Words, action: int) -> tuple[float
     return -1.0 - 400.0 * depth(place[0], place[1]), place[0] + place[1] >= 1.9
 
 
-def reset_table(tables: Tables, place: Floats, random: Words) -> None:
-    """``enter_table``, as a function of its own; and so the others."""
-    enter_table(tables, place, uniform(random))
+def reset(world: int, tables: Tables, place: Floats, random: Words) -> None:
+    """``enter``, as a function of its own; and so ``follow``."""
+    enter(world, tables, place, random)
 
 
-def step_table(tables: Tables, actions: int, place: Floats, random: Words, action: int) -> tuple[float, bool]:
-    return follow_table(tables, actions, place, uniform(random), action)
-
-
-def reset(world: int, place: Floats, random: Words) -> None:
-    enter(world, place, random)
-
-
-def step(world: int, place: Floats, random: Words, action: int) -> tuple[float, bool]:
-    return follow(world, place, random, action)
+def step(world: int, tables: Tables, actions: int, place: Floats, random: Words, action: int) -> tuple[float, bool]:
+    return follow(world, tables, actions, place, random, action)

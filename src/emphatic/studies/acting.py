@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from emphatic import problems
 from emphatic.common.names import suggestion
-from emphatic.control import ALGORITHMS, WORLDS, Agent, Algorithm, tile_coding
+from emphatic.control import ALGORITHMS, WORLDS, Agent, Algorithm
 from emphatic.control.agent import check_end
 from emphatic.control.algorithms import algorithm_of
+from emphatic.features import Tiles
 from emphatic.learning.inputs import refusal, whole
 from emphatic.problems import Environment, World
 from emphatic.studies.grid import ControlRule, Grid, GridSettings
@@ -73,13 +74,16 @@ def _algorithms(names: object) -> list[ControlRule]:
             wanted = f"be one or several of {', '.join(ALGORITHMS)}, or an Algorithm, to act"
             raise refusal("rule", "sweep", wanted, repr(name))
         algorithm = algorithm_of(name)
-        chosen.append(ControlRule(algorithm.name, algorithm))
+        chosen.append(ControlRule.of(algorithm))
     return chosen
 
 
 @dataclass(frozen=True, eq=False)
 class Acting:
     """Run i is one world and one stream of random numbers for all settings; each setting is an agent.
+
+    States are a table. Observations of numbers are tile-coded: by 8 tilings of 8 × 8, and the acrobot's by 16 hashed
+    ones of 6⁴. As each active tile is 1/√tilings, α = 1 moves a value all the way to its target in both.
 
     What is scored is the cost of an episode: its steps where each costs 1, else minus its return. In a world that never
     ends an episode is a block of 1,000 steps, or of the world's limit, and its cost is minus the mean reward. ``mean``
@@ -93,11 +97,17 @@ class Acting:
 
     fresh: ClassVar[bool] = False
     unit: ClassVar[str] = "episodes"
+    is_cost: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
         """The name of the world."""
         return self.title
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What there is to say of a baseline: random actions may not come to an end."""
+        return {} if self.world.continuing else {"random actions": f"episodes are cut after {self._limit:,} steps"}
 
     @property
     def _limit(self) -> int:
@@ -151,7 +161,7 @@ class Acting:
         """
         at_random = {"alpha": 0.0, "lambda": 0.0, "gamma": 0.0, "epsilon": 1.0}
         columns = {name: np.array([value]) for name, value in at_random.items()}
-        settings = GridSettings(ControlRule("sarsa", ALGORITHMS["sarsa"]), columns)
+        settings = GridSettings(ControlRule.of(ALGORITHMS["sarsa"]), columns)
         random = [self._costs(self._agent(settings, 0, run), run, 1) for run in range(_RANDOM_RUNS)]
         costs = {"random actions": float(np.mean(random))}
         if isinstance(self.world, Environment):
@@ -167,7 +177,7 @@ class Acting:
         values: dict[str, Any] = {"gamma": 1.0}
         for name, column in settings.values.items():
             values["lambda_" if name == "lambda" else name] = float(column[k])
-        features = tile_coding(world) if world.ranges else (len(world.tables[0]) - 2) // world.actions
+        features = _tiles(world) if world.ranges else (len(world.tables[0]) - 2) // world.actions
         seed: Any = [self.seed, run, 0]
         agent = Agent(rule.algorithm, features, world.actions, **values, stepsize=settings.stepsize, seed=seed)
         check_end(rule.algorithm, agent.gamma, world, "sweep")
@@ -198,6 +208,14 @@ class Acting:
         final = costs[:, -max(1, self.steps // 10) :].mean(axis=1)
         curve = costs[:, points].astype(np.float32)
         return Scores(costs.mean(axis=1), final, curve, ~np.isfinite(costs).all(axis=1))
+
+
+def _tiles(world: World) -> Tiles:
+    """8 tilings of 8 × 8 tiles, or 16 hashed ones of 6⁴ where four numbers are observed."""
+    names = [f"o{i}" for i in range(len(world.ranges))]
+    if len(names) > 2:
+        return Tiles(names, tiles=6, tilings=16, range=world.ranges, hashed=16_384)
+    return Tiles(names, tiles=8, tilings=8, range=world.ranges)
 
 
 def acting(problem: str | World, episodes: int | None, seed: int, options: Mapping[str, Any] | None = None) -> Acting:

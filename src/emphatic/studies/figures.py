@@ -1,6 +1,6 @@
 """The plots of a sweep: the error against α, against λ and while learning, on its page and in files for papers.
 
-A plot is described once and drawn by ``emphatic.report``: on the page with uPlot, in a file with matplotlib.
+A plot is described once and drawn by ``emphatic.nexting.report``: on the page with uPlot, in a file with matplotlib.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import os
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 from emphatic.learning.inputs import refusal
-from emphatic.report.page import known
-from emphatic.report.plots import (
+from emphatic.nexting.report.page import amount, known
+from emphatic.nexting.report.plots import (
     Axis,
     Level,
     Line,
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from emphatic.studies.pages import SweepPage
 
-__all__ = ["EDGE", "baseline_levels", "best_curves", "confidence_width", "draw", "error_range", "lambda_plot"]
-__all__ += ["learning_plots", "parameter_text", "rules_plot", "runs_plot", "runs_words", "sensitivity_plot"]
-__all__ += ["step_range", "which_runs", "within_frame"]
+__all__ = ["EDGE", "baseline_levels", "baseline_words", "best_curves", "confidence_width", "draw", "error_range"]
+__all__ += ["lambda_plot", "learning_plots", "parameter_text", "rules_plot", "runs_plot", "runs_words"]
+__all__ += ["sensitivity_plot", "step_range", "step_scale", "which_runs", "within_frame"]
 
 SYMBOLS = {"alpha": "α", "lambda": "λ", "zeta": "ζ", "xi": "ξ"}
 #: What stands beside a best setting that is at the edge of its grid.
@@ -105,7 +105,7 @@ def _over_alpha(sweep: Sweep) -> Plot:
     rules = list(dict.fromkeys(label for label, has in zip(sweep.labels, stepped, strict=True) if has))
     if not rules:
         raise refusal("x", "plot", "be 'lambda' or 'steps': no rule of this sweep has a step size", "'alpha'")
-    top, runs = _ceiling(sweep), sweep.plan.runs
+    frame, runs = _frame(sweep), sweep.plan.runs
     chosen = dict(zip(dict.fromkeys(sweep.labels), sweep.choose(), strict=True))
     panels = []
     for rule in rules:
@@ -115,13 +115,15 @@ def _over_alpha(sweep: Sweep) -> Plot:
             errors = np.where(sweep.diverged[settings], np.inf, sweep.mean[settings])
             mean, (low, high) = over_runs(errors)[0], mean_intervals(errors)
             alpha = sweep.parameters["alpha"][settings]
-            low, high = within_frame(mean, low, high, top)
+            low, high = within_frame(mean, low, high, frame[1])
             lines.append(Line(alpha, mean, label, "ramp", shade, 1.2, **look(i), low=low, high=high))
         marks = _edge_marks(sweep, [chosen[rule]], "alpha", fresh=False)
-        panels.append(Panel(rule, lines, (0.0, top), marks, baseline_levels(sweep)))
-    x, y = Axis("step size α", "log2"), Axis(f"mean {sweep.plan.source.metric}")
+        panels.append(Panel(rule, lines, frame, marks, baseline_levels(sweep.baselines, frame)))
+    alphas = sweep.parameters["alpha"]
+    x, y = Axis("step size α", step_scale(alphas[alphas > 0.0])), Axis(f"mean {sweep.plan.source.metric}")
     caption = f"At each α the best of the other parameters, chosen and shown on the same runs. {_bands(runs)}"
-    return Plot({"": panels}, "alpha", min(3, len(rules)), x=x, y=y, caption=caption + _edge_words(sweep))
+    caption += _outside(sweep, frame) + _edge_words(sweep)
+    return Plot({"": panels}, "alpha", min(3, len(rules)), x=x, y=y, caption=caption)
 
 
 def _curves_over_alpha(sweep: Sweep, rule: str) -> Iterator[tuple[str, list[int]]]:
@@ -163,10 +165,11 @@ def _over_rules(sweep: Sweep) -> Plot:
     if not curves:
         raise ValueError("No rule of this sweep has several step sizes above 0: there is nothing to draw.")
     metric = sweep.plan.source.metric
-    plot = rules_plot(curves, sweep.baselines, f"mean {metric}", (0.0, _ceiling(sweep)))
+    frame = _frame(sweep)
+    plot = rules_plot(curves, sweep.baselines, f"mean {metric}", frame)
     runs = curves[0]["runs"]
     caption = f"Each rule at its best parameters, for each α. {which_runs(sweep)} {_bands(runs)}"
-    return replace(plot, caption=caption + _edge_words(sweep))
+    return replace(plot, caption=caption + _outside(sweep, frame) + _edge_words(sweep))
 
 
 def rules_plot(
@@ -199,9 +202,9 @@ def rules_plot(
         if "alpha" in curve["edge"] and known(mean[curve["alpha"].index(curve["best_alpha"])]):
             height = mean[curve["alpha"].index(curve["best_alpha"])]
             marks.append(Marks([curve["best_alpha"]], [height], f"{name}, {EDGE}", ink, symbol="triangle", label=EDGE))
-    powers = all(math.frexp(alpha)[0] == 0.5 for curve in curves for alpha in curve["alpha"])
-    axis = Axis("step size α", "log2" if powers else "log", step_range(curves), name="alpha")
-    panel = Panel("", lines, y_range, marks, _levels(baselines))
+    scale = step_scale([alpha for curve in curves for alpha in curve["alpha"]])
+    axis = Axis("step size α", scale, step_range(curves), name="alpha")
+    panel = Panel("", lines, y_range, marks, baseline_levels(baselines, y_range))
     return Plot({"": [panel]}, "rules", x=axis, y=Axis(metric), closest=True, direct=True)
 
 
@@ -225,19 +228,28 @@ def _over_lambda(sweep: Sweep) -> Plot:
         marks += _edge_marks(sweep, [chosen], along)
     if not lines:
         raise ValueError("No rule of this sweep has several settings of λ, ζ or ξ: there is nothing to draw.")
-    panel = Panel("", lines, marks=marks, levels=baseline_levels(sweep))
+    frame = _frame(sweep) if sweep.plan.source.is_cost else None
+    panel = Panel("", lines, frame, marks, baseline_levels(sweep.baselines, frame))
     runs = sweep.plan.runs if sweep.rerun is None else sweep.rerun.plan.runs
-    caption = f"At each λ the best of the other parameters. {which_runs(sweep)} {_bands(runs)}{_edge_words(sweep)}"
+    caption = f"At each λ the best of the other parameters. {which_runs(sweep)} {_bands(runs)}"
+    caption += _outside(sweep, frame) + _edge_words(sweep)
     y = Axis(f"mean {sweep.plan.source.metric}, at the best α")
     return Plot({"": [panel]}, "lambda", x=Axis("λ"), y=y, direct=True, caption=caption)
 
 
 def _while_learning(sweep: Sweep) -> Plot:
-    """Learning curves of the best settings, the steps on a logarithmic axis from 1."""
-    panel = Panel("", best_curves(sweep, 1.3), (0.0, _ceiling(sweep)), levels=baseline_levels(sweep))
+    """Learning curves of the best settings; the steps on a logarithmic axis from 1, or the cost of episodes on one."""
+    lines, source = best_curves(sweep, 1.3), sweep.plan.source
+    curves = [np.asarray(line.y, np.float64).tolist() for line in lines]
+    frame, least = _frame(sweep, curves), float(np.min(curves))
+    is_log = source.is_cost and least > 0.0
+    frame = (0.9 * least, frame[1]) if is_log else frame
+    panel = Panel("", lines, frame, levels=baseline_levels(sweep.baselines, frame))
     runs = sweep.plan.runs if sweep.rerun is None else sweep.rerun.plan.runs
-    caption = f"Each rule at its best setting. {which_runs(sweep)} {_bands(runs)}{_edge_words(sweep)}"
-    x, y = Axis(sweep.plan.source.unit.removesuffix("s"), "log"), Axis(sweep.plan.source.metric)
+    caption = f"Each rule at its best setting. {which_runs(sweep)} {_bands(runs)}"
+    caption += _outside(sweep, frame) + _edge_words(sweep)
+    x = Axis(source.unit.removesuffix("s"), "linear" if source.unit == "episodes" else "log")
+    y = Axis(source.metric, "log" if is_log else "linear")
     return Plot({"": [panel]}, "steps", x=x, y=y, direct=True, caption=caption)
 
 
@@ -255,7 +267,9 @@ def best_curves(sweep: Sweep, width: float) -> list[Line]:
 def _all_runs(sweep: Sweep) -> Plot:
     """The errors of all runs of each rule's best setting, with the mean, and with tolerance intervals if asked for."""
     plot = runs_plot(sweep.runs_of_best, sweep.best, sweep.baselines, f"mean {sweep.plan.source.metric}")
-    return replace(plot, caption=f"{runs_words(sweep.tolerance)} {which_runs(sweep)}{_edge_words(sweep)}")
+    frame = error_range(sweep.baselines.values(), [errors.tolist() for errors in sweep.runs_of_best.values()])
+    words = f"{runs_words(sweep.tolerance)} {which_runs(sweep)}{_outside(sweep, frame)}"
+    return replace(plot, caption=words + _edge_words(sweep))
 
 
 def runs_words(tolerance: float | None) -> str:
@@ -290,22 +304,39 @@ def runs_plot(runs: Mapping[str, Array], best: Sequence[Row], baselines: Mapping
             name = f"{rule}, median and tolerance interval"
             marks.append(Marks([i + 0.36], [row["median"]], name, low=low, high=high))
     ticks = {float(i): rule for i, rule in enumerate(runs)}
-    panel = Panel("", [], marks=marks, levels=_levels(baselines))
+    frame = error_range(baselines.values(), [errors.tolist() for errors in runs.values()])
+    panel = Panel("", [], marks=marks, levels=baseline_levels(baselines, frame))
     axis = Axis("", range=(-0.6, len(runs) - 0.3), ticks=ticks)
     return Plot({"": [panel]}, "runs", x=axis, y=Axis(metric), closest=True, direct=True)
 
 
-def baseline_levels(sweep: Sweep) -> list[Level]:
-    """The errors to compare with, as dotted lines."""
-    return [Level(value, name, "dot") for name, value in sweep.baselines.items()]
+def _frame(sweep: Sweep, lines: Sequence[Sequence[Any]] = ()) -> Range:
+    """The errors that are shown, from 0 if they are no costs: those of these lines, or the means of all settings."""
+    is_cost, means = sweep.plan.source.is_cost, [sweep.over_runs("mean")[0].tolist()]
+    low, high = error_range(sweep.baselines.values(), lines or means, is_cost and not lines)
+    return (low if is_cost else 0.0), high
 
 
-def _ceiling(sweep: Sweep) -> float:
-    """An upper limit slightly above the error without learning, so that diverging lines do not flatten the rest."""
-    usual = max(sweep.baselines.values())
-    mean = sweep.over_runs("mean")[0]
-    least = float(np.min(mean[np.isfinite(mean)], initial=math.inf))
-    return 1.15 * max(usual, 1.2 * least if math.isfinite(least) else 0.0) or 1.0
+def _outside(sweep: Sweep, frame: Range | None) -> str:
+    """The baselines above the frame, in words after a caption."""
+    words = {} if frame is None else baseline_words(sweep.baselines, sweep.plan.source.notes, frame)
+    above = [text for name, text in words.items() if frame is not None and sweep.baselines[name] > frame[1]]
+    return f" Horizontal lines: {'; '.join(above)}." if above else ""
+
+
+def baseline_words(baselines: Mapping[str, float], notes: Mapping[str, str], frame: Range) -> dict[str, str]:
+    """Of each baseline its name, its value, and what there is to say of it.
+
+    Args:
+        baselines: Errors to compare with.
+        notes: What there is to say, by name.
+        frame: The errors that are shown.
+    """
+    words = {}
+    for name, value in baselines.items():
+        about = [amount(value), *([notes[name]] if name in notes else []), *["above the plot"] * (value > frame[1])]
+        words[name] = f"{name} ({', '.join(about)})"
+    return words
 
 
 # ---------------------------------------------------------------------- on the page: sensitivity
@@ -392,11 +423,18 @@ def _sensitivity_panel(sweep: SweepPage, rule: Row, lines: Sequence[Row], places
         dots.append(Marks([alpha], [mean], name, "truth", 0.0, "dot", notes=[note]))
         if at_edge:
             dots.append(Marks([alpha], [mean], f"{name}, {EDGE}", "truth", symbol="triangle", notes=[note], label=EDGE))
-    return Panel("" if drawn else "not in the sweep", drawn, y_range, dots, _levels(sweep.baseline))
+    return Panel("" if drawn else "not in the sweep", drawn, y_range, dots, baseline_levels(sweep.baseline, y_range))
 
 
-def _levels(baseline: Mapping[str, float]) -> list[Level]:
-    return [Level(value, name) for name, value in baseline.items() if known(value)]
+def baseline_levels(baselines: Mapping[str, float], frame: Range | None = None) -> list[Level]:
+    """The errors to compare with that are in the frame, as dotted lines.
+
+    Args:
+        baselines: The errors by name.
+        frame: The errors that are shown; None for all.
+    """
+    top = math.inf if frame is None else frame[1]
+    return [Level(value, name) for name, value in baselines.items() if known(value) and value <= top]
 
 
 def _band(line: Row, means: Sequence[Any], width: float) -> tuple[list[float] | None, list[float] | None]:
@@ -417,23 +455,43 @@ def _band(line: Row, means: Sequence[Any], width: float) -> tuple[list[float] | 
 
 #: A baseline is left out of the frame if all errors are below this part of it.
 _FAR = 0.25
+#: Of costs, the frame goes from this part of the least to this many times the least: what differs by a fifth of it can
+#: be told apart, whatever bad settings and random actions cost.
+_COSTS = 0.9, 1.8
 
 
-def error_range(baseline: Iterable[float], lines: Iterable[Sequence[Any]]) -> tuple[float, float]:
+def error_range(baseline: Iterable[float], lines: Iterable[Sequence[Any]], is_cost: bool = False) -> Range:
     """From the least error to a little above where learning starts: what diverges must not flatten all the rest.
 
     Nor must a baseline that is several times as large as every error, as random actions may be.
+
+    Args:
+        baseline: Errors to compare with.
+        lines: The errors of each line.
+        is_cost: Whether they are mean costs of episodes, of which none is near 0.
     """
     finite = [[float(v) for v in line if known(v)] for line in lines]
     starts = [line[0] for line in finite if line]
     least = min((min(line) for line in finite if line), default=0.0)
     largest = max((max(line) for line in finite if line), default=math.inf)
-    usual = [*filter(known, baseline)] or ([statistics.median(starts)] if starts else [])
+    usual = [*filter(known, baseline)]
+    if is_cost and (floor := min([*usual, least])) > 0.0:
+        return _COSTS[0] * floor, _COSTS[1] * least
+    usual = usual or ([statistics.median(starts)] if starts else [])
     least = min([*usual, least]) if least < 0.0 else least  # costs below 0 are those of returns: no error is 0
     top = max([*usual, 1.2 * least])
     top = largest if 0.0 < largest < _FAR * top else top
     high = (1.15 * top if top > 0.0 else top + 0.15 * (top - least)) or 1.0
     return (0.0 if 0 <= least < 0.5 * high else least - 0.1 * abs(high - least)), high
+
+
+def step_scale(alphas: Iterable[float]) -> Literal["linear", "log", "log2"]:
+    """How an axis of these step sizes is drawn: at powers of two if all are such, linear if they are evenly spaced."""
+    steps = np.unique(np.fromiter(alphas, np.float64))
+    if np.all(np.frexp(steps)[0] == 0.5):
+        return "log2"
+    gaps = np.diff(steps)
+    return "linear" if len(gaps) > 2 and np.allclose(gaps, gaps[0], rtol=1e-6) else "log"
 
 
 def step_range(lines: Sequence[Row]) -> tuple[float, float]:
@@ -459,14 +517,17 @@ def lambda_plot(sweep: SweepPage, inks: Mapping[str, str]) -> Plot:
         if at_edge is not None and known(means[at_edge]):
             place, height = [rule["x"][at_edge]], [means[at_edge]]
             marks.append(Marks(place, height, f"{name}, {EDGE}", ink, symbol="triangle", label=EDGE))
-    y_range = error_range(sweep.baseline.values(), [rule["mean"] for rule in sweep.along])
-    panel = Panel("", lines, y_range, marks, _levels(sweep.baseline))
+    y_range = error_range(sweep.baseline.values(), [rule["mean"] for rule in sweep.along], sweep.is_cost)
+    panel = Panel("", lines, y_range, marks, baseline_levels(sweep.baseline, y_range))
     x, y = Axis("lambda"), Axis(sweep.metric)
     return Plot({"": [panel]}, "against lambda", x=x, y=y, closest=True, direct=True, caption=sweep.chosen)
 
 
 def learning_plots(sweep: SweepPage, inks: Mapping[str, str]) -> tuple[Plot, Plot]:
-    """The error while learning, each rule with its best setting, with confidence bands; and on logarithmic axes."""
+    """The error while learning, each rule with its best setting, with confidence bands; and on logarithmic axes.
+
+    Episodes are few: their axis is linear in both.
+    """
     choices = {name: curves for name, curves in sweep.learning.items() if name != "points"}
     means = [curve["mean"] for curves in choices.values() for curve in curves]
     y_range = error_range(sweep.baseline.values(), means)
@@ -478,10 +539,11 @@ def learning_plots(sweep: SweepPage, inks: Mapping[str, str]) -> tuple[Plot, Plo
             low, high = _band(curve, means, sweep.band)
             rule, points = curve["rule"], sweep.learning["points"]
             lines.append(Line(points, means, rule, inks[rule], 0.0, 1.9, look(i)["dash"], low=low, high=high))
-        views[name] = [Panel("", lines, y_range, levels=_levels(sweep.baseline))]
+        views[name] = [Panel("", lines, y_range, levels=baseline_levels(sweep.baseline, y_range))]
     early = {name: [_on_log_axes(panel) for panel in panels] for name, panels in views.items()}
+    scale: Literal["linear", "log"] = "linear" if sweep.pace == "episodes" else "log"
     plot = Plot(views, "learning", x=Axis(sweep.pace), y=Axis(sweep.metric), direct=True, caption=sweep.chosen)
-    return plot, replace(plot, views=early, x=Axis(sweep.pace.removesuffix("s"), "log"), y=Axis(sweep.metric, "log"))
+    return plot, replace(plot, views=early, x=Axis(sweep.pace.removesuffix("s"), scale), y=Axis(sweep.metric, "log"))
 
 
 def _on_log_axes(panel: Panel) -> Panel:

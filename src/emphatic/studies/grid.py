@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from emphatic import rules, stepsizes
 from emphatic.common.names import suggestion
 from emphatic.control.algorithms import Algorithm
+from emphatic.gvfs.evaluator import Expression
 from emphatic.learning.inputs import refusal
 from emphatic.learning.learner import Learner
 from emphatic.learning.least_squares import LeastSquares
-from emphatic.questions.evaluator import Expression
 from emphatic.rules import AnyRule
 from emphatic.rules._traits import RuleTraits
 from emphatic.stepsizes import StepSize
@@ -130,17 +130,29 @@ class ControlRule(RuleTraits):
 
     name: str
     algorithm: Algorithm
+    extra: tuple[str, ...]
+    defaults: Mapping[str, Any] = field(hash=False)
+    extra_ranges: Mapping[str, tuple[float, float]] = field(hash=False)
     weights: tuple[str, ...] = ("theta",)
     traces: tuple[str, ...] = ("e",)
-    extra: tuple[str, ...] = ("epsilon", "gamma")
     uses: tuple[str, ...] = ("lambda_",)
     emphasis: Literal["", "gamma"] = ""
     interest: bool = False
     action_values: bool = True
-    defaults: Mapping[str, float] = field(default_factory=lambda: {"epsilon": 0.1, "gamma": 1.0}, hash=False)
-    extra_ranges: Mapping[str, tuple[float, float]] = field(
-        default_factory=lambda: {"epsilon": (0.0, 1.0), "gamma": (0.0, 1.0)}, hash=False
-    )
+
+    @classmethod
+    def of(cls, algorithm: Algorithm) -> ControlRule:
+        """Of an algorithm, with the extra parameters of its rule.
+
+        Args:
+            algorithm: The algorithm.
+        """
+        rule, names = algorithm.base, [name for name in algorithm.extra if name != "eta"]
+        defaults = {"epsilon": 0.1, "gamma": 1.0} | {
+            name: rule.defaults[name] for name in names if name in rule.defaults
+        }
+        ranges = {"epsilon": (0.0, 1.0), "gamma": (0.0, 1.0)} | {name: rule.ranges[name] for name in names}
+        return cls(algorithm.name, algorithm, ("epsilon", "gamma", *names), defaults, ranges)
 
 
 #: The rules of a sweep that are no step-by-step rules of ``emphatic.rules``.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.common import versions
-from emphatic.report import (
+from emphatic.nexting.report import (
     Axis,
     Column,
     Html,
@@ -25,7 +25,7 @@ from emphatic.report import (
     shades,
     table,
 )
-from emphatic.report.page import known, plus_minus, time_table
+from emphatic.nexting.report.page import known, plus_minus, time_table
 from emphatic.studies import figures
 from emphatic.studies.figures import parameter_text
 from emphatic.studies.grid import GridSettings
@@ -84,6 +84,8 @@ def page(sweep: Sweep) -> str:
             all_runs=sweep.runs_of_best if sweep.distribution else {},
             chosen=figures.which_runs(sweep),
             baseline=sweep.baselines,
+            notes=source.notes,
+            is_cost=source.is_cost,
             settings={name: value for name, value in sweep.about().items() if value is not None}
             | {"points": len(sweep.points), "grid": _grid(plan.settings)},
             seconds={"learning": sweep.seconds},
@@ -239,7 +241,8 @@ class SweepPage:
       ``edge`` (parameters at the edge of their grid) and ``advice`` (what to do about it), ``worst`` and ``area``.
     - ``rules``: entries of ``Sweep.sensitivity``, one per rule: the error against α at the best of all else.
     - ``all_runs``: the errors of all runs of each rule's best setting. ``chosen``: on which runs settings were chosen.
-    - ``baseline``: {words: error} drawn as horizontal lines, such as "w = 0" and "best linear approximation".
+    - ``baseline``: {words: error} drawn as horizontal lines, such as "w = 0" and "best linear approximation";
+      ``notes``: what there is to say of one. ``is_cost``: whether errors are mean costs of episodes.
     - ``settings``: nested mappings. ``seconds``: how long each stage took. ``versions``: of what took part.
     """
 
@@ -257,6 +260,8 @@ class SweepPage:
     all_runs: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     chosen: str = ""
     baseline: Mapping[str, float] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    is_cost: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -460,22 +465,21 @@ def _sensitivity_cards(sweep: SweepPage, plots: Plots) -> Row | None:
     lines = [line for rule in rules for panel in rule["panels"] for line in panel["lines"]]
     values = {line["value"] for line in lines}
     places = shades(sorted(values, key=lambda value: (not known(value), value if known(value) else str(value))))
-    y_range = figures.error_range(sweep.baseline.values(), [line["mean"] for line in lines])
-    powers = all(_is_power(x) for line in lines for x in line["alpha"])
+    y_range = figures.error_range(sweep.baseline.values(), [line["mean"] for line in lines], sweep.is_cost)
+    scale = figures.step_scale(alpha for line in lines for alpha in line["alpha"])
     choices: dict[str, dict[str, str]] = {}
     for rule in rules:
         _add_choices(rule, choices.setdefault(_second(rule), {}))
     cards = []
     for rule in rules:
         name, second = rule.get("x_name", "alpha"), _second(rule)
-        axis = Axis(name, "log2" if powers else "log", figures.step_range(lines), name=name)
+        axis = Axis(name, scale, figures.step_range(lines), name=name)
         group = f"choice of {second}"
         plot = figures.sensitivity_plot(sweep, rule, choices[second] or [""], places, axis, y_range, group)
         cards.append((rule["rule"], plots(plot, f"{rule['rule']}: {sweep.metric} against {name}")))
     names = " or ".join(dict.fromkeys(rule["line_name"] for rule in rules if rule["line_name"]))
     keys = [Key("ramp", parameter_text(v), shade, f"line {v}") for v, shade in places.items()] if names else []
-    above = {name: ", above the plot" if value > y_range[1] else "" for name, value in sweep.baseline.items()}
-    baseline = ", ".join(f"{name} ({amount(value)}{above[name]})" for name, value in sweep.baseline.items())
+    baseline = ", ".join(figures.baseline_words(sweep.baseline, sweep.notes, y_range).values())
     return {
         "metric": sweep.metric,
         "unit": sweep.unit,
@@ -505,7 +509,7 @@ def _rules_card(sweep: SweepPage, inks: Mapping[str, str], plots: Plots) -> Row 
     """All rules over α at their best otherwise, and how sensitive each is in two numbers."""
     if not sweep.rules:
         return None
-    y_range = figures.error_range(sweep.baseline.values(), [curve["mean"] for curve in sweep.rules])
+    y_range = figures.error_range(sweep.baseline.values(), [curve["mean"] for curve in sweep.rules], sweep.is_cost)
     plot = figures.rules_plot(sweep.rules, sweep.baseline, sweep.metric, y_range, inks)
     rows = []
     for curve in sweep.rules:
@@ -560,6 +564,7 @@ def _learning_cards(sweep: SweepPage, inks: Mapping[str, str], plots: Plots) -> 
         "keys": [Key(inks[rule], rule) for rule in dict.fromkeys(curve["rule"] for _, curve in curves)],
         "options": {name: f"Setting with the {name}" for name in names} if len(names) > 1 else {},
         "plot": plots(plot, f"{sweep.metric} while learning"),
-        "early": plots(early, f"{sweep.metric} while learning, on logarithmic axes"),
+        "axes": "a logarithmic axis" if sweep.pace == "episodes" else "logarithmic axes",
+        "early": plots(early, f"{sweep.metric} while learning, on a logarithmic scale"),
         "settings": {rule: "; ".join(texts) for rule, texts in settings.items()},
     }

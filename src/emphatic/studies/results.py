@@ -94,7 +94,8 @@ class Sweep:
 
     def __repr__(self) -> str:
         S, R = self.mean.shape
-        return f"Sweep({self.plan.source.name!r}, settings={S}, runs={R}, steps={self.plan.source.steps})"
+        source = self.plan.source
+        return f"Sweep({source.name!r}, settings={S}, runs={R}, {source.unit}={source.steps})"
 
     # ------------------------------------------------------------------ in tables
 
@@ -482,7 +483,7 @@ class Sweep:
         return {
             "problem": source.name,
             "metric": source.metric,
-            "steps": source.steps,
+            source.unit: source.steps,
             "every": plan.every,
             "runs": plan.runs,
             "seed": getattr(source, "seed", None),
@@ -516,7 +517,7 @@ class Sweep:
                 tables[f"{name}.parquet"] = getattr(self, name).table
         summary = self.about() | {
             "settings": len(self.mean),
-            "learner_steps": self.plan.learner_steps,
+            f"learner_{self.plan.source.unit}": self.plan.learner_steps,
             "seconds": self.seconds,
             "baselines": self.baselines,
             "best": _finite(self.best),

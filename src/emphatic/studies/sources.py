@@ -1,7 +1,8 @@
 """What a sweep learns from: simulated runs of a problem with exact values, or one recorded log with actual returns.
 
-Both have a ``name``, a ``metric``, ``steps``, ``fresh`` (whether each run has a problem of its own), ``check``,
-``identity``, ``points``, ``baselines`` and ``score``, which learns with all settings side by side and gives ``Scores``.
+Both have a ``name``, a ``metric`` (``is_cost`` if it is what episodes cost), ``notes`` on their baselines, ``steps``
+(of a ``unit``, steps or episodes), ``fresh`` (whether each run has a problem of its own), ``check``, ``identity``,
+``points``, ``baselines`` and ``score``, which learns with all settings side by side and gives ``Scores``.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from emphatic import engines
 from emphatic.learning import inputs
 from emphatic.learning.inputs import Active, refusal
 from emphatic.learning.sequences import UndiscountedWarning, returns
-from emphatic.nexting.learning import open_log
-from emphatic.nexting.settings import Settings as NextingSettings
-from emphatic.problems import MDP, Tasks
-from emphatic.scores import known_return
+from emphatic.nexting.runs.learning import open_log
+from emphatic.nexting.runs.settings import Settings as NextingSettings
+from emphatic.nexting.scores import known_return
+from emphatic.problems import MDP, Stream, Tasks
 from emphatic.studies.grid import GridSettings, LeastSquaresRule
 
 __all__ = ["Recorded", "Scores", "Simulated"]
@@ -86,16 +87,21 @@ class Simulated:
     weights. Of ``Tasks`` each has learners of its own, and the error is the mean over the tasks.
 
     Where the target policy is undefined nothing is learned: ρ, I and both step sizes are 0 there.
+
+    With ``unit`` "episodes" a run has so many of these, and the error is measured at the end of each, as for the random
+    walk in the literature: ``mean`` is that of all ends, ``final`` that of the last one.
     """
 
     problem: MDP | Tasks | Callable[..., MDP | Tasks]
     steps: int
     seed: int = 0
     theta: tuple[float, ...] | None = None
-    d: tuple[float, ...] | None = None
+    d: tuple[float, ...] | float | None = None
+    unit: str = "steps"
 
     metric = "RMSVE"
-    unit: ClassVar[str] = "steps"
+    is_cost: ClassVar[bool] = False
+    notes: ClassVar[Mapping[str, str]] = {}
 
     @property
     def weights(self) -> str:
@@ -154,10 +160,22 @@ class Simulated:
                 raise refusal("rule", "sweep", wanted, repr(rule.name))
             self._first_weights(mdp)
             self._probe(mdp)
+            self._ends_per_step(mdp)
+
+    def _ends_per_step(self, mdp: MDP) -> float:
+        """The share of the steps of behaviour with which an episode ends, γ' = 0; ValueError if runs need some."""
+        if self.unit == "steps":
+            return 0.0
+        ends = float(np.einsum("s,sa,sax,x->", mdp.d_mu, mdp.mu, mdp.P, np.append(mdp.gamma == 0.0, True)))
+        if not ends:
+            raise refusal("episodes", "sweep", f"be left out: {self.name} has no ends", repr(self.steps))
+        return ends
 
     def identity(self) -> str:
         """A hash that identifies these runs."""
-        digest = hashlib.sha256(f"{self.name} {self.steps} {self.seed} {self.fresh} {self.theta} {self.d}".encode())
+        digest = hashlib.sha256(
+            f"{self.name} {self.steps} {self.unit} {self.seed} {self.fresh} {self.theta} {self.d}".encode()
+        )
         for mdp in self.tasks(0):
             for name in ("P", "R", "gamma", "pi", "mu", "Phi", "I", "lambda_", "start"):
                 array = np.ascontiguousarray(getattr(mdp, name), np.float64)
@@ -187,41 +205,64 @@ class Simulated:
 
     def _score(self, mdp: MDP, run: int, settings: GridSettings, every: int, points: NDArray[np.int64]) -> Scores:
         """Of one task."""
-        rule, K, probe = settings.rule, len(settings), self._probe(mdp)
-        stream = mdp.simulate(self.steps, seed=(self.seed, run))
-        series, constants = stream.inputs(settings.stream_rule), _constants(settings, mdp)
-        if "lambda_" in constants:
-            series.pop("lambda_next", None)  # as a grid sets λ, it is the same everywhere
-        # β = eta·α follows α
-        step_sizes = ["alpha"] + ["beta"] * ("beta" in constants and rule.defaults.get("beta") == "eta")
-        active = None if stream.active.all() else stream.active
-        size = every * max(1, _ERRORS // (len(settings) * (1 if active is None else every)))
-        learner = settings.learner(mdp.n, self._engine(mdp, settings, every, min(size, self.steps)))
+        K, probe = len(settings), self._probe(mdp)
+        stream, edges = self._stream(mdp, run)
+        by_episode, steps = bool(edges), edges[-1] if edges else self.steps
+        size = every * max(1, _ERRORS // (K * (1 if stream.active.all() else every)))
+        edges = edges or [*range(0, steps, size), steps]
+        learner = settings.learner(mdp.n, self._engine(mdp, settings, every, min(size, steps)))
         if self.theta is not None:
             learner.theta = self._first_weights(mdp)  # type: ignore[misc]  # least squares was rejected by ``check``
+        measured: dict[str, Any] = {} if by_episode else {"probe": probe, "probe_every": every}
+        error_of = inputs.probe(probe, mdp.n, None)
         total, curve = np.zeros(K), np.empty((len(points), K))
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", UndiscountedWarning)  # an episode may be longer than a block
-            for begin in range(0, self.steps, size):
-                end = min(begin + size, self.steps)
-                # (T+1, n), or (T, 1): a column is for all learners, even where there are as many of them as steps
-                block = {
-                    name: value[begin : end + 1] if name == "Phi" else value[begin:end, None]
-                    for name, value in series.items()
-                } | constants
-                if active is not None and "alpha" in constants:
-                    block |= {name: constants[name] * active[begin:end, None] for name in step_sizes}
-                _, error = learner.run(
-                    **block, predictions=False, probe=probe, probe_every=every, on_divergence="freeze"
-                )
+            for number, (begin, end) in enumerate(pairwise(edges)):
+                block = self._block(mdp, stream, settings, begin, end)
+                errors = learner.run(**block, predictions=False, on_divergence="freeze", **measured)
+                if by_episode:
+                    error, place = np.where(learner.frozen, np.inf, error_of(learner.theta))[None], points - number
+                else:
+                    error, place = errors[1], (points - begin) // every
                 total += error.sum(axis=0)
-                inside = (points >= begin) & (points < end)
-                curve[inside] = error[(points[inside] - begin) // every]
-        curve[(points[:, None] > learner._taken) & learner.frozen] = np.inf
-        error = inputs.probe(probe, mdp.n, None)
+                inside = (place >= 0) & (place < len(error))
+                curve[inside] = error[place[inside]]
+        if not by_episode:
+            curve[(points[:, None] > learner._taken) & learner.frozen] = np.inf
         # the larger of two, as the first weights may be the best
-        start = error(np.stack([self._first_weights(mdp), np.zeros(mdp.n)])).max()
-        return Scores.of(total / -(-self.steps // every), error(learner.theta), curve, learner.frozen, float(start))
+        start = error_of(np.stack([self._first_weights(mdp), np.zeros(mdp.n)])).max()
+        mean = total / (self.steps if by_episode else -(-steps // every))
+        return Scores.of(mean, error_of(learner.theta), curve, learner.frozen, float(start))
+
+    def _stream(self, mdp: MDP, run: int) -> tuple[Stream, list[int]]:
+        """The steps of a run and, of episodes, where each begins, and where the last one ends."""
+        if self.unit == "steps":
+            return mdp.simulate(self.steps, seed=(self.seed, run)), []
+        T = round(1.5 * self.steps / self._ends_per_step(mdp)) + 100
+        while True:
+            stream = mdp.simulate(T, seed=(self.seed, run))  # begins as a shorter one
+            ends = np.flatnonzero(stream.gamma_next == 0.0)[: self.steps] + 1
+            if len(ends) == self.steps:
+                return stream, [0, *ends.tolist()]
+            T *= 2
+
+    def _block(self, mdp: MDP, stream: Stream, settings: GridSettings, begin: int, end: int) -> dict[str, Any]:
+        """Some steps of a stream with all settings, as ``run`` takes them."""
+        series, constants = stream.inputs(settings.stream_rule), _constants(settings, mdp)
+        if "lambda_" in constants:
+            series.pop("lambda_next", None)  # as a grid sets λ, it is the same everywhere
+        # (T+1, n), or (T, 1): a column is for all learners, even where there are as many of them as steps
+        block: dict[str, Any] = {
+            name: value[begin : end + 1] if name == "Phi" else value[begin:end, None] for name, value in series.items()
+        }
+        block |= constants
+        if "alpha" in constants and not stream.active.all():
+            # β = eta·α follows α
+            follows = "beta" in constants and settings.rule.defaults.get("beta") == "eta"
+            for name in ["alpha", *["beta"] * follows]:
+                block[name] = constants[name] * stream.active[begin:end, None]
+        return block
 
     def _engine(self, mdp: MDP, settings: GridSettings, every: int, steps: int) -> str:
         """The engine of all settings together."""
@@ -300,6 +341,8 @@ class Recorded:
 
     metric = "return error"
     unit: ClassVar[str] = "steps"
+    is_cost: ClassVar[bool] = False
+    notes: ClassVar[Mapping[str, str]] = {}
     fresh = False
 
     def __post_init__(self) -> None:

@@ -25,8 +25,10 @@ __all__ = ["SweepConfig"]
 
 #: The default grid.
 _DEFAULT_GRID = {"rule": "td, true_online_td, etd, true_online_etd", "alpha": "2^-12..2^-1", "lambda": "0, .5, .9, 1"}
+#: The default grid where the error is that at the ends of episodes: the figure of the random walk in the literature.
+_EPISODE_GRID = {"rule": "td, true_online_td", "alpha": ".05..1:+.05", "lambda": "0, .4, .8, .9, .95, .975, .99, 1"}
 #: The default grid of a control problem.
-_CONTROL_GRID = {"rule": "sarsa, expected_sarsa, q", "alpha": "2^-6..2^0", "lambda": "0, .5, .9"}
+_CONTROL_GRID = {"rule": "sarsa, expected_sarsa, watkins_q", "alpha": "2^-6..2^0", "lambda": "0, .5, .9"}
 #: The rules where nothing ends.
 _CONTINUING = {"access_control": "differential_sarsa, differential_q"}
 #: A setting that is a flag of ``emphatic sweep`` too; one that only a log has is listed under a heading of its own.
@@ -48,7 +50,7 @@ class SweepConfig:
         grid: Grids of rules and parameters, as in ``[[grid]]`` of a file.
         runs: The seeded runs of each setting.
         steps: The steps of a run.
-        episodes: The episodes of a run on a control problem.
+        episodes: The episodes of a run, in place of steps.
         every: The steps between two errors.
         points: The points of a learning curve, or the steps that have one.
         seed: The seed of all runs.
@@ -69,7 +71,9 @@ class SweepConfig:
     grid: tuple[Mapping[str, Any], ...] = setting((), help="")
     runs: int | None = _flag(help="Seeded runs of each setting; default: 10.", flag_type=int)
     steps: int | None = _flag(help="Steps per run; default: 10,000.", flag_type=int)
-    episodes: int | None = _flag(help="Episodes per run of a control problem; default: 50.", flag_type=int)
+    episodes: int | None = _flag(
+        help="Episodes per run, in place of steps; default on a control problem: 50.", flag_type=int
+    )
     every: int | None = _flag(help="Compute the error every N steps; default: 1.", flag_type=int)
     points: int | list[int] | None = setting(
         help="The points of a learning curve, or the steps that have one; default: 50."
@@ -118,8 +122,14 @@ class SweepConfig:
         return config
 
     @staticmethod
-    def usual(rule: str | None, problem: str = "") -> dict[str, Any]:
-        """The default grid of these rules on a problem; without λ if none of them uses it."""
+    def usual(rule: str | None, problem: str = "", by_episode: bool = False) -> dict[str, Any]:
+        """The default grid of these rules on a problem; without λ if none of them uses it.
+
+        Args:
+            rule: Rules, in text form; None for the default ones.
+            problem: The problem's name, or "".
+            by_episode: Whether a run has a number of episodes.
+        """
         from emphatic.studies.acting import is_world
         from emphatic.studies.grid import parameters, resolve
 
@@ -127,9 +137,10 @@ class SweepConfig:
             name = problem.replace("-", "_")
             return dict(_CONTROL_GRID) | ({"rule": _CONTINUING[name]} if name in _CONTINUING else {})
 
-        resolved = resolve(_split(rule or _DEFAULT_GRID["rule"]))
+        grid = _EPISODE_GRID if by_episode else _DEFAULT_GRID
+        resolved = resolve(_split(rule or grid["rule"]))
         known = {name for rule in resolved if not isinstance(rule, str) for name in parameters(rule)}
-        return {name: value for name, value in _DEFAULT_GRID.items() if name in ("rule", *known) or not known}
+        return {name: value for name, value in grid.items() if name in ("rule", *known) or not known}
 
     @property
     def is_log(self) -> bool:
@@ -146,9 +157,9 @@ class SweepConfig:
         from emphatic.studies.acting import is_world
         from emphatic.studies.grid import resolve
 
+        grids = self.grid or (self.usual(None, self.problem, self.episodes is not None),)
         if is_world(self.problem):
-            return [dict(grid) for grid in self.grid or (_CONTROL_GRID,)]
-        grids = self.grid or (_DEFAULT_GRID,)
+            return [dict(grid) for grid in grids]
         return [dict(grid) | {"rule": resolve(_split(grid.get("rule")))} for grid in grids]
 
     def source(self) -> Callable[..., MDP | Tasks] | Recorded | Acting:

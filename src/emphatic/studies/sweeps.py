@@ -36,6 +36,7 @@ from emphatic.studies.acting import Acting, acting, control_grid, is_world, make
 from emphatic.studies.grid import Grid, GridSettings, LeastSquaresRule, SweptRule, parse_numbers, settings
 from emphatic.studies.results import Sweep
 from emphatic.studies.sources import Recorded, Scores, Simulated
+from emphatic.studies.sweep_config import SweepConfig
 
 __all__ = ["SweepPlan", "Task", "Track", "fingerprint", "on_one_thread", "sweep"]
 
@@ -62,7 +63,7 @@ class Track(Protocol):
 
 def sweep(
     problem: Problem | Recorded | World | Acting,
-    grid: Grid,
+    grid: Grid | None = None,
     *,
     runs: int | None = None,
     steps: int | None = None,
@@ -87,6 +88,11 @@ def sweep(
     value error before an update. For ``Tasks`` it is the mean over the tasks, and on a log it is the error against the
     return. A sweep keeps the mean of the error over the steps, its last value, and its values at ``points``.
 
+    With ``episodes`` a run has so many instead of ``steps``, and the error is measured at the end of each. This is the
+    figure of TD(λ) in the literature, the error of every state counting the same:
+
+        sweep("random_walk", episodes=10, d=1, runs=100, out="walk")
+
     On a control problem every setting is an agent that acts, and in place of the error there is the cost of its
     episodes: steps, or minus the return (``emphatic.studies.acting``).
 
@@ -96,17 +102,18 @@ def sweep(
         problem: A name of ``emphatic.problems.names()``, an ``MDP`` or ``Tasks``, a function that makes one (for each
             run, if it takes a ``seed``), a ``Recorded`` log, or a ``World`` or a name of ``emphatic.control.WORLDS``.
         grid: {"rule": …, "alpha": …, "lambda": …, …}, each one or several values, or text such as "2^-10..2^-2"; or a
-            list of such grids. A rule is a name, or a ``Rule`` or ``ElementwiseRule`` of your own; of a control problem
-            a name of ``emphatic.control.ALGORITHMS`` or an ``Algorithm``, with ``epsilon`` and ``gamma`` as parameters.
+            list of such grids; a usual one by default. A rule is a name, or a ``Rule`` or ``ElementwiseRule`` of your
+            own. On a control problem it is a name of ``emphatic.control.ALGORITHMS`` or an ``Algorithm``, and
+            ``epsilon``, ``gamma`` and its rule's own are parameters.
         runs: Number of streams; 10 by default. A log is one run.
         steps: Steps of each run; 10,000 by default. A log has its own length.
-        episodes: Episodes of each run on a control problem; 50 by default.
+        episodes: Episodes of each run, in place of ``steps``; 50 by default on a control problem.
         every: The error is measured before each ``every``-th update.
         points: Steps at which errors are stored: how many, evenly spread, or the steps themselves; by default 50, half
             of them logarithmically spaced from the beginning.
         seed: Seed of the streams.
         theta: The initial weights; 0 by default.
-        d: Weights of the states' errors, (S,); d_μ·I by default.
+        d: Weights of the states' errors, (S,), or 1 where all count the same; d_μ·I by default.
         rerun: Number of fresh runs on which the best setting of each rule is reported; it is chosen on the other runs.
             So are the settings of the figures against λ, and against α at the best λ.
         tolerance: A fraction of all runs, such as .9: the best settings then have tolerance intervals, which contain
@@ -132,17 +139,22 @@ def sweep(
     folder = None if out is None else Path(out)
     with nullcontext() if folder is None else hold_folder(folder):
         _check_seed_and_jobs(seed, jobs)
-        if episodes is not None and not (isinstance(problem, World | Acting) or is_world(problem)):
-            raise refusal("episodes", "sweep", "be left out: this is not a control problem", repr(episodes))
+        if grid is None:
+            if isinstance(problem, World | Acting):
+                raise refusal("grid", "sweep", "be given for a world that has no name", "none")
+            grid = SweepConfig(problem if isinstance(problem, str) else "", episodes=episodes).grids
         if isinstance(problem, Recorded):
-            _check_log_arguments(theta=theta, d=d, rerun=rerun or None, steps=steps)
+            _check_log_arguments(theta=theta, d=d, rerun=rerun or None, steps=steps, episodes=episodes)
             source: Source = problem
         elif isinstance(problem, Acting | World) or (isinstance(problem, str) and is_world(problem)):
-            _check_control_arguments(theta=theta, d=d, steps=steps, every=None if every == 1 else every)
+            _check_episode_arguments(theta=theta, d=d, steps=steps, every=None if every == 1 else every)
             source = problem if isinstance(problem, Acting) else acting(problem, episodes, seed)
             source, grid = replace(source, seed=seed), control_grid(grid)
         else:
-            source = _simulate(problem, 10_000 if steps is None else steps, seed, theta, d)
+            if episodes is not None:
+                _check_episode_arguments(steps=steps, every=None if every == 1 else every)
+            unit, length = ("steps", 10_000 if steps is None else steps) if episodes is None else ("episodes", episodes)
+            source = _simulate(problem, unit, length, seed, theta, d)
         plan = SweepPlan.of(source, grid, runs, every, points)
         if isinstance(rerun, bool) or not isinstance(rerun, int) or rerun < 0:
             raise refusal("rerun", "sweep", "be a whole number of 0 or more", repr(rerun))
@@ -181,19 +193,20 @@ def _check_log_arguments(**arguments: object) -> None:
         "d": "be left out with a log: all its steps have the same weight",
         "rerun": "be 0 with a log: it is a single run",
         "steps": "be left out with a log: it is used as it is",
+        "episodes": "be left out with a log: it is used as it is",
     }
     for name, value in arguments.items():
         if value is not None:
             raise refusal(name, "sweep", wanted[name], repr(value))
 
 
-def _check_control_arguments(**arguments: object) -> None:
-    """ValueError if one of the arguments that do not go with a control problem was given."""
+def _check_episode_arguments(**arguments: object) -> None:
+    """ValueError if one of the arguments that do not go with a control problem, or with episodes, was given."""
     wanted = {
         "theta": "be left out with a control problem: all weights start at 0",
         "d": "be left out with a control problem",
-        "steps": "be left out with a control problem: give 'episodes'",
-        "every": "be 1 with a control problem: every episode counts",
+        "steps": "be left out: runs are of 'episodes'",
+        "every": "be 1: every episode counts",
     }
     for name, value in arguments.items():
         if value is not None:
@@ -201,15 +214,16 @@ def _check_control_arguments(**arguments: object) -> None:
 
 
 def _simulate(
-    problem: Problem, steps: int, seed: int, theta: Sequence[float] | str | None, d: ArrayLike | None
+    problem: Problem, unit: str, length: int, seed: int, theta: Sequence[float] | str | None, d: ArrayLike | None
 ) -> Simulated:
     resolved = maker_of(problem) if isinstance(problem, str) else problem
     if not isinstance(resolved, MDP | Tasks) and not _makes_problems(resolved):
         wanted = "be a name, an MDP, Tasks, a function (without parameters, or of a seed) that creates one, or Recorded"
         raise refusal("problem", "sweep", wanted, repr(problem))
-    T = whole("steps", steps, "sweep")
-    weights = (None if value is None else parse_numbers(name, value) for name, value in (("theta", theta), ("d", d)))
-    return Simulated(resolved, T, seed, *weights)
+    first = None if theta is None else parse_numbers("theta", theta)
+    weights = None if d is None else parse_numbers("d", d)
+    alike = weights[0] if weights is not None and len(weights) == 1 else weights
+    return Simulated(resolved, whole(unit, length, "sweep"), seed, first, alike, unit)
 
 
 def _makes_problems(function: Callable[..., MDP | Tasks]) -> bool:

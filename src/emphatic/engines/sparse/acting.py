@@ -10,7 +10,6 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from emphatic.common.names import refusal
 from emphatic.engines import compiled
 from emphatic.engines.sparse import Layout, Sparse, column_type, functions_for
 from emphatic.engines.sparse.elementwise_sparse import SparseElementwise, elementwise_functions, record
@@ -21,11 +20,12 @@ if TYPE_CHECKING:
     from emphatic.engines.base import Engine
     from emphatic.rules import AnyRule, Scalars
 
-__all__ = ["SETTINGS", "STATUS", "TIES", "ActingKernels", "Known", "acting_functions", "state_type"]
+__all__ = ["SETTINGS", "STATUS", "TIES", "ActingKernels", "Known", "acting_functions", "brought_by_steps"]
+__all__ += ["state_type"]
 
-#: Places of an agent's numbers in ``setting``.
+#: Places of an agent's numbers in ``setting``; the rule's extra parameters follow, in their order.
 SETTINGS: tuple[str, ...] = (
-    *("N", "ALPHA", "GAMMA", "LAMBDA", "ETA", "SIGMA", "NEXT", "RATIO", "CUTS", "GREEDY"),
+    *("N", "ALPHA", "GAMMA", "LAMBDA", "SIGMA", "NEXT", "RATIO", "CUTS", "GREEDY"),
     *("SOFTMAX", "KIND", "START", "END", "STEPS"),
 )
 #: Places of what an agent remembers in ``status``.
@@ -35,14 +35,14 @@ TIES = 1e-10
 
 # ----------------------------------------------------------- what the kernels call, besides the rule's functions
 
-N = ALPHA = GAMMA = LAMBDA = ETA = SIGMA = NEXT = RATIO = CUTS = GREEDY = SOFTMAX = KIND = START = END = STEPS = 0
+N = ALPHA = GAMMA = LAMBDA = SIGMA = NEXT = RATIO = CUTS = GREEDY = SOFTMAX = KIND = START = END = STEPS = 0
 ACTION = PI = MU = IS_GREEDY = DECISIONS = DELTA = 0
 #: (state, index, value, begin, end) → θ·φ; and the same, with the columns of φ up to date then.
 value_in: Callable[..., float]
 fetch_value: Callable[..., float]
 #: (state, index, value, index_next, value_next, begin, end, step) → δ, or NaN where the step was refused.
 learn_with: Callable[..., float]
-#: (alpha, lambda, rho, gamma_next, R, eta, lambda_next) → the parameters of a step.
+#: (setting, status, lambda, rho, gamma_next, R) → the parameters of a step.
 step_of: Callable[..., Scalars]
 #: (q) → the number of actions, and (index) → that of the active features of a state.
 count_actions: Callable[[NDArray[np.float64]], int]
@@ -50,17 +50,18 @@ count_slots: Callable[[NDArray[np.int64]], int]
 #: (setting, place) → what the algorithm has there.
 fixed: Callable[[NDArray[np.float64], int], float]
 
-#: What each parameter of a rule is in a step of an agent.
-_PARAMETERS = {
-    "alpha": "alpha",
-    "I": "1.0",
-    "lambda_": "trace",
-    "rho": "rho",
-    "gamma_next": "gamma",
-    "R": "reward",
-    "beta": "eta * alpha",
-    "lambda_next": "trace_next",
-}
+#: What a step of an agent brings, by the names of a rule's parameters: those of the last action.
+_OF_STEPS = {"rho": "rho", "gamma_next": "gamma", "R": "reward", "pi": "status[PI]", "mu": "status[MU]"}
+
+
+def brought_by_steps(rule: AnyRule) -> dict[str, str]:
+    """The extra parameters of a rule that each step brings, and what they are there; all others are constant."""
+    brought = dict(_OF_STEPS)
+    for name in rule.extra:
+        source = str(rule.defaults.get(name))
+        if name not in brought and source in brought:
+            brought[name] = brought[source]
+    return {name: brought[name] for name in rule.extra if name in brought}
 
 
 class Known(NamedTuple):
@@ -91,8 +92,10 @@ def _add(functions: Functions, rule: AnyRule, known: Known | None) -> None:
     for place, name in (*enumerate(SETTINGS), *enumerate(STATUS)):
         functions.constant(name, place)
     functions.constant("TIES", TIES)
-    step = tuple_of(_PARAMETERS[name] for name in rule.parameters)
-    functions.add("step_of(alpha, trace, rho, gamma, reward, eta, trace_next)", f"return {step}")
+    parameters = {"alpha": "setting[ALPHA]", "I": "1.0", "lambda_": "trace"} | _OF_STEPS
+    parameters |= {name: f"setting[{len(SETTINGS) + i}]" for i, name in enumerate(rule.extra)} | brought_by_steps(rule)
+    step = tuple_of(parameters[name] for name in rule.parameters)
+    functions.add("step_of(setting, status, trace, rho, gamma, reward)", f"return {step}")
     elementwise = isinstance(rule, ElementwiseRule)
     lazy = ", ".join(f"state[{i}][0]" if elementwise else f"state[{i}]" for i in range(4))
     row = "index, value, begin, end"
@@ -155,9 +158,6 @@ class ActingKernels:
 
     def __init__(self, engine: Engine) -> None:
         assert isinstance(engine, Sparse | SparseElementwise)
-        unknown = [name for name in engine.rule.parameters if name not in _PARAMETERS]
-        if unknown:
-            raise refusal("algorithm", "Agent", "have a rule whose parameters an agent knows", f"{unknown[0]!r} of it")
         self._engine = engine
 
     @functools.cached_property

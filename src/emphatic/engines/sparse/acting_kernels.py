@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from emphatic.engines.rule_functions import HUGE, zeros
     from emphatic.engines.sparse import add_held, combine, epochs, fetch
     from emphatic.engines.sparse.acting import (
-        ACTION, ALPHA, CUTS, DECISIONS, DELTA, END, ETA, GAMMA, GREEDY, IS_GREEDY, KIND, LAMBDA, MU, N, NEXT, PI, RATIO,
-        SIGMA, SOFTMAX, START, STEPS, TIES, count_actions, count_slots, fetch_value, fixed, learn_with, step_of,
-        value_in,
+        ACTION, CUTS, DECISIONS, DELTA, END, GAMMA, GREEDY, IS_GREEDY, KIND, LAMBDA, MU, N, NEXT, PI, RATIO, SIGMA,
+        SOFTMAX, START, STEPS, TIES, count_actions, count_slots, fetch_value, fixed, learn_with, step_of, value_in,
     )  # fmt: skip
 
     State = tuple[NDArray[Any], ...]
@@ -154,13 +153,15 @@ def weigh_actions(
 
 @inner
 def ratio(setting: Floats, status: Floats) -> float:
-    """What scales the trace before this action: 1, ρ, π(A|S), or σρ + (1 − σ)π(A|S)."""
+    """What scales the trace before this action: 1, ρ, π(A|S), σρ + (1 − σ)π(A|S), or min(1, ρ)."""
     if fixed(setting, RATIO) == 0.0:
         factor = 1.0
     elif fixed(setting, RATIO) == 1.0:
         factor = status[PI] / status[MU]
     elif fixed(setting, RATIO) == 2.0:
         factor = status[PI]
+    elif fixed(setting, RATIO) == 4.0:
+        factor = min(1.0, status[PI] / status[MU])
     else:
         factor = fixed(setting, SIGMA) * status[PI] / status[MU] + (1.0 - fixed(setting, SIGMA)) * status[PI]
     return float(factor)
@@ -218,7 +219,7 @@ def take_action(
     previous = int(status[ACTION])
     for i in range(slots):
         index[2, i] = previous * n + index[0, i] if 0 <= index[0, i] < n else -1
-    step = step_of(setting[ALPHA], trace, rho, gamma, reward, fixed(setting, ETA), setting[LAMBDA])
+    step = step_of(setting, status, trace, rho, gamma, reward)
     delta = learn_with(state, index[2], value[0], next_index, next_value, first_next, end_next, step)
     if not abs(delta) <= HUGE:
         return -3

@@ -1,5 +1,0 @@
-"""``python -m emphatic.cli``."""
-
-from emphatic.cli import app
-
-app(prog_name="emphatic")

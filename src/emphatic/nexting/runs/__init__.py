@@ -1,0 +1,1 @@
+"""A run on a table: settings, learning, scores and the report."""

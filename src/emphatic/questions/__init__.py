@@ -1,5 +1,0 @@
-"""Questions about a stream: general value functions, and their evaluation on each row."""
-
-from emphatic.questions.gvf import GVF, Policy
-
-__all__ = ["GVF", "Policy"]
