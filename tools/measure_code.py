@@ -37,13 +37,13 @@ VAGUE = frozenset(
 #: The largest size of the package, in code lines. It only falls, but for what these add once: ``bounded_etd`` and its
 #: default 500, ``bootstrap`` 600, ``jax`` and ``export`` 450, and ``answers`` 2,400 until all that it replaces is gone.
 #: What moves to another package takes its part of the limit along.
-CODE_LINES = 38_017
+CODE_LINES = 37_877
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
     ".": 505,
     "common": 562,
     "control": 902,
-    "engines": 6_308,
+    "engines": 6_168,
     "features": 1_170,
     "gvfs": 831,
     "hordes": 1_526,

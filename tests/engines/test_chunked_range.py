@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from emphatic import rules
-from emphatic.engines.base import Engine, Watch
+from emphatic.engines.base import Engine, Steps, Watch
 from emphatic.engines.chunked import LANES, STEPS, Chunked, Room
 from emphatic.engines.dense import Dense
 from tests.support.streams import relative_error
@@ -73,7 +73,8 @@ def run(
     for begin, end in zip((0, *cuts), (*cuts, T), strict=True):
         if status == -1:
             part = tuple(p[begin:end] for p in parameters)
-            status = engine.run(phi[begin:end], phi_next[begin:end], top, part, predictions[begin:end], watch)
+            rows, rows_next, room = phi[begin:end], phi_next[begin:end], predictions[begin:end]
+            status = engine.run(Steps(rows, rows_next, top, part, room, watch))
             status += begin * K if status >= 0 else 0
     return Outcome(status, engine, watch.frozen, predictions)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from emphatic import rules
-from emphatic.engines.base import Rows, Watch
+from emphatic.engines.base import Rows, Steps, Watch
 from emphatic.engines.reference import Reference
 from emphatic.engines.sparse.sparse_many import SparseMany
 from emphatic.engines.sparse.sparse_many_kernels import NEVER
@@ -65,7 +65,8 @@ class Log:
         )
         parameters = tuple(p[begin:end] for p in self.parameters)
         watch = watch or Watch(np.zeros(engine.K, bool))
-        return engine.run(*features, 10.0, parameters, predictions, watch), predictions
+        phi, phi_next = features
+        return engine.run(Steps(phi, phi_next, 10.0, parameters, predictions, watch)), predictions
 
     def step(self, engine: SparseMany, t: int, frozen: Array | None = None) -> Any:
         frozen = np.zeros(engine.K, bool) if frozen is None else frozen
@@ -120,7 +121,7 @@ def differences_of_neighbours(rule: Rule, dtype: str) -> list[str]:
     if not all(np.array_equal(a, b) for a, b in zip(state(engine), state(in_pieces), strict=True)):
         differences.append("the state in pieces")
     rows, rows_next = log.rows.block(0, T), log.rows.block(1, T + 1)
-    broken.run(rows, rows_next, 10.0, log.parameters, predictions, watch, first)
+    broken.run(Steps(rows, rows_next, 10.0, log.parameters, predictions, watch, first))
     for begin, end in ((0, 7), (7, 8), (8, 20), (20, T)):
         if begin:
             pieces.clear_traces()

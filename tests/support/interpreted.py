@@ -16,7 +16,7 @@ import torch
 
 import emphatic
 from emphatic import Learner, rules
-from emphatic.engines.base import Engine, Watch
+from emphatic.engines.base import Engine, Steps, Watch
 from emphatic.engines.cuda.engine import Cuda
 from emphatic.engines.reference import Reference
 from emphatic.rules import Rule, Scalars, Update
@@ -410,7 +410,7 @@ def leave_frozen_learners_alone() -> None:
         engine.scalars[:, 0], engine.scalars[:, -1] = 0.5, np.arange(K)
         predictions = np.empty((T, K))
         top = float(np.abs(Phi).max())
-        assert engine.run(Phi[:-1], Phi[1:], top, tuple(parameters), predictions, Watch(frozen.copy())) == -1
+        assert engine.run(Steps(Phi[:-1], Phi[1:], top, tuple(parameters), predictions, Watch(frozen.copy()))) == -1
         return engine, predictions
 
     (engine, predictions), (reference, expected) = run(Cuda), run(Reference)
@@ -436,7 +436,7 @@ def run_any_rule() -> None:
             engine: Engine = kind(rule, n, K, "float64")
             predictions = np.empty((T, K))
             parameters = tuple(given[name] for name in rule.parameters)
-            status = engine.run(Phi[:-1], phi_next, 9.0, parameters, predictions, Watch(np.zeros(K, np.bool_)))
+            status = engine.run(Steps(Phi[:-1], phi_next, 9.0, parameters, predictions, Watch(np.zeros(K, np.bool_))))
             assert status == -1
             vectors = [engine.vector(r) for r in range(len(rule.vectors))]
             ends.append([predictions, engine.delta, engine.scalars[:, : engine.M], *vectors])

@@ -6,7 +6,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -19,6 +19,7 @@ __all__ = [
     "UNFIT",
     "ArrayEngine",
     "Arrays",
+    "DenseSteps",
     "Engine",
     "Features",
     "Flags",
@@ -209,16 +210,36 @@ class Watch:
             self.errors[rows, learners] = self.probe(theta, learners)
 
 
-class Steps(NamedTuple):
-    """The steps of a run on dense features, as ``Engine.take`` gets them."""
+#: φ as an engine reads it.
+FeaturesType = TypeVar("FeaturesType", bound=Features)
 
-    phi: NDArray[Any]
-    phi_next: NDArray[Any]
+
+class Steps(NamedTuple, Generic[FeaturesType]):
+    """The T steps of a run: what they learn from, and where their results go.
+
+    ``parameters`` are (T, K), in the rule's order; no component of φ or φ' is larger than ``top``. ``predictions``
+    (T, K) get θ_t·φ_t, unless they have no rows; if they have one row more than there are steps, that is θ·φ' after the
+    last of them. ``first`` (T,) is True where a step begins a sequence: before that step, all learners do what ``cut``
+    does.
+    """
+
+    phi: FeaturesType
+    phi_next: FeaturesType
     top: float
     parameters: Arrays
     predictions: NDArray[Any]
     watch: Watch
     first: Flags = UNBROKEN
+
+    def between(self, begin: int, end: int) -> Steps[Any]:
+        """The steps begin … end − 1."""
+        phi, phi_next = block(self.phi, begin, end), block(self.phi_next, begin, end)
+        room = self.predictions[begin:end] if len(self.predictions) else self.predictions
+        parameters = tuple(p[begin:end] for p in self.parameters)
+        return Steps(phi, phi_next, self.top, parameters, room, self.watch, self.first[begin:end])
+
+
+DenseSteps = Steps[NDArray[Any]]
 
 
 class Engine(ABC):
@@ -256,7 +277,7 @@ class Engine(ABC):
     def learn_row(self, phi: Any, phi_next: Any, top: float, parameters: Arrays, frozen: Flags) -> NDArray[Any]:
         """``run`` on one step, in which who would diverge is frozen: θ·φ' after it, (1, K)."""
         predictions: NDArray[Any] = np.empty((2, self.K), self.dtype)
-        self.run(phi, phi_next, top, parameters, predictions, Watch(frozen, True))
+        self.run(Steps(phi, phi_next, top, parameters, predictions, Watch(frozen, True)))
         return predictions[1:]
 
     def place(self, rows: NDArray[Any]) -> Any:
@@ -291,74 +312,39 @@ class Engine(ABC):
         """The number of steps of each learner, (K,)."""
         return self.scalars[:, -1]
 
-    def run(
-        self,
-        phi: Features,
-        phi_next: Features,
-        top: float,
-        parameters: Arrays,
-        predictions: NDArray[Any],
-        watch: Watch,
-        first: Flags = UNBROKEN,
-    ) -> int:
+    def run(self, steps: Steps[Any]) -> int:
         """Run T steps; −1, or t·K + k if learner k would diverge at step t (then every learner is as before step t).
 
-        ``parameters`` are (T, K), in the rule's order; no component of φ or φ' is larger than ``top``. Fills
-        ``predictions`` (T, K) with θ_t·φ_t, unless it has no rows; if it has one row more than there are steps, that is
-        θ·φ' after the last of them. ``delta`` is then the last step's δ.
-
-        A frozen learner predicts with the weights it has, and has a δ. With ``watch.freeze`` one that would diverge is
-        frozen before that step, and the status is −1. Errors are recorded as ``watch`` specifies.
-
-        ``first`` (T,) is True where a step begins a sequence: before that step, all learners do what ``cut`` does.
+        ``delta`` is then the last step's δ. A frozen learner predicts with the weights it has, and has a δ. With
+        ``watch.freeze`` one that would diverge is frozen before that step, and the status is −1. Errors are recorded as
+        ``watch`` specifies.
         """
-        T = len(phi)
-        if watch.probe is None and (self.starts_sequences or not len(first)):
-            status = self.take(phi, phi_next, top, parameters, predictions, watch, first)
-        else:
-            status = self._take_pieces(phi, phi_next, top, parameters, predictions, watch, first)
-        if status == -1 and len(predictions) > T:
+        T = len(steps.phi)
+        at_once = steps.watch.probe is None and (self.starts_sequences or not len(steps.first))
+        status = self.take(steps) if at_once else self._take_pieces(steps)
+        if status == -1 and len(steps.predictions) > T:
             with np.errstate(all="ignore"):
-                predictions[T] = self.predict(block(phi_next, T - 1, T))[0]
+                steps.predictions[T] = self.predict(block(steps.phi_next, T - 1, T))[0]
         return status
 
-    def _take_pieces(
-        self,
-        phi: Features,
-        phi_next: Features,
-        top: float,
-        parameters: Arrays,
-        predictions: NDArray[Any],
-        watch: Watch,
-        first: Flags,
-    ) -> int:
+    def _take_pieces(self, steps: Steps[Any]) -> int:
         """``take`` from one probe, or sequence, to the next."""
-        T, probed, plain = len(phi), watch.steps(len(phi)), replace(watch, probe=None)
-        starts = set() if self.starts_sequences else set(np.flatnonzero(first).tolist())
+        T, watch, breaks = len(steps.phi), steps.watch, steps.first
+        probed, plain = watch.steps(T), replace(watch, probe=None)
+        starts = set() if self.starts_sequences else set(np.flatnonzero(breaks).tolist())
         for begin, end in itertools.pairwise(sorted({0, *probed, *starts, T})):
-            if len(first) and first[begin]:
+            if len(breaks) and breaks[begin]:
                 self.cut()  # (before the errors are computed: it may change the last bit of a weight)
             if begin in probed:
                 watch.write(begin, begin + 1, self.vector(0))
-            rows, rows_next = block(phi, begin, end), block(phi_next, begin, end)
-            room = predictions[begin:end] if len(predictions) else predictions
-            breaks = first[begin:end] if self.starts_sequences else UNBROKEN
-            status = self.take(rows, rows_next, top, tuple(p[begin:end] for p in parameters), room, plain, breaks)
+            piece = steps.between(begin, end)._replace(watch=plain)
+            status = self.take(piece if self.starts_sequences else piece._replace(first=UNBROKEN))
             if status != -1:
                 return begin * self.K + status if status >= 0 else status
         return -1
 
     @abstractmethod
-    def take(
-        self,
-        phi: Features,
-        phi_next: Features,
-        top: float,
-        parameters: Arrays,
-        predictions: NDArray[Any],
-        watch: Watch,
-        first: Flags = UNBROKEN,
-    ) -> int:
+    def take(self, steps: Steps[Any]) -> int:
         """``run`` without recording errors: each engine's own implementation."""
 
     def stepper(self, single: bool) -> Callable[..., Any] | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from emphatic.engines.base import UNBROKEN, ArrayEngine, Arrays, Features, Flags, Watch
+from emphatic.engines.base import ArrayEngine, DenseSteps, Features
 from emphatic.rules import Update
 
 if TYPE_CHECKING:
@@ -25,21 +25,11 @@ class Reference(ArrayEngine):
 
     name = "reference"
 
-    def take(
-        self,
-        phi: Features,
-        phi_next: Features,
-        top: float,
-        parameters: Arrays,
-        predictions: NDArray[Any],
-        watch: Watch,
-        first: Flags = UNBROKEN,
-    ) -> int:
-        assert isinstance(phi, np.ndarray)
-        assert isinstance(phi_next, np.ndarray)
+    def take(self, steps: DenseSteps) -> int:
+        phi, phi_next, _, parameters, predictions, watch, breaks = steps
         X, memory = np.empty_like(self.X), np.empty((self.K, self.M))
         for t in range(len(phi)):
-            if len(first) and first[t]:
+            if len(breaks) and breaks[t]:
                 self.cut()
             P = np.stack([phi[t], phi_next[t]])
             with np.errstate(all="ignore"):
@@ -86,21 +76,11 @@ class ReferenceElementwise(Reference):
 
     rule: ElementwiseRule
 
-    def take(
-        self,
-        phi: Features,
-        phi_next: Features,
-        top: float,
-        parameters: Arrays,
-        predictions: NDArray[Any],
-        watch: Watch,
-        first: Flags = UNBROKEN,
-    ) -> int:
-        assert isinstance(phi, np.ndarray)
-        assert isinstance(phi_next, np.ndarray)
+    def take(self, steps: DenseSteps) -> int:
+        phi, phi_next, _, parameters, predictions, watch, breaks = steps
         X, scalars = np.empty_like(self.X), np.empty_like(self.scalars)
         for t in range(len(phi)):
-            if len(first) and first[t]:
+            if len(breaks) and breaks[t]:
                 self.cut()
             if len(predictions):
                 with np.errstate(all="ignore"):

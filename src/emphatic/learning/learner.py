@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from emphatic import engines, rules, stepsizes
 from emphatic.common.locks import Guard
 from emphatic.common.names import refusal, show
-from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Probe, Row, Rows, Watch, block
+from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Probe, Row, Rows, Steps, Watch, block
 from emphatic.errors import Diverged
 from emphatic.learning import checkpoint, inputs
 from emphatic.learning.inputs import Active, FeaturesLike, Numbers, SupportsDLPack
@@ -259,7 +259,7 @@ class Learner:
             if deltas is not None:
                 return deltas
         none, position = np.empty((0, engine.K), self._dtype), self.position
-        status = engine.run(row, row_next, max(top, top_next), parameters, none, Watch(self._frozen))
+        status = engine.run(Steps(row, row_next, max(top, top_next), parameters, none, Watch(self._frozen)))
         if status != -1:
             raise Diverged(self.steps, status, of="learning")
         self._set_position(position + 1)
@@ -356,9 +356,7 @@ class Learner:
             for begin, end, steps in log.blocks(self._engine, collection.most):
                 room = collection.room(begin, end)
                 watch = collection.watch(begin, self._frozen, on_divergence == "freeze")
-                status = self._engine.run(
-                    steps.phi, steps.phi_next, steps.top, steps.parameters, room, watch, steps.first
-                )
+                status = self._engine.run(steps.into(room, watch))
                 if status != -1:
                     if snapshot is not None:
                         try:
@@ -710,7 +708,7 @@ class Learner:
                 predictions = engine.learn_row(rows, rows_next, top, parameters, self._frozen)
             else:
                 room: NDArray[Any] = np.empty((T if afresh else T + 1, engine.K), self._type)
-                engine.run(rows, rows_next, top, parameters, room, Watch(self._frozen, True))
+                engine.run(Steps(rows, rows_next, top, parameters, room, Watch(self._frozen, True)))
                 predictions = room[1:]
             if np.count_nonzero(self._frozen):
                 self._pass(position + T)
@@ -912,6 +910,10 @@ class Log:
     top: float
     parameters: Arrays
     first: Flags = field(default_factory=lambda: UNBROKEN)
+
+    def into(self, predictions: NDArray[Any], watch: Watch) -> Steps[Any]:
+        """The steps as an engine takes them."""
+        return Steps(self.phi, self.phi_next, self.top, self.parameters, predictions, watch, self.first)
 
     def blocks(self, engine: Engine, most: int) -> Iterator[tuple[int, int, Log]]:
         """The steps in blocks of at most so many, and features in the form that the engine reads: begin, end, log."""

@@ -57,35 +57,35 @@ def separate(base: AnyRule) -> Rule:
         raise names.refusal("separate_next", "Learner", wanted, "True")
     A, B = base.form
     carried = [j for j in range(len(base.weights), len(base.vectors)) if A[0][j] != 0.0]
-    last = ("p", "p_next") if B[0][1] != 0.0 else ("p",)
-    changes = tuple(f"change_{name}" for name in (*(base.vectors[j] for j in carried), *last))
+    copies = ("p", "p_next") if B[0][1] != 0.0 else ("p",)
+    changes = tuple(f"change_{name}" for name in (*(base.vectors[j] for j in carried), *copies))
     at = base.memory.index(base.change)
     memory = (*base.memory[:at], *changes, *base.memory[at + 1 :])
-    function = _source.compiled(base.name, _separate_source(base, carried, last, changes, memory))
-    kept = base.shared | {"traces": base.traces + last, "memory": memory, "change": ""}
+    function = _source.compiled(base.name, _separate_source(base, carried, copies, changes, memory))
+    fields = base.shared | {"traces": base.traces + copies, "memory": memory, "change": ""}
     step = "effective" if base.effective_step else ""
-    return SeparateRule(base.name, function, **kept, effective_step=step, of=base)
+    return SeparateRule(base.name, function, **fields, effective_step=step, of=base)
 
 
 def _separate_source(
-    base: Rule, carried: list[int], last: tuple[str, ...], changes: tuple[str, ...], memory: tuple[str, ...]
+    base: Rule, carried: list[int], copies: tuple[str, ...], changes: tuple[str, ...], memory: tuple[str, ...]
 ) -> str:
     """The source text of the function."""
-    m, size = len(base.vectors), len(base.vectors) + len(last)
+    m, size = len(base.vectors), len(base.vectors) + len(copies)
     x, x_next = ([f"{name}_{r}" for r in range(size)] for name in ("x", "y"))
     a, b = ([[f"{name}_{r}_{c}" for c in range(count)] for r in range(m)] for name, count in (("a", m), ("b", 2)))
     old = {name: f"old_{name}" for name in (*base.memory, *memory)}
-    parts = [f"{old[change]} * {x[r]}" for change, r in zip(changes, [*carried, *range(m, size)], strict=True)]
+    products = [f"{old[change]} * {x[r]}" for change, r in zip(changes, [*carried, *range(m, size)], strict=True)]
     lines = [f"{tuple_of(old[name] for name in memory)} = memory"]
     if base.effective_source:
-        given = tuple_of("0.0" if name == base.change else old[name] for name in base.memory)
-        body, (effective,) = _source.inlined(base.effective_source, "effective", {"step": "step", "memory": given})
+        memory_0 = tuple_of("0.0" if name == base.change else old[name] for name in base.memory)
+        body, (effective,) = _source.inlined(base.effective_source, "effective", {"step": "step", "memory": memory_0})
         lines += [*body, f"effective = {effective}"]
-    lines += [f"{tuple_of(x)} = x", f"{tuple_of(x_next)} = x_next", f"{old[base.change]} = {' + '.join(parts)}"]
+    lines += [f"{tuple_of(x)} = x", f"{tuple_of(x_next)} = x_next", f"{old[base.change]} = {' + '.join(products)}"]
     arguments = {"step": "step", "memory": tuple_of(old[name] for name in base.memory), "g": "g"}
     arguments |= {"x": tuple_of(x[:m]), "x_next": tuple_of(x_next[:m])}
-    body, (A, B, after) = _source.inlined(base.source, "in", arguments)
-    lines += [*body, f"{tuple_of(f'after_{name}' for name in base.memory)} = {after}"]
+    body, (A, B, remembered) = _source.inlined(base.source, "in", arguments)
+    lines += [*body, f"{tuple_of(f'after_{name}' for name in base.memory)} = {remembered}"]
     for rows, name, value in ((a, "A", A), (b, "B", B)):
         lines.append(f"{tuple_of(f'{name}_{r}' for r in range(m))} = {value}")
         lines += [f"{tuple_of(row)} = {name}_{r}" for r, row in enumerate(rows)]
@@ -93,10 +93,10 @@ def _separate_source(
     lines += [f"after_{change} = {factor}" for change, factor in zip(changes, factors, strict=False)]
     products = [f" - after_{change} * {b[j][0]}" for change, j in zip(changes, carried, strict=False)]
     lines += [f"after_change_p = {b[0][0]}{''.join(products)}", f"after_change_p_next = {b[0][1]}"]
-    zeros = ["0.0"] * len(last)
-    kept = [tuple_of([*row, *zeros]) for row in a] + [tuple_of(["0.0"] * size)] * len(last)
-    taken = [tuple_of(row) for row in b] + ["(1.0, 0.0)", "(0.0, 1.0)"][: len(last)]
-    result = f"{tuple_of(kept)}, {tuple_of(taken)}, {tuple_of(f'after_{name}' for name in memory)}"
+    zeros = ["0.0"] * len(copies)
+    rows_of_A = [tuple_of([*row, *zeros]) for row in a] + [tuple_of(["0.0"] * size)] * len(copies)
+    rows_of_B = [tuple_of(row) for row in b] + ["(1.0, 0.0)", "(0.0, 1.0)"][: len(copies)]
+    result = f"{tuple_of(rows_of_A)}, {tuple_of(rows_of_B)}, {tuple_of(f'after_{name}' for name in memory)}"
     names = {node.id for node in ast.walk(ast.parse(result)) if isinstance(node, ast.Name)}
     needed = _source.needed(ast.parse("\n".join(lines)).body, names | {"effective"})
     body = [*map(ast.unparse, needed), f"return {result}"]

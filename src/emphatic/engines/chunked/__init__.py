@@ -21,7 +21,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Steps, Watch
+from emphatic.engines.base import DenseSteps, Engine, Watch
 from emphatic.engines.dense import Dense
 from emphatic.engines.unrolled import Functions, Slots, Unrolled, tuple_of, unrolled
 
@@ -97,21 +97,10 @@ class Chunked(Dense):
     #: Between two recorded errors it runs all steps at once, in chunks.
     run = Engine.run
 
-    def take(
-        self,
-        phi: Features,
-        phi_next: Features,
-        top: float,
-        parameters: Arrays,
-        predictions: NDArray[Any],
-        watch: Watch,
-        first: Flags = UNBROKEN,
-    ) -> int:
-        assert isinstance(phi, np.ndarray)
-        assert isinstance(phi_next, np.ndarray)
-        T, steps = len(phi), Steps(phi, phi_next, top, parameters, predictions, watch, first)
+    def take(self, steps: DenseSteps) -> int:
+        phi, phi_next, watch, T = steps.phi, steps.phi_next, steps.watch, len(steps.phi)
         if T < _FEW_STEPS:
-            return super().take(*steps)
+            return super().take(steps)
         one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
         length = min(self.length, T)
         room = Room.of(self, length, length + 1 if one_log else 2 * length)
@@ -144,7 +133,7 @@ class Chunked(Dense):
 
     @_quiet()
     def _look(
-        self, room: Room, P: NDArray[Any], G: NDArray[Any], at: NDArray[Any], t0: int, steps: Steps, block: slice
+        self, room: Room, P: NDArray[Any], G: NDArray[Any], at: NDArray[Any], t0: int, steps: DenseSteps, block: slice
     ) -> int:
         """Project a block of learners on P and run the chunk's steps there; returns how many may overflow."""
         lanes, rows = block.stop - block.start, len(P)
@@ -158,7 +147,7 @@ class Chunked(Dense):
         room.scratch.append((V, Q, new))
         return count
 
-    def _take_apart(self, excluded: NDArray[np.bool_], t0: int, t1: int, steps: Steps) -> int:
+    def _take_apart(self, excluded: NDArray[np.bool_], t0: int, t1: int, steps: DenseSteps) -> int:
         """The chunk's steps of learners that are frozen, and step by step of those that the chunk may lose."""
         frozen = steps.watch.frozen
         unsure = np.flatnonzero(excluded & ~frozen)

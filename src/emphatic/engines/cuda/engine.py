@@ -29,7 +29,7 @@ from triton.runtime.errors import OutOfResources
 
 from emphatic.common.names import refusal
 from emphatic.engines import generated
-from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Rows, Watch
+from emphatic.engines.base import UNBROKEN, Engine, Features, Flags, Rows, Steps, Watch
 from emphatic.engines.cuda import cuda_products
 from emphatic.engines.cuda.cuda_functions import GROUP, module_text, pairs_of
 
@@ -161,25 +161,14 @@ class Cuda(Engine):
 
     # ------------------------------------------------------------------ running
 
-    def take(
-        self,
-        phi: Features,
-        phi_next: Features,
-        top: float,
-        parameters: Arrays,
-        predictions: Values,
-        watch: Watch,
-        first: Flags = UNBROKEN,
-    ) -> int:
+    def take(self, steps: Steps[Any]) -> int:
+        phi, phi_next, top, parameters, predictions, watch, breaks = steps
         logs = []
         for shard, learners in zip(self.parts, self.where, strict=True):
             with shard.active():
                 shard.state.begin(watch.frozen[learners])
-                logs.append(
-                    CudaLog(
-                        shard, phi, phi_next, top, [p[:, learners] for p in parameters], len(predictions) > 0, first
-                    )
-                )
+                columns = [p[:, learners] for p in parameters]
+                logs.append(CudaLog(shard, phi, phi_next, top, columns, len(predictions) > 0, breaks))
         size = min(log.size for log in logs)
         status = -1
         for blocks in zip(*(log.blocks(size) for log in logs), strict=True):

@@ -20,7 +20,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import UNBROKEN, UNFIT, ArrayEngine, Arrays, Features, Flags, Snapshot, Steps, Watch
+from emphatic.engines.base import UNFIT, ArrayEngine, Arrays, DenseSteps, Flags, Snapshot
 from emphatic.engines.dense import lanes
 from emphatic.engines.reference import ReferenceElementwise
 from emphatic.engines.unrolled import HUGE, ElementwiseFunctions, Functions, unrolled
@@ -116,68 +116,41 @@ class Dense(ArrayEngine):
     def predictor(self) -> Any:
         return _predictor(self)
 
-    def run(
-        self,
-        phi: Features,
-        phi_next: Features,
-        top: float,
-        parameters: Arrays,
-        predictions: NDArray[Any],
-        watch: Watch,
-        first: Flags = UNBROKEN,
-    ) -> int:
-        if watch.probe is None or self.n > _PROBED or len(predictions) > len(phi):
-            return super().run(phi, phi_next, top, parameters, predictions, watch, first)
-        assert isinstance(phi, np.ndarray)
-        assert isinstance(phi_next, np.ndarray)
-        if self.K == 1 and len(phi):  # its features may not have been looked over
-            top = float(max(np.abs(phi).max(), np.abs(phi_next).max()))
-            if not top <= HUGE:
+    def run(self, steps: DenseSteps) -> int:
+        T = len(steps.phi)
+        if steps.watch.probe is None or self.n > _PROBED or len(steps.predictions) > T:
+            return super().run(steps)
+        if self.K == 1 and T:  # its features may not have been looked over
+            steps = steps._replace(top=float(max(np.abs(steps.phi).max(), np.abs(steps.phi_next).max())))
+            if not steps.top <= HUGE:
                 return UNFIT
-        return self._run_many(Steps(phi, phi_next, top, parameters, predictions, watch, first))
+        return self._run_many(steps)
 
-    def take(
-        self,
-        phi: Features,
-        phi_next: Features,
-        top: float,
-        parameters: Arrays,
-        predictions: NDArray[Any],
-        watch: Watch,
-        first: Flags = UNBROKEN,
-    ) -> int:
-        assert isinstance(phi, np.ndarray)
-        assert isinstance(phi_next, np.ndarray)
-        steps = Steps(phi, phi_next, top, parameters, predictions, watch, first)
+    def take(self, steps: DenseSteps) -> int:
         if self.K > 1:
             return self._run_many(steps)
-        status = 0 if watch.frozen[0] else self._run_one(phi, phi_next, parameters, predictions, first)
+        watch = steps.watch
+        status = 0 if watch.frozen[0] else self._run_one(steps)
         if status >= 0 and (watch.freeze or watch.frozen[0]):
             watch.frozen[0] = True
-            self._stand_still(np.zeros(1, np.int64), status, len(phi), steps)
+            self._stand_still(np.zeros(1, np.int64), status, len(steps.phi), steps)
             status = -1
         return status
 
-    def _run_one(
-        self,
-        phi: NDArray[Any],
-        phi_next: NDArray[Any],
-        parameters: Arrays,
-        predictions: NDArray[Any],
-        first: Flags,
-    ) -> int:
+    def _run_one(self, steps: DenseSteps) -> int:
         """All steps of one learner; the status."""
         status: int
+        phi, phi_next, _, parameters, predictions, _, breaks = steps
         state, outputs = (self.X, self.scalars), (predictions, self.delta)
         if self.n < _WIDE:
-            status = self._compiled("run")(*state, phi, phi_next, first, parameters, *outputs)
+            status = self._compiled("run")(*state, phi, phi_next, breaks, parameters, *outputs)
             return status
         bits = [rows.view(f"i{rows.itemsize}") for rows in (phi, phi_next)]
         one_log = phi_next.ctypes.data == phi.ctypes.data + phi.strides[0]
-        status = self._compiled("run_wide")(*state, phi, phi_next, *bits, one_log, first, parameters, *outputs)
+        status = self._compiled("run_wide")(*state, phi, phi_next, *bits, one_log, breaks, parameters, *outputs)
         return status
 
-    def _run_many(self, steps: Steps) -> int:
+    def _run_many(self, steps: DenseSteps) -> int:
         T, watch = len(steps.phi), steps.watch
         few = self.n <= lanes.MOST_FEATURES and self.K >= _SEVERAL and (watch.probe is None or watch.probe.shared)
         run_lanes = lanes.stepper(self.rule, (self.X, self.scalars, self.delta), steps) if few else None
@@ -207,21 +180,21 @@ class Dense(ArrayEngine):
                 moving, frozen = np.flatnonzero(~watch.frozen), np.flatnonzero(watch.frozen)
         return -1
 
-    def _step_by_step(self, learners: NDArray[np.int64], t0: int, t1: int, steps: Steps) -> int:
+    def _step_by_step(self, learners: NDArray[np.int64], t0: int, t1: int, steps: DenseSteps) -> int:
         """Steps t0 … t1 − 1 of these learners; the status."""
-        phi, phi_next, top, parameters, predictions, watch, first = steps
+        phi, phi_next, top, parameters, predictions, watch, breaks = steps
         horde = (self.X, self.scalars, self.delta, learners, watch.frozen, watch.freeze)
         goal = np.empty((0, 0, 0)) if watch.probe is None else watch.probe.R
         errors = (goal, watch.errors, watch.every, watch.first)
         status: int = self._compiled("run_many")(
-            *horde, phi, phi_next, first, top, t0, t1, parameters, predictions, *errors, self._work
+            *horde, phi, phi_next, breaks, top, t0, t1, parameters, predictions, *errors, self._work
         )
         return status
 
-    def _stand_still(self, ks: NDArray[np.int64], t0: int, t1: int, steps: Steps) -> None:
+    def _stand_still(self, ks: NDArray[np.int64], t0: int, t1: int, steps: DenseSteps) -> None:
         """What frozen learners predict at steps t0 … t1 − 1, and their last δ; their traces end with a sequence."""
-        phi, phi_next, _, parameters, predictions, _, first = steps
-        self._start_sequence(ks, t0, t1, first)
+        phi, phi_next, _, parameters, predictions, _, breaks = steps
+        self._start_sequence(ks, t0, t1, breaks)
         theta = self.X[0, ks]
         with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
             if len(predictions):
@@ -301,16 +274,8 @@ class DenseElementwise(ReferenceElementwise):
     def predictor(self) -> Any:
         return _predictor(self)
 
-    def take(
-        self,
-        phi: Features,
-        phi_next: Features,
-        top: float,
-        parameters: Arrays,
-        predictions: NDArray[Any],
-        watch: Watch,
-        first: Flags = UNBROKEN,
-    ) -> int:
+    def take(self, steps: DenseSteps) -> int:
+        phi, phi_next, _, parameters, predictions, watch, _ = steps
         state = (self.X, self._before, self.scalars, self._scalars_before, self.delta)
         status: int = self._compiled("run_many")(
             *state, watch.frozen, watch.freeze, phi, phi_next, parameters, predictions

@@ -16,7 +16,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import Steps, once
+from emphatic.engines.base import DenseSteps, once
 from emphatic.engines.unrolled import HUGE, Functions, Slots, tuple_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def kernel(rule: Rule, dtype: str, n: int, probed: bool, interpreted: bool) -> A
 
 
 def stepper(
-    rule: Rule, state: tuple[Array, Floats, Floats], steps: Steps
+    rule: Rule, state: tuple[Array, Floats, Floats], steps: DenseSteps
 ) -> Callable[[NDArray[np.int64], int, int], NDArray[np.int64]]:
     """A function of (learners, t0, t1) that takes these steps, and returns the learners that may diverge, unmoved.
 

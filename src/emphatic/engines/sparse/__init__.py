@@ -24,7 +24,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, StoredArray, Watch
+from emphatic.engines.base import Engine, Features, Row, Rows, Steps, StoredArray
 from emphatic.engines.unrolled import Functions, tuple_of, unrolled
 
 if TYPE_CHECKING:
@@ -136,30 +136,20 @@ class Sparse(Engine):
 
         return predict
 
-    def take(
-        self,
-        phi: Features,
-        phi_next: Features,
-        top: float,
-        parameters: Arrays,
-        predictions: NDArray[Any],
-        watch: Watch,
-        first: Flags = UNBROKEN,
-    ) -> int:
-        assert isinstance(phi, Rows)
-        assert isinstance(phi_next, Rows)
+    def take(self, steps: Steps[Rows]) -> int:
+        phi, phi_next, _, parameters, predictions, watch, breaks = steps
         T, t = len(phi), 0
         status: int
         if not watch.frozen[0]:
             rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
-            log = (*rows, first, parameters)
+            log = (*rows, breaks, parameters)
             status = self._compiled("run")(*self._state, self.scalars, *log, predictions, self.delta)
             if status == -1 or not watch.freeze:
                 return status
             t, watch.frozen[0] = status, True
         with np.errstate(all="ignore"):  # the last weights are finite, what they predict need not be
-            for begin, end in itertools.pairwise([t, *(t + np.flatnonzero(first[t:])).tolist(), T]):
-                if len(first) and first[begin]:
+            for begin, end in itertools.pairwise([t, *(t + np.flatnonzero(breaks[t:])).tolist(), T]):
+                if len(breaks) and breaks[begin]:
                     self.cut()
                 if len(predictions):
                     predictions[begin:end] = self.predict(phi.block(begin, end))

@@ -16,7 +16,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, StoredArray, Watch
+from emphatic.engines.base import Engine, Features, Row, Rows, Steps, StoredArray
 from emphatic.engines.sparse import STAMP, Layout, Lazy, column_type, functions_for, hold, settle_bounds
 from emphatic.engines.unrolled import ElementwiseFunctions, Functions, tuple_of
 
@@ -182,18 +182,8 @@ class SparseElementwise(Engine):
 
         return learn
 
-    def take(
-        self,
-        phi: Features,
-        phi_next: Features,
-        top: float,
-        parameters: Arrays,
-        predictions: NDArray[Any],
-        watch: Watch,
-        first: Flags = UNBROKEN,
-    ) -> int:
-        assert isinstance(phi, Rows)
-        assert isinstance(phi_next, Rows)
+    def take(self, steps: Steps[Rows]) -> int:
+        phi, phi_next, _, parameters, predictions, watch, _ = steps
         widest = sum(int(np.diff(rows.start).max(initial=0)) for rows in (phi, phi_next))
         self.make_room(widest)
         rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)

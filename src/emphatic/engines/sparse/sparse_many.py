@@ -21,7 +21,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from emphatic.engines import compiled
-from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, StoredArray, Watch
+from emphatic.engines.base import UNBROKEN, Arrays, Engine, Features, Flags, Row, Rows, Steps, StoredArray
 from emphatic.engines.sparse import HIGH, LOW, SHRUNK, add_limits, hold, settle_bounds
 from emphatic.engines.sparse.sparse_many_kernels import LANES, NEVER
 from emphatic.engines.unrolled import Functions, tuple_of, unrolled
@@ -139,35 +139,14 @@ class SparseMany(Engine):
             state += (self._marks, self._log, self._clock)
         return functools.partial(entry, *state)
 
-    def run(
-        self,
-        phi: Features,
-        phi_next: Features,
-        top: float,
-        parameters: Arrays,
-        predictions: NDArray[Any],
-        watch: Watch,
-        first: Flags = UNBROKEN,
-    ) -> int:
-        if watch.probe is None:
-            return self.take(phi, phi_next, top, parameters, predictions, watch, first)
-        return super().run(phi, phi_next, top, parameters, predictions, watch, first)
+    def run(self, steps: Steps[Rows]) -> int:
+        return self.take(steps) if steps.watch.probe is None else super().run(steps)
 
-    def take(
-        self,
-        phi: Features,
-        phi_next: Features,
-        top: float,
-        parameters: Arrays,
-        predictions: NDArray[Any],
-        watch: Watch,
-        first: Flags = UNBROKEN,
-    ) -> int:
-        assert isinstance(phi, Rows)
-        assert isinstance(phi_next, Rows)
-        self._make_time(len(phi) + len(first))
+    def take(self, steps: Steps[Rows]) -> int:
+        phi, phi_next, top, parameters, predictions, watch, breaks = steps
+        self._make_time(len(phi) + len(breaks))
         rows = (phi.start, phi.index, phi.value, phi_next.start, phi_next.index, phi_next.value)
-        log = (*rows, first, top, True, parameters)
+        log = (*rows, breaks, top, True, parameters)
         status: int = self._compiled("run")(watch.frozen, watch.freeze, *log, predictions)
         return status
 
