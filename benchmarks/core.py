@@ -8,14 +8,7 @@ from functools import partial
 from typing import Any
 
 import emphatic
-from benchmarks.alternatives import (
-    SWIFTTD_INSTALL,
-    NumPySeed,
-    has_swifttd,
-    numpy_run,
-    swifttd_gate,
-    swifttd_side,
-)
+from benchmarks.alternatives import SWIFTTD_INSTALL, NumPySeed, has_swifttd, numpy_run, swifttd_gate, swifttd_side
 from benchmarks.measure import Case, Effort, Gate, Side, fastest, gate, loop
 from benchmarks.report import Row
 from benchmarks.streams import GAMMA, RULE, TOLERANCE, Dense, Sparse, by_reference

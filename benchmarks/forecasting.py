@@ -148,7 +148,7 @@ class Forecasts:
         self.log, self.G, self.known = prepare(source, result, self.source.periods)
         predictions = np.array([result.predictions.column(name).to_numpy() for name in self.labels])
         self.scores[OURS] = variance_explained(predictions, self.G, self.known)
-        # The package does not score readings that it takes for missing. Here all are scored, for all forecasters alike.
+        # The package scores readings as its guard takes them. Here all are scored as they are.
         # Of long windows it scores some rows, not all; and it sums a return up to .99 of its weight.
         complete = ~np.isnan(self.log.labels)
         of_windows = variance_explained(predictions, self.log.labels, complete)
@@ -156,7 +156,7 @@ class Forecasts:
             result.reading["guarded"],
             np.tile(self.log.gammas < _SHORT, len(means) // len(self.log.gammas)),
         )
-        comparable = np.array([not guarded.get(score["signal"], {}).get("missing", 0) for score in means]) & short
+        comparable = np.array([score["signal"] not in guarded for score in means]) & short
         stated = np.array([score["variance_explained"] for score in means], np.float64)  # (None becomes NaN)
         comparable &= ~np.isnan(stated)
         if comparable.any():  # (predictions are stored in float32, and scores computed before that)

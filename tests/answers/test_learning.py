@@ -11,7 +11,8 @@ from scipy.signal import lfilter
 
 from emphatic.nexting.answers import kernels
 from emphatic.nexting.answers.answers import Answers
-from emphatic.nexting.answers.records import ANSWERS, PAST, RIDGE_NOW, TD
+from emphatic.nexting.answers.kernels import RIDGE_NOW
+from emphatic.nexting.answers.records import ANSWERS, PAST, TD
 from emphatic.nexting.answers.regression import Relations, solve
 from emphatic.nexting.answers.targets import default_questions
 from emphatic.nexting.tables import Block

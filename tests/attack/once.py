@@ -29,15 +29,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from tests.support.mqtt import Watcher
-from tests.support.services import (
-    FLAGS,
-    Served,
-    free_port,
-    mosquitto,
-    readings,
-    same_as_undisturbed,
-    wait_for,
-)
+from tests.support.services import FLAGS, Served, free_port, mosquitto, readings, same_as_undisturbed, wait_for
 
 __all__ = ["Counts", "kill_under_load"]
 

@@ -27,15 +27,7 @@ from emphatic.nexting.serve.payloads import read_message
 from emphatic.nexting.serve.service import read_json
 from emphatic.nexting.serve.sources.mqtt import import_paho
 from emphatic.nexting.tables.text import read_object
-from tests.support.services import (
-    FLAGS,
-    Served,
-    free_port,
-    journal_readings,
-    mosquitto,
-    same_as_undisturbed,
-    wait_for,
-)
+from tests.support.services import FLAGS, Served, free_port, journal_readings, mosquitto, same_as_undisturbed, wait_for
 
 __all__ = ["Attack", "Request", "attack_by_mqtt", "attack_service", "requests"]
 

@@ -187,7 +187,7 @@ def test_a_signal_saves_at_once_and_the_run_goes_on_from_there(tmp_path: Path) -
 
 def test_arrow_does_not_import_pandas_but_still_converts_to_it() -> None:
     code = (
-        "import sys; from emphatic import cli; cli._leave_pandas_out(); import pyarrow as pa\n"
+        "import sys; from emphatic.nexting import cli; cli._leave_pandas_out(); import pyarrow as pa\n"
         "t = pa.table({'x': [1.0, None]}); assert 'pandas' not in sys.modules, 'imported'\n"
         "assert t.to_pandas()['x'].count() == 1 and pa.Table.from_pandas(t.to_pandas())['x'].null_count == 1"
     )

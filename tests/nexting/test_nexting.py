@@ -33,8 +33,8 @@ from emphatic import features as f
 from emphatic.features import Features
 from emphatic.hordes.horde import BLOCK
 from emphatic.nexting.answers.language import quoted
+from emphatic.nexting.runs import learning, scoring, settings
 from emphatic.nexting.runs import runner as nexting
-from emphatic.nexting.runs import scoring, settings
 from emphatic.nexting.scores import known_return
 from emphatic.nexting.tables import open_table
 from emphatic.nexting.tables.text import Delimited
@@ -407,7 +407,7 @@ def test_without_a_checkpoint_resume_starts(small: Path, call: Call) -> None:
 def test_an_interrupt_before_the_first_checkpoint_leaves_nothing(
     small: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nexting, "learn_log", stop)
+    monkeypatch.setattr(learning, "learn_log", stop)
     assert call(small, "--out", "a/b/out") == (130, "", "Stopped. Nothing was saved.\n")
     assert not Path("a").exists()
 
@@ -853,7 +853,8 @@ def test_the_log_goes_to_standard_error_from_the_level_on(tmp_path: Path) -> Non
     code, _, wrong = process(*given)
     assert code == 0
     assert re.fullmatch(
-        r"\S+ \S+ WARNING emphatic\.nexting\.runner: .*bad\.csv: rows dropped: 2, the first at line 101: .*\n", wrong
+        r"\S+ \S+ WARNING emphatic\.nexting\.runs\.runner: .*bad\.csv: rows dropped: 2, the first at line 101: .*\n",
+        wrong,
     )
     assert process("--log-level", "error", *given)[2] == ""
     _, _, wrong = process("--log-level", "INFO", *given)

@@ -14,7 +14,7 @@ import emphatic
 from emphatic import CheckpointError, Horde, Learner, nexting
 from emphatic.nexting import NextingResult
 from emphatic.nexting.runs.predictor import Prediction, Predictor
-from emphatic.nexting.runs.runner import verdict_lines
+from emphatic.nexting.runs.runner import FILES, verdict_lines
 from emphatic.nexting.runs.scoring import ScoreTable
 
 T = 24 * 30
@@ -197,7 +197,7 @@ def test_an_unknown_keyword_is_an_error_with_the_nearest_one() -> None:
 
 def test_a_result_is_saved_and_loaded(result: NextingResult, tmp_path: Path) -> None:
     folder = result.save(tmp_path / "saved")
-    assert sorted(file.name for file in folder.iterdir()) == sorted(nexting.runner.FILES)
+    assert sorted(file.name for file in folder.iterdir()) == sorted(FILES)
     again = nexting.load(folder)
     assert again.summary == result.summary
     assert again.verdict == result.verdict

@@ -11,15 +11,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import forecasting
 from benchmarks.development_logs import is_installed
-from benchmarks.forecasters import (
-    FORECASTERS,
-    Array,
-    ForecastLog,
-    SeasonalModel,
-    Seasons,
-    ar_forecast,
-    lag_features,
-)
+from benchmarks.forecasters import FORECASTERS, Array, ForecastLog, SeasonalModel, Seasons, ar_forecast, lag_features
 from benchmarks.forecasting import hold, returns
 from benchmarks.measure import Effort, run_cases
 

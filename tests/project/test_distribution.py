@@ -53,7 +53,7 @@ def test_the_wheel(built: tuple[set[str], set[str], str]) -> None:
     inside = {name for name in names if ".dist-info/" not in name}
     assert inside == package()
     assert {"emphatic/py.typed", "emphatic/reference.py"} <= inside
-    assert any(name.startswith("emphatic/data/") and not name.endswith(".py") for name in inside)
+    assert any(name.startswith("emphatic/nexting/data/") and not name.endswith(".py") for name in inside)
     beside = {name.split(".dist-info/")[1] for name in names - inside}
     licences = {"licenses/LICENSE", "licenses/src/emphatic/nexting/report/uplot/LICENSE"}
     assert beside == {"METADATA", "WHEEL", "RECORD", "entry_points.txt", *licences}

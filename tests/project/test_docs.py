@@ -38,7 +38,7 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 TEXTS = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")), *PAGES]
 #: The packages that have a page of reference.
 REFERENCE = (
-    "features", "questions", "streams", "streams.gymnasium", "problems", "studies", "stepsizes", "scores", "nexting",
+    "features", "gvfs", "gymnasium", "problems", "studies", "stepsizes", "nexting", "nexting.scores", "nexting.tables",
 )  # fmt: skip
 
 
@@ -256,7 +256,7 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing(tmp_path: Path) -
         assert not re.search(r"""<link[^>]*rel=["']?(stylesheet|preconnect)[^>]*href=["']?(https?:)?//""", page), name
     for package in REFERENCE:
         module = importlib.import_module(f"emphatic.{package}")
-        page = pages[f"api/{package.split('.')[0]}.html"]
+        page = pages[f"api/{package.split('.')[-1]}.html"]
         for name in filter(lambda name: callable(getattr(module, name)), getattr(module, "__all__", ())):
             assert re.search(rf'id="emphatic\.{package}\.{name}(\.{name})?"', page), f"{package}: {name}"
     for name in emphatic.__all__:

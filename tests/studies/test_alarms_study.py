@@ -5,17 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reproductions.open_questions import (
-    CHARTS,
-    DAY,
-    FAULTS,
-    LONG,
-    SIZES,
-    Z_SCORE,
-    charts,
-    inject,
-    threshold,
-)
+from reproductions.open_questions import CHARTS, DAY, FAULTS, LONG, SIZES, Z_SCORE, charts, inject, threshold
 from reproductions.open_questions import count_alarms as begun
 
 

@@ -19,17 +19,7 @@ import pytest
 import reproductions
 from emphatic import Rule, problems
 from emphatic.common.locks import hold_folder
-from reproductions import (
-    ORIGINS,
-    Outcome,
-    biases,
-    claim,
-    compare,
-    count_by_kind,
-    count_numbers,
-    finding,
-    reproduce,
-)
+from reproductions import ORIGINS, Outcome, biases, claim, compare, count_by_kind, count_numbers, finding, reproduce
 from reproductions import RunOptions as Conditions
 from reproductions.__main__ import main
 from reproductions.comparisons import CollisionStudy as collision

@@ -16,18 +16,7 @@ import numpy as np
 import pytest
 
 from emphatic.nexting.cli import app
-from emphatic.nexting.report import (
-    Axis,
-    Figure,
-    Key,
-    Level,
-    Line,
-    Marks,
-    Panel,
-    Plot,
-    category,
-    text,
-)
+from emphatic.nexting.report import Axis, Figure, Key, Level, Line, Marks, Panel, Plot, category, text
 from emphatic.nexting.report.plots import draw_file, read_plots
 from emphatic.studies.pages import SweepPage, sweep_page
 from reproductions.pages import ReproductionPage, reproduction_page, reproductions_index, verdict

@@ -27,16 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emphatic.gvfs import gvf
-from emphatic.gvfs.gvf import (
-    GVF,
-    LARGEST,
-    Array,
-    Observations,
-    Policy,
-    Quantity,
-    action_name,
-    can_take,
-)
+from emphatic.gvfs.gvf import GVF, LARGEST, Array, Observations, Policy, Quantity, action_name, can_take
 from emphatic.learning.inputs import refusal
 from emphatic.rules import AnyRule
 

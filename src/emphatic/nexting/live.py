@@ -19,12 +19,7 @@ from typing import Any
 from emphatic.common.locks import hold_lock
 from emphatic.nexting.runs.predictor import Every, Prediction, Predictor, format_lines
 from emphatic.nexting.runs.settings import Settings
-from emphatic.nexting.tables.pipe import (
-    Malformed,
-    Reading,
-    Readings,
-    line_blocks,
-)
+from emphatic.nexting.tables.pipe import Malformed, Reading, Readings, line_blocks
 from emphatic.nexting.tables.text import LOOK_LINES
 
 __all__ = ["Live", "compile_for_live"]
