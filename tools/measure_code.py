@@ -37,13 +37,13 @@ VAGUE = frozenset(
 #: The largest size of the package, in code lines. It only falls, but for what these add once: ``bounded_etd`` and its
 #: default 500, ``bootstrap`` 600, ``jax`` and ``export`` 450, and ``answers`` 2,400 until all that it replaces is gone.
 #: What moves to another package takes its part of the limit along.
-CODE_LINES = 37_877
+CODE_LINES = 37_870
 #: The same by package; "." is what lies beside the packages.
 PACKAGE_LINES = {
     ".": 505,
     "common": 562,
     "control": 902,
-    "engines": 6_168,
+    "engines": 6_162,
     "features": 1_170,
     "gvfs": 831,
     "hordes": 1_526,
@@ -58,7 +58,7 @@ PACKAGE_LINES = {
     "nexting.serve": 2_867,
     "nexting.tables": 4_806,
     "problems": 1_183,
-    "rules": 2_000,
+    "rules": 1_999,
     "stepsizes": 813,
     "studies": 2_539,
 }

@@ -116,55 +116,42 @@ def make(
         names = ", ".join(available())
         raise ValueError(f"The 'engine' parameter must be 'auto' or one of {names}. Got {name!r} instead.")
     if isinstance(rule, ElementwiseRule):
-        return _elementwise(name, rule, n, K, dtype)
-    if lacking := missing(name):
+        _check_elementwise(name, rule)
+    elif lacking := missing(name):
         which = "for this machine" if _has_cuda() else "that is installed"
         raise ValueError(f"The 'engine' parameter must be one {which}. Got {name!r} instead, which needs {lacking}.")
-    if name.startswith("cuda"):
-        from emphatic.engines.cuda.engine import Cuda, CudaTF32
-
-        return (Cuda if name == "cuda" else CudaTF32)(rule, n, K or 1, dtype, devices=devices)
-    if name == "reference":
-        from emphatic.engines.reference import Reference
-
-        return Reference(rule, n, K or 1, dtype)
-    if name == "dense":
-        from emphatic.engines.dense import Dense
-
-        return Dense(rule, n, K or 1, dtype)
-    if name == "chunked":
-        from emphatic.engines.chunked import Chunked
-
-        return Chunked(rule, n, K or 1, dtype, threads)
-    if K is None:
-        from emphatic.engines.sparse import Sparse
-
-        return Sparse(rule, n, 1, dtype)
-    from emphatic.engines.sparse.sparse_many import SparseMany
-
-    return SparseMany(rule, n, K, dtype)
+    kind = "elementwise " * isinstance(rule, ElementwiseRule) + name
+    home, cls = _CLASSES["many " + kind if kind == "sparse" and K is not None else kind]
+    options = {"threads": threads} if name == "chunked" else {"devices": devices} if name.startswith("cuda") else {}
+    engine: Engine = getattr(importlib.import_module(f"emphatic.engines.{home}"), cls)(
+        rule, n, K or 1, dtype, **options
+    )
+    return engine
 
 
-def _elementwise(name: str, rule: ElementwiseRule, n: int, K: int | None, dtype: str) -> Engine:
-    """The same for a rule with a step size for each weight."""
-    if name == "reference":
-        from emphatic.engines.reference import ReferenceElementwise
+#: The module and the class of each engine, which is imported when it is first used.
+_CLASSES = {
+    "reference": ("reference", "Reference"),
+    "dense": ("dense", "Dense"),
+    "sparse": ("sparse", "Sparse"),
+    "many sparse": ("sparse.sparse_many", "SparseMany"),
+    "chunked": ("chunked", "Chunked"),
+    "cuda": ("cuda.engine", "Cuda"),
+    "cuda-tf32": ("cuda.engine", "CudaTF32"),
+    "elementwise reference": ("reference", "ReferenceElementwise"),
+    "elementwise dense": ("dense", "DenseElementwise"),
+    "elementwise sparse": ("sparse.elementwise_sparse", "SparseElementwise"),
+}
 
-        return ReferenceElementwise(rule, n, K or 1, dtype)
-    if name == "dense":
-        from emphatic.engines.dense import DenseElementwise
 
-        return DenseElementwise(rule, n, K or 1, dtype)
-    if name == "sparse" and rule.is_lazy:
-        from emphatic.engines.sparse.elementwise_sparse import SparseElementwise
-
-        return SparseElementwise(rule, n, K or 1, dtype)
-    if name == "sparse":
+def _check_elementwise(name: str, rule: ElementwiseRule) -> None:
+    if name == "sparse" and not rule.is_lazy:
         raise ValueError(
             f"The 'engine' parameter must be 'auto', 'reference' or 'dense' for rule {rule.name!r}. Got 'sparse' "
             f"instead, which visits only active components: {rule.not_lazy_because}."
         )
-    raise ValueError(
-        f"The 'engine' parameter must be 'auto', 'reference', 'dense' or 'sparse' for rule {rule.name!r}, which is "
-        f"elementwise. Got {name!r} instead."
-    )
+    if name not in ("reference", "dense", "sparse"):
+        raise ValueError(
+            f"The 'engine' parameter must be 'auto', 'reference', 'dense' or 'sparse' for rule {rule.name!r}, which is "
+            f"elementwise. Got {name!r} instead."
+        )

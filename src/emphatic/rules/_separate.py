@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from emphatic.common import names
-from emphatic.rules import _source
 from emphatic.rules._rule import Rule
-from emphatic.rules._source import tuple_of
+from emphatic.rules._source import compiled, inlined, needed, tuple_of
 
 if TYPE_CHECKING:
     from emphatic.rules import AnyRule
@@ -61,7 +60,7 @@ def separate(base: AnyRule) -> Rule:
     changes = tuple(f"change_{name}" for name in (*(base.vectors[j] for j in carried), *copies))
     at = base.memory.index(base.change)
     memory = (*base.memory[:at], *changes, *base.memory[at + 1 :])
-    function = _source.compiled(base.name, _separate_source(base, carried, copies, changes, memory))
+    function = compiled(base.name, _separate_source(base, carried, copies, changes, memory))
     fields = base.shared | {"traces": base.traces + copies, "memory": memory, "change": ""}
     step = "effective" if base.effective_step else ""
     return SeparateRule(base.name, function, **fields, effective_step=step, of=base)
@@ -79,12 +78,12 @@ def _separate_source(
     lines = [f"{tuple_of(old[name] for name in memory)} = memory"]
     if base.effective_source:
         memory_0 = tuple_of("0.0" if name == base.change else old[name] for name in base.memory)
-        body, (effective,) = _source.inlined(base.effective_source, "effective", {"step": "step", "memory": memory_0})
+        body, (effective,) = inlined(base.effective_source, "effective", {"step": "step", "memory": memory_0})
         lines += [*body, f"effective = {effective}"]
     lines += [f"{tuple_of(x)} = x", f"{tuple_of(x_next)} = x_next", f"{old[base.change]} = {' + '.join(products)}"]
     arguments = {"step": "step", "memory": tuple_of(old[name] for name in base.memory), "g": "g"}
     arguments |= {"x": tuple_of(x[:m]), "x_next": tuple_of(x_next[:m])}
-    body, (A, B, remembered) = _source.inlined(base.source, "in", arguments)
+    body, (A, B, remembered) = inlined(base.source, "in", arguments)
     lines += [*body, f"{tuple_of(f'after_{name}' for name in base.memory)} = {remembered}"]
     for rows, name, value in ((a, "A", A), (b, "B", B)):
         lines.append(f"{tuple_of(f'{name}_{r}' for r in range(m))} = {value}")
@@ -98,6 +97,6 @@ def _separate_source(
     rows_of_B = [tuple_of(row) for row in b] + ["(1.0, 0.0)", "(0.0, 1.0)"][: len(copies)]
     result = f"{tuple_of(rows_of_A)}, {tuple_of(rows_of_B)}, {tuple_of(f'after_{name}' for name in memory)}"
     names = {node.id for node in ast.walk(ast.parse(result)) if isinstance(node, ast.Name)}
-    needed = _source.needed(ast.parse("\n".join(lines)).body, names | {"effective"})
-    body = [*map(ast.unparse, needed), f"return {result}"]
+    assignments = needed(ast.parse("\n".join(lines)).body, names | {"effective"})
+    body = [*map(ast.unparse, assignments), f"return {result}"]
     return "def rule(step, memory, x, x_next, g):\n" + "".join(f"    {line}\n" for line in body)
