@@ -156,7 +156,10 @@ class Forecasts:
             result.reading["guarded"],
             np.tile(self.log.gammas < _SHORT, len(means) // len(self.log.gammas)),
         )
-        comparable = np.array([score["signal"] not in guarded for score in means]) & short
+        table = emphatic.nexting.tables.open_table(source)
+        holes = np.isnan(np.concatenate([block.values for block in table.blocks()])).any(axis=0)
+        whole = {name for name, hole in zip(table.names, holes, strict=True) if not hole and name not in guarded}
+        comparable = np.array([score["signal"] in whole for score in means]) & short
         stated = np.array([score["variance_explained"] for score in means], np.float64)  # (None becomes NaN)
         comparable &= ~np.isnan(stated)
         if comparable.any():  # (predictions are stored in float32, and scores computed before that)

@@ -81,7 +81,7 @@ def test_the_summary_is_a_list_that_shows_as_a_table(result: NextingResult) -> N
     assert head[:4] == ["text", "kind", "signal", "horizon"]
     assert "<table>" in result.summary._repr_html_()
     frame = result.summary.to_pandas()
-    assert frame["verdict"].tolist()[1:] == [score["verdict"] for score in result.summary[1:]]
+    assert frame["verdict"].tolist() == [score["verdict"] for score in result.summary[1:]]
     assert not result.baselines.to_pandas()["rmse"].isna().any()
     assert repr(ScoreTable()) == ""
     assert ScoreTable([{"<b>": "<i>"}])._repr_html_().count("&lt;") == 2
@@ -252,3 +252,9 @@ def test_series_and_named_indexes_and_structured_arrays_are_logs() -> None:
         assert run.reading["time"]["columns"] == ["when"]
         assert run.predictions.column("power at +2").equals(runs[0].predictions.column("power at +2"))
     assert nexting.run(pd.Series(x), horizons=[2]).verdict[0]["signal"] == "value"
+
+
+def test_the_summary_shows_its_questions() -> None:
+    result = nexting.run({"x": np.sin(np.arange(300) / 9)}, horizons=[2])
+    assert str(result.summary).splitlines()[1].startswith("x at +2")
+    assert result.summary.to_pandas()["text"].tolist() == ["x at +2", "mean of x over 2"]

@@ -232,30 +232,37 @@ class ScoreTable(list[dict[str, Any]]):
         >>> ScoreTable([{"x": 1}, {"x": 2}]).to_pandas()["x"].tolist()
         [1, 2]
         """
-        return import_pandas().DataFrame({name: [row.get(name) for row in self] for name in self.columns})
+        return import_pandas().DataFrame({name: [row.get(name) for row in self._filled] for name in self.columns})
+
+    @property
+    def _filled(self) -> list[dict[str, Any]]:
+        """The rows that have one of the columns at least."""
+        names = set(self.columns)
+        return [row for row in self if names.intersection(row)]
 
     def __repr__(self) -> str:
         names = self.columns
-        lines = [names, *([_show(row.get(name)) for name in names] for row in self[:_SHOWN])]
+        rows = self._filled
+        lines = [names, *([_show(row.get(name)) for name in names] for row in rows[:_SHOWN])]
         widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
         text = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
         ]
-        if len(self) > _SHOWN:
-            text.append(f"… and {len(self) - _SHOWN:,} more")
+        if len(rows) > _SHOWN:
+            text.append(f"… and {len(rows) - _SHOWN:,} more")
         return "\n".join(text)
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
         """The table as HTML, for notebooks."""
-        names = self.columns
+        names, rows = self.columns, self._filled
         head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
         body = "".join(
             f"<tr>{''.join(f'<td>{html.escape(_show(row.get(name)))}</td>' for name in names)}</tr>"
-            for row in self[:_SHOWN]
+            for row in rows[:_SHOWN]
         )
-        unlisted = f"<p>… and {len(self) - _SHOWN:,} more</p>" if len(self) > _SHOWN else ""
+        unlisted = f"<p>… and {len(rows) - _SHOWN:,} more</p>" if len(rows) > _SHOWN else ""
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{unlisted}"
 
 
