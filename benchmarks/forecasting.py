@@ -144,12 +144,12 @@ class Forecasts:
         )
         self.seconds[OURS] = scoring[0] - began
         means = [score for score in result.summary[1:] if score["kind"] == "weighted"]
-        self.labels = [score["text"] for score in means]
+        self.labels = [f"{score['signal']}@{score['horizon']}" for score in means]
         self.log, self.G, self.known = prepare(source, result, self.source.periods)
-        predictions = np.array([result.predictions.column(name).to_numpy() for name in self.labels])
+        predictions = np.array([result.predictions.column(score["text"]).to_numpy() for score in means])
         self.scores[OURS] = variance_explained(predictions, self.G, self.known)
         # The package scores readings as its guard takes them. Here all are scored as they are.
-        # Of long windows it scores some rows, not all; and it sums a return up to .99 of its weight.
+        # Of long windows it scores some rows, not all; it sums a return to .99 of its weight, and fills in what lacks.
         complete = ~np.isnan(self.log.labels)
         of_windows = variance_explained(predictions, self.log.labels, complete)
         guarded, short = (
@@ -159,7 +159,7 @@ class Forecasts:
         table = emphatic.nexting.tables.open_table(source)
         holes = np.isnan(np.concatenate([block.values for block in table.blocks()])).any(axis=0)
         whole = {name for name, hole in zip(table.names, holes, strict=True) if not hole and name not in guarded}
-        comparable = np.array([score["signal"] in whole for score in means]) & short
+        comparable = np.array([score["signal"] in whole for score in means]) & short & (result.reading["gaps"] == 0)
         stated = np.array([score["variance_explained"] for score in means], np.float64)  # (None becomes NaN)
         comparable &= ~np.isnan(stated)
         if comparable.any():  # (predictions are stored in float32, and scores computed before that)

@@ -28,9 +28,9 @@ compiled._compiled = spy
 folder = tempfile.TemporaryDirectory()
 """
 WARM = """
-from emphatic.nexting.runs import predictor
+from emphatic.nexting import live
 from emphatic.nexting.runs.settings import Settings
-predictor.compile_for_live(Settings(QUESTIONS))
+live.compile_for_live(Settings(QUESTIONS))
 """
 LOG = """
 import emphatic, numpy as np
