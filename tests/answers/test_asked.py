@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from emphatic.nexting.answers.asked import Asked
+from emphatic.nexting.answers.records import Group
 from emphatic.nexting.answers.targets import default_questions
 from emphatic.nexting.answers.timing import Timing
 from emphatic.nexting.tables import Block
@@ -71,7 +72,10 @@ def test_a_stream_continues_from_what_was_saved(timing: Timing) -> None:
     assert loaded.summary() == asked.summary()
     broken = asked.state()
     del broken["asked.0.answers.gram.0"]
-    for state in ({}, broken):
+    other, groups = asked.state(), asked.state()["asked.0.answers.groups"].copy()
+    groups.view(Group)["features"] += 1  # as of a version with one feature more
+    other["asked.0.answers.groups"] = groups
+    for state in ({}, broken, other):
         with pytest.raises(ValueError, match="does not fit"):
             Asked.load(state, ["x", "y"])
 

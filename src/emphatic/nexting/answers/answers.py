@@ -567,6 +567,9 @@ class Answers:
             new = new if array.dtype.names is None else new.view(array.dtype)
             if (new.ndim, new.dtype) != (array.ndim, array.dtype):
                 raise ValueError(f"what was learned does not fit: {name}")
+            fixed = ("series", "h", "own", "features") if name == "groups" else ()
+            if any(not np.array_equal(new[field], array[field]) for field in fixed):
+                raise ValueError("what was learned does not fit: other features")
             restored[name] = new
         self._memory = records.Memory(**restored)
         for g, gram in enumerate(self._grams):
