@@ -258,3 +258,11 @@ def test_the_summary_shows_its_questions() -> None:
     result = nexting.run({"x": np.sin(np.arange(300) / 9)}, horizons=[2])
     assert str(result.summary).splitlines()[1].startswith("x at +2")
     assert result.summary.to_pandas()["text"].tolist() == ["x at +2", "mean of x over 2"]
+
+
+@pytest.mark.parametrize("reading", ["x", None, 3, [0.1]], ids=repr)
+def test_a_reading_that_is_no_mapping_is_refused_and_changes_nothing(result: NextingResult, reading: Any) -> None:
+    before = result.model.step
+    with pytest.raises(ValueError, match=r"'reading' parameter of observe must be \{name: value\}"):
+        result.model.observe(reading)
+    assert result.model.step == before

@@ -16,7 +16,7 @@ from emphatic.nexting.answers.language import parse
 from emphatic.nexting.answers.periods import find_periods
 from emphatic.nexting.answers.regression import Relations, solve
 from emphatic.nexting.answers.scores import baseline_names, judged, scores_of
-from emphatic.nexting.answers.targets import GroupOf, Plan
+from emphatic.nexting.answers.targets import LARGEST, GroupOf, Plan
 from emphatic.nexting.answers.timing import LogCalendar, Timing
 from emphatic.nexting.scores.returns import rows_known
 from emphatic.nexting.scores.verdicts import Verdict, finite
@@ -43,7 +43,6 @@ _MANY, _GROWTH_OF_MANY = 256, 1.1
 _FILLED = 1024
 #: Rows for which there is room at first, and those that a weighted mean sees at most.
 _AT_FIRST, _MOST_LEADS = 1 << 14, 1 << 20
-_LARGEST = 1e100
 #: Counts of rows that are saved.
 _COUNTS = ("row", "read", "half", "due", "search_at", "expected")
 #: A row that does not come.
@@ -205,7 +204,7 @@ class Answers:
         if not self.texts:
             return np.empty((len(block), 0, 4))
         learned = np.full((len(block), len(self._learners)), np.nan) if td is None else td
-        sound = np.where(np.abs(block.to_learn) < _LARGEST, block.to_learn, np.nan)
+        sound = np.where(np.abs(block.to_learn) < LARGEST, block.to_learn, np.nan)
         gap = block.gap if len(block.gap) else np.zeros(len(block), bool)
         time = None if block.time is None else np.asarray(block.time, np.float64)
         when, expected, at = self._place(gap, time)

@@ -14,7 +14,7 @@ from emphatic.nexting.answers.language import CONDITIONS, Question, parse, quote
 from emphatic.nexting.answers.records import ANY, AT, FIRST, MAX, MEAN_OF, MIN, WEIGHTED
 from emphatic.nexting.answers.timing import Timing
 
-__all__ = ["Plan", "SeriesOf", "default_questions"]
+__all__ = ["LARGEST", "GroupOf", "Plan", "default_questions"]
 
 Array = NDArray[np.float64]
 #: The kind of label of each kind of question; the first two always come together.
@@ -22,7 +22,7 @@ _KINDS = {"at": AT, "mean": MEAN_OF, "sum": MEAN_OF, "integral": MEAN_OF, "weigh
 _KINDS |= {"max": MAX, "min": MIN, "share": MEAN_OF, "event": ANY, "event_at": AT, "until": FIRST}
 _TOGETHER = (AT, MEAN_OF)
 #: Readings beyond this are not summed: their squares overflow.
-_LARGEST = 1e100
+LARGEST = 1e100
 
 
 def default_questions(
@@ -82,13 +82,13 @@ class SeriesOf(NamedTuple):
         latest = {name: held[:, signals[name]] for name in names}
         present = np.asarray(self.expression(latest), np.float64)
         if not isinstance(self.expression, Condition):
-            reading = np.where(np.abs(reading) < _LARGEST, reading, np.nan)
-            present = np.where(np.abs(present) < _LARGEST, present, 0.0)
+            reading = np.where(np.abs(reading) < LARGEST, reading, np.nan)
+            present = np.where(np.abs(present) < LARGEST, present, 0.0)
             return reading, present, present
         reading = np.where(np.isnan(reading), np.nan, reading != 0.0)
         present = np.where(np.isnan(reading), (present != 0.0) & ~np.isnan(present), reading)
         margin = np.asarray(self.expression.margin(latest), np.float64)
-        return reading, present, np.where(np.abs(margin) < _LARGEST, margin, 0.0)
+        return reading, present, np.where(np.abs(margin) < LARGEST, margin, 0.0)
 
 
 class GroupOf(NamedTuple):

@@ -19,8 +19,6 @@ __all__ = ["ASKED_KEYS", "Card", "make_cards", "make_gvf_cards"]
 
 Array = NDArray[np.float64]
 
-#: Rows that a plot of a question of one line shows.
-_PLOTTED = 400
 #: Units of times until, the longest first.
 _UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
 #: Where the answers are drawn; those of other kinds at the end of their windows.
@@ -55,7 +53,7 @@ def make_cards(asked: Asked, plots: Plots) -> list[Card]:
     questions = asked.questions
     scores = asked.summary([question.text for question in questions])
     for q, (question, score) in enumerate(zip(questions, scores, strict=True)):
-        rows = {name: values[-_PLOTTED:] for name, values in asked.recent(question.text).items()}
+        rows = asked.recent(question.text)
         dated = asked.timing.dated
         last = float(rows["time"][-1]) if dated and len(rows["time"]) else None
         span = question.span(asked.timing.step)

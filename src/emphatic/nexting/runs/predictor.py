@@ -22,6 +22,7 @@ import orjson
 from numpy.typing import NDArray
 
 from emphatic.common.files import atomic_file
+from emphatic.common.names import refusal
 from emphatic.errors import CheckpointError
 from emphatic.gvfs import durations
 from emphatic.gvfs.gvf import GVF
@@ -449,6 +450,8 @@ class Predictor:
         Args:
             reading: {name: value}, as a line of a pipe has it, with its time where the stream has times.
         """
+        if not isinstance(reading, Mapping):
+            raise refusal("reading", "observe", "be {name: value}", repr(reading))
         outcome = self.take([(self.step + 1, reading)])[0]
         if isinstance(outcome, Malformed):
             raise ValueError(str(outcome))

@@ -452,7 +452,7 @@ def run(
         query=query,
         range=range,
         step=step,
-        stepsize=_config(stepsize),
+        stepsize=stepsize.config() if isinstance(stepsize, StepSize) else stepsize,
         ask=ask,
         weighted=weighted,
         coverage=coverage,
@@ -518,11 +518,6 @@ def load_model(path: str | os.PathLike[str]) -> Predictor:
 
 def silent(*_: object) -> None:
     """Says nothing."""
-
-
-def _config(stepsize: str | Mapping[str, Any] | StepSize | None) -> str | Mapping[str, Any] | None:
-    """How step sizes are found, as settings can hold it."""
-    return stepsize.config() if isinstance(stepsize, StepSize) else stepsize
 
 
 def holds_results(folder: Path) -> bool:
